@@ -1,0 +1,1 @@
+"""Crewel: a Bayeux server for Python that does not lose messages."""
