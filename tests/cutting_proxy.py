@@ -1,0 +1,192 @@
+"""A TCP proxy that breaks the connections going through it, by plan.
+
+It knows nothing of Bayeux. What one read from the server returns is a *burst*, on loopback nearly always one
+whole HTTP response or WebSocket frame; a plan is asked about every burst and may have it cut: some of its bytes
+pass, never all, and then the connection is closed, reset, or falls silent. What was cut is kept in `breaks`.
+
+    async with CuttingProxy(server.port) as proxy:
+        proxy.arm(random_cuts(seed=7, chance=0.3))
+        ...                                         # a client that uses proxy.port
+        await proxy.broken(10)
+        proxy.calm()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import random
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+BURST_BYTES = 65536
+
+
+class How(enum.Enum):
+    """What happens to a connection once the kept bytes of its burst have passed."""
+
+    FIN = "closed"
+    RESET = "reset"
+    STALL = "stalled"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An order to break a connection: `keep` is the fraction of the burst, in (0, 1), that still passes."""
+
+    keep: float
+    how: How
+
+    def length(self, burst: bytes) -> int:
+        """Returns how many bytes pass: none of a single byte, else at least one and never all."""
+        return min(max(1, int(len(burst) * self.keep)), len(burst) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A connection that was broken: `part` is "headers" or "body" of an HTTP response, or else "frame"."""
+
+    how: How
+    part: str
+
+
+Plan = Callable[[], Cut | None]
+
+
+def random_cuts(
+    seed: int, chance: float, hows: Sequence[How] = (How.FIN, How.RESET), limit: int | None = None
+) -> Plan:
+    """Returns a plan that cuts a burst with this chance, anywhere, each of `hows` equally often, `limit` times."""
+    chooser = random.Random(seed)
+    left = limit
+
+    def plan() -> Cut | None:
+        nonlocal left
+        if left == 0 or chooser.random() >= chance:
+            return None
+        left = None if left is None else left - 1
+        return Cut(chooser.random(), chooser.choice(hows))
+
+    return plan
+
+
+def listed_cuts(*cuts: Cut | None) -> Plan:
+    """Returns a plan that gives these answers, one a burst, and lets everything pass afterwards."""
+    answers = iter(cuts)
+    return lambda: next(answers, None)
+
+
+def _nothing() -> Cut | None:
+    return None
+
+
+def _part(burst: bytes, kept: int) -> str:
+    if not burst.startswith(b"HTTP/1."):
+        return "frame"
+    return "body" if b"\r\n\r\n" in burst[:kept] else "headers"
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Closes with RST: lingering for no time makes the kernel drop what is unsent and say so."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+class CuttingProxy:
+    """Forwards from a free port of 127.0.0.1 to `server_port`, and breaks what its plan says."""
+
+    def __init__(self, server_port: int) -> None:
+        self.server_port = server_port
+        self.port = 0
+        self.breaks: list[Break] = []
+        self.accepted = 0
+        self._plan: Plan = _nothing
+        self._change = asyncio.Condition()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._listener is not None
+        self._listener.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def arm(self, plan: Plan) -> None:
+        """Asks this plan from the next burst on, on connections that exist and on new ones."""
+        self._plan = plan
+
+    def calm(self) -> None:
+        """Cuts nothing more; connections that have stalled stay so until their client gives up."""
+        self._plan = _nothing
+
+    async def broken(self, count: int, limit_s: float = 10.0) -> None:
+        """Waits until at least `count` connections have been broken since the start."""
+        async with asyncio.timeout(limit_s), self._change:
+            await self._change.wait_for(lambda: len(self.breaks) >= count)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        connection = asyncio.create_task(self._forward(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):
+            try:
+                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
+            except OSError:
+                return          # the server is down: the client sees its connection closed
+            with contextlib.closing(server_writer):
+                up = asyncio.create_task(self._carry_requests(reader, server_writer))
+                down = asyncio.create_task(self._carry_bursts(server_reader, writer, server_writer))
+                try:
+                    await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    up.cancel()
+                    down.cancel()
+                    await asyncio.gather(up, down, return_exceptions=True)
+
+    async def _carry_requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(BURST_BYTES):
+                server.write(chunk)
+                await server.drain()
+
+    async def _carry_bursts(
+        self, server: asyncio.StreamReader, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while burst := await server.read(BURST_BYTES):
+                cut = self._plan()
+                kept = len(burst) if cut is None else cut.length(burst)
+                client.write(burst[:kept])
+                await client.drain()
+                if cut is not None:
+                    await self._break(cut.how, _part(burst, kept), client, upstream)
+                    return
+
+    async def _break(
+        self, how: How, part: str, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter
+    ) -> None:
+        self.breaks.append(Break(how, part))
+        async with self._change:
+            self._change.notify_all()
+        if how is How.RESET:
+            _reset(client)
+            _reset(upstream)
+        elif how is How.STALL:
+            await asyncio.get_running_loop().create_future()    # until the client gives the connection up
