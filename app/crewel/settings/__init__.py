@@ -1,0 +1,11 @@
+"""Every setting of Crewel, where its value comes from, and what each one means.
+
+`declared` owns the names, types, units, defaults and bounds; `sources` reads
+crewel.toml, the environment and `--set`; `table` lists the settings for people
+and for the documentation. Nothing here knows what a setting does.
+"""
+
+from crewel.settings.declared import Settings
+from crewel.settings.sources import SettingsError, load
+
+__all__ = ["Settings", "SettingsError", "load"]

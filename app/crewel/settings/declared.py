@@ -1,0 +1,313 @@
+"""Every setting once: name, type, unit, default, bounds, and why it is there.
+
+To add one, add it here with the code that obeys it; the command line, the
+error messages and docs/settings.md follow. Times are whole milliseconds, as
+Bayeux has them on the wire.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from crewel.settings.kinds import (
+    Channels,
+    Extensions,
+    Networks,
+    Number,
+    OptionalText,
+    Origins,
+    Transports,
+    WebAddress,
+    setting,
+)
+
+_MS = "ms"
+_BYTES = "bytes"
+
+
+class Group(BaseModel):
+    """One table of crewel.toml; unknown names in it are errors."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Http(Group):
+    """The listening socket and everything below Bayeux."""
+
+    host: str = setting(
+        "127.0.0.1",
+        "Address to listen on. Anything but loopback needs a policy, or security.allow_open.",
+        min_length=1,
+        expected="a host name or an IP address",
+    )
+    port: Number = setting(8080, "Port to listen on; 0 lets the system pick one.", ge=0, le=65535)
+    allowed_origins: Origins = setting(
+        (),
+        "Web pages of these origins may talk to the server, besides its own; * means all.",
+        expected="origins such as https://example.org, or *",
+    )
+    public_url: WebAddress = setting(
+        None,
+        "Where browsers find the server, when a proxy hides it: makes the own origin.",
+        expected="an http or https address such as https://chat.example.org",
+    )
+    trusted_proxies: Networks = setting(
+        (),
+        "Peers whose X-Forwarded-* headers are believed.",
+        expected="IP addresses or networks such as 10.0.0.0/8",
+    )
+    tls_cert: OptionalText = setting(
+        None, "Certificate chain (PEM). With tls_key: serve https.", expected="a file name"
+    )
+    tls_key: OptionalText = setting(
+        None, "Private key (PEM) of tls_cert.", expected="a file name"
+    )
+    header_timeout_ms: Number = setting(
+        10000, "A peer that has not sent its headers by then is cut off.", unit=_MS, ge=1
+    )
+    body_timeout_ms: Number = setting(
+        30000, "A peer that has not sent its body by then is cut off.", unit=_MS, ge=1
+    )
+    keepalive_ms: Number = setting(
+        75000, "An idle connection is closed after this time.", unit=_MS, ge=1
+    )
+    max_header_bytes: Number = setting(
+        16384, "Longer request headers are refused.", unit=_BYTES, ge=1024
+    )
+    demos: bool = setting(True, "Serve the pages at / and /chat/.")
+
+
+class Bayeux(Group):
+    """The protocol: timing, limits, and what CometD calls its server options."""
+
+    path: str = setting(
+        "/cometd",
+        "Where Bayeux is served, with everything below it.",
+        pattern=r"^(/[A-Za-z0-9._~-]+)+$",
+        expected="a path that starts with / and does not end with one",
+    )
+    timeout_ms: Number = setting(
+        30000,
+        "How long a /meta/connect is held when there is nothing to deliver.",
+        unit=_MS, live=True, ge=0,
+    )
+    interval_ms: Number = setting(
+        0, "Pause that clients are advised to make between connects.", unit=_MS, live=True, ge=0
+    )
+    max_interval_ms: Number = setting(
+        10000,
+        "A session without a connect for longer than this, after its interval, is gone.",
+        unit=_MS, live=True, ge=0,
+    )
+    sweep_ms: Number = setting(
+        1000, "How often sessions and channels that are over are looked for.", unit=_MS, ge=10
+    )
+    max_processing_ms: Number = setting(
+        -1,
+        "A client that sends nothing for this long while its connect is held is gone; -1: never.",
+        unit=_MS, live=True, ge=-1,
+    )
+    max_lazy_ms: Number = setting(
+        5000, "Longest wait of a message on a lazy channel.", unit=_MS, live=True, ge=0
+    )
+    lazy_channels: Channels = setting(
+        (),
+        "Messages on these channels do not wake a held connect at once.",
+        expected="channels, the last segment may be * or **",
+    )
+    max_message_bytes: Number = setting(
+        65536, "Largest request body or WebSocket message.", unit=_BYTES, ge=1
+    )
+    max_batch_messages: Number = setting(
+        1000, "Most messages in one request.", unit="messages", live=True, ge=1
+    )
+    max_depth: Number = setting(
+        64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200
+    )
+    max_response_bytes: Number = setting(
+        524288,
+        "A response takes messages up to this size; the rest waits for the next connect.",
+        unit=_BYTES, live=True, ge=1,
+    )
+    max_queue_messages: Number = setting(
+        10000,
+        "Most messages that wait for one session; the oldest give way.",
+        unit="messages", live=True, ge=1,
+    )
+    max_sessions_per_browser: Number = setting(
+        1,
+        "Connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
+        live=True, ge=-1,
+    )
+    multi_session_interval_ms: Number = setting(
+        2000,
+        "Polling interval of the sessions above that limit; 0 or less refuses them.",
+        unit=_MS, live=True, ge=-1,
+    )
+    trust_client_session: bool = setting(
+        False,
+        "Find the session by its clientId alone when the browser cookie is missing.",
+        live=True,
+    )
+    transports: Transports = setting(
+        ("websocket", "long-polling"),
+        "Transports offered, in this order. callback-polling must be listed to be on.",
+        min_length=1,
+        expected="websocket, long-polling, callback-polling",
+    )
+    extensions: Extensions = setting(
+        ("ack", "timesync"),
+        "Extensions to load, in this order.",
+        expected="names of extensions, or package.module:Class",
+    )
+    broadcast_to_publisher: bool = setting(
+        True, "A publisher that is subscribed hears its own messages.", live=True
+    )
+    meta_connect_deliver_only: bool = setting(
+        False, "Deliver with replies to /meta/connect only, to all sessions.", live=True
+    )
+    allow_message_delivery_during_handshake: bool = setting(
+        False, "Messages may come with the handshake reply.", live=True
+    )
+    handshake_reconnect: bool = setting(
+        False,
+        "Tell clients max_interval_ms, so that they handshake by themselves when it has passed.",
+        live=True,
+    )
+    duplicate_connect_status: Number = setting(
+        500,
+        "HTTP status of a held connect that a newer one replaces; browsers repeat a 408.",
+        live=True, ge=400, le=599,
+    )
+    callback_parameter: str = setting(
+        "jsonp",
+        "Query parameter that names the function in callback-polling.",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        expected="a name of letters, digits and _",
+    )
+    callback_parameter_max_length: Number = setting(
+        64, "Longest function name in callback-polling.", unit="characters", ge=1, le=1024
+    )
+    cookie_name: str = setting(
+        "BAYEUX_BROWSER",
+        "Cookie that binds a session to its browser.",
+        pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+        expected="a cookie name",
+    )
+    cookie_domain: OptionalText = setting(
+        None, "Domain attribute of that cookie.", expected="a domain"
+    )
+    cookie_path: str = setting(
+        "/",
+        "Path attribute of that cookie.",
+        pattern=r"^/[^\s;,]*$",
+        expected="a path that starts with /",
+    )
+    cookie_max_age: Number = setting(
+        -1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1
+    )
+    cookie_secure: bool = setting(
+        False, "Send that cookie over https only; always so when http.tls_cert is set."
+    )
+    cookie_http_only: bool = setting(True, "Hide that cookie from scripts.")
+    cookie_same_site: Annotated[
+        Literal["lax", "strict", "none"] | None,
+        BeforeValidator(lambda given: given.lower() or None if isinstance(given, str) else given),
+    ] = setting(
+        None,
+        "SameSite attribute of that cookie; not set leaves it to the browser.",
+        expected="lax, strict or none",
+    )
+    cookie_partitioned: bool = setting(
+        False, "Partitioned attribute of that cookie, for pages framed by other sites."
+    )
+
+
+class WebSocket(Group):
+    """What only the WebSocket transport looks at."""
+
+    idle_timeout_ms: Number = setting(
+        300000,
+        "A socket without a message for this long is closed; keep it above bayeux.timeout_ms.",
+        unit=_MS, ge=1,
+    )
+    protocol: OptionalText = setting(
+        None,
+        "Sub-protocol that clients must offer; without it none is spoken.",
+        expected="a sub-protocol name",
+    )
+    require_handshake_per_connection: bool = setting(
+        False, "A session must handshake again on each new socket.", live=True
+    )
+    compression: bool = setting(True, "Offer permessage-deflate.")
+
+
+class Activity(Group):
+    """The `activity` extension."""
+
+    max_inactivity_ms: Number = setting(
+        300000, "A session whose user did nothing for this long is disconnected.", unit=_MS, ge=1
+    )
+
+
+class Security(Group):
+    """Who may do what."""
+
+    policy: Literal["open"] = setting(
+        "open", "Security policy. open: names are not proved, so it serves loopback only."
+    )
+    allow_open: bool = setting(
+        False, "Let the open policy serve other addresses than loopback."
+    )
+
+
+class Log(Group):
+    """What goes to stderr."""
+
+    format: Literal["auto", "json", "human"] = setting(
+        "auto", "auto: for people on a terminal, JSON otherwise."
+    )
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "Least important messages that are logged."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings, by group: `settings.bayeux.timeout_ms`.
+
+    `Settings()` holds the defaults; `crewel.settings.load` reads the sources.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid")
+
+    http: Http = Field(default_factory=Http)
+    bayeux: Bayeux = Field(default_factory=Bayeux)
+    websocket: WebSocket = Field(default_factory=WebSocket)
+    activity: Activity = Field(default_factory=Activity)
+    security: Security = Field(default_factory=Security)
+    log: Log = Field(default_factory=Log)
+
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_others: PydanticBaseSettingsSource,
+        **_named: Any,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Keep `Settings()` from reading the environment: only `load` does."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> "Settings":
+        if bool(self.http.tls_cert) != bool(self.http.tls_key):
+            raise ValueError("http.tls_cert and http.tls_key are needed together")
+        return self
+
+    def source(self, name: str) -> str:
+        """Return where the value of the setting `name` comes from: default, toml, env or --set."""
+        return self._sources.get(name, "default")

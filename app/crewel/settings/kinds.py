@@ -1,0 +1,103 @@
+"""The kinds of value that a setting can have, and the words for them.
+
+A kind turns what a person wrote (text from the environment or `--set`, or a
+TOML value) into the typed value, or raises ValueError. `setting` declares one
+setting of such a kind.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from ipaddress import ip_network
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.config import JsonDict
+
+
+def setting(
+    default: object,
+    why: str,
+    *,
+    unit: str = "",
+    live: bool = False,
+    expected: str = "",
+    **bounds: Any,
+) -> Any:
+    """Declare one setting.
+
+    `why` is for the person who wonders whether to change it; `live` says that
+    the server looks at it at each use, so that it can change while running;
+    `expected` replaces the words made from type and bounds in error messages;
+    `bounds` are pydantic's (ge, le, min_length, pattern).
+    """
+    extra: JsonDict = {"unit": unit, "live": live, "expected": expected}
+    return Field(default, description=why, json_schema_extra=extra, **bounds)
+
+
+def _no_bool(given: object) -> object:
+    # pydantic takes true for 1, which would make `timeout_ms = true` one millisecond.
+    if isinstance(given, bool):
+        raise ValueError("a truth value is not a number")
+    return given
+
+
+def _empty_is_unset(given: object) -> object:
+    return None if given == "" else given
+
+
+def _split(given: object) -> object:
+    if isinstance(given, str):
+        text = given.strip()
+        given = json.loads(text) if text.startswith("[") else text.split(",") if text else []
+    if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
+        raise ValueError("not a list of texts")
+    return tuple(item.strip() for item in given)
+
+
+def _each(check: Callable[[str], object]) -> AfterValidator:
+    def checked(items: tuple[str, ...]) -> tuple[str, ...]:
+        for item in items:
+            check(item)
+        return items
+
+    return AfterValidator(checked)
+
+
+def _matching(pattern: str) -> Callable[[str], str]:
+    def check(item: str) -> str:
+        if not re.fullmatch(pattern, item):
+            raise ValueError(f"{item!r} does not fit")
+        return item
+
+    return check
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    return _matching("|".join(re.escape(name) for name in names))
+
+
+def _web_address(given: str | None) -> str | None:
+    if given is None:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("not an http or https address")
+    _ = parts.port  # raises ValueError when it is not a port
+    return given.rstrip("/")
+
+
+Number = Annotated[int, BeforeValidator(_no_bool)]
+OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+WebAddress = Annotated[
+    str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)
+]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
+Networks = Annotated[Texts, _each(ip_network)]
+Channels = Annotated[Texts, _each(_matching(r"/\S+"))]
+Transports = Annotated[
+    Texts, _each(_one_of("websocket", "long-polling", "callback-polling"))
+]
+Extensions = Annotated[Texts, _each(_matching(r"[A-Za-z_]\w*|[A-Za-z_][\w.]*:[A-Za-z_]\w*"))]

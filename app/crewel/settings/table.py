@@ -1,0 +1,83 @@
+"""The declared settings as a table, for error messages, `crewel settings` and the docs."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
+
+from crewel.settings.declared import Group, Settings
+
+_NUMBERS = {"ms": "milliseconds", "s": "seconds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One setting as declared. `default` is the typed value, `expected` words for what fits."""
+
+    name: str
+    unit: str
+    default: Any
+    live: bool
+    why: str
+    expected: str
+
+
+@cache
+def declared() -> dict[str, Declared]:
+    """Return all settings by dotted name, in the order of their declaration."""
+    table: dict[str, Declared] = {}
+    for group_name, group_field in Settings.model_fields.items():
+        group = group_field.annotation
+        assert isinstance(group, type) and issubclass(group, Group)
+        for name, field in group.model_fields.items():
+            table[f"{group_name}.{name}"] = _declare(f"{group_name}.{name}", field)
+    return table
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """Return the value that the setting with this dotted name has in `settings`."""
+    group, _, last = name.partition(".")
+    return getattr(getattr(settings, group), last)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as it can be written after `--set NAME=`; nothing set is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def _declare(name: str, field: FieldInfo) -> Declared:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict)
+    return Declared(
+        name=name,
+        unit=str(extra["unit"]),
+        default=field.default,
+        live=bool(extra["live"]),
+        why=field.description or "",
+        expected=str(extra["expected"] or _expected(field, str(extra["unit"]))),
+    )
+
+
+def _expected(field: FieldInfo, unit: str) -> str:
+    if field.annotation is bool:
+        return "true or false"
+    if field.annotation is int:
+        return _expected_number(field, unit)
+    return "one of " + ", ".join(get_args(field.annotation))
+
+
+def _expected_number(field: FieldInfo, unit: str) -> str:
+    low = next((mark.ge for mark in field.metadata if isinstance(mark, Ge)), None)
+    high = next((mark.le for mark in field.metadata if isinstance(mark, Le)), None)
+    of = f" of {_NUMBERS.get(unit, unit)}" if unit else ""
+    if high is not None:
+        return f"a whole number{of} from {low} to {high}"
+    return f"a whole number{of}, {low} or more"
