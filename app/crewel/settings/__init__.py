@@ -5,7 +5,8 @@ crewel.toml, the environment and `--set`; `table` lists the settings for people
 and for the documentation. Nothing here knows what a setting does.
 """
 
+from crewel.errors import SettingsError
 from crewel.settings.declared import Settings
-from crewel.settings.sources import SettingsError, load
+from crewel.settings.sources import load
 
 __all__ = ["Settings", "SettingsError", "load"]

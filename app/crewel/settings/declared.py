@@ -61,21 +61,13 @@ class Http(Group):
     tls_cert: OptionalText = setting(
         None, "Certificate chain (PEM). With tls_key: serve https.", expected="a file name"
     )
-    tls_key: OptionalText = setting(
-        None, "Private key (PEM) of tls_cert.", expected="a file name"
-    )
+    tls_key: OptionalText = setting(None, "Private key (PEM) of tls_cert.", expected="a file name")
     header_timeout_ms: Number = setting(
         10000, "A peer that has not sent its headers by then is cut off.", unit=_MS, ge=1
     )
-    body_timeout_ms: Number = setting(
-        30000, "A peer that has not sent its body by then is cut off.", unit=_MS, ge=1
-    )
-    keepalive_ms: Number = setting(
-        75000, "An idle connection is closed after this time.", unit=_MS, ge=1
-    )
-    max_header_bytes: Number = setting(
-        16384, "Longer request headers are refused.", unit=_BYTES, ge=1024
-    )
+    body_timeout_ms: Number = setting(30000, "A peer that has not sent its body by then is cut off.", unit=_MS, ge=1)
+    keepalive_ms: Number = setting(75000, "An idle connection is closed after this time.", unit=_MS, ge=1)
+    max_header_bytes: Number = setting(16384, "Longer request headers are refused.", unit=_BYTES, ge=1024)
     demos: bool = setting(True, "Serve the pages at / and /chat/.")
 
 
@@ -91,7 +83,9 @@ class Bayeux(Group):
     timeout_ms: Number = setting(
         30000,
         "How long a /meta/connect is held when there is nothing to deliver.",
-        unit=_MS, live=True, ge=0,
+        unit=_MS,
+        live=True,
+        ge=0,
     )
     interval_ms: Number = setting(
         0, "Pause that clients are advised to make between connects.", unit=_MS, live=True, ge=0
@@ -99,52 +93,53 @@ class Bayeux(Group):
     max_interval_ms: Number = setting(
         10000,
         "A session without a connect for longer than this, after its interval, is gone.",
-        unit=_MS, live=True, ge=0,
+        unit=_MS,
+        live=True,
+        ge=0,
     )
-    sweep_ms: Number = setting(
-        1000, "How often sessions and channels that are over are looked for.", unit=_MS, ge=10
-    )
+    sweep_ms: Number = setting(1000, "How often sessions and channels that are over are looked for.", unit=_MS, ge=10)
     max_processing_ms: Number = setting(
         -1,
         "A client that sends nothing for this long while its connect is held is gone; -1: never.",
-        unit=_MS, live=True, ge=-1,
+        unit=_MS,
+        live=True,
+        ge=-1,
     )
-    max_lazy_ms: Number = setting(
-        5000, "Longest wait of a message on a lazy channel.", unit=_MS, live=True, ge=0
-    )
+    max_lazy_ms: Number = setting(5000, "Longest wait of a message on a lazy channel.", unit=_MS, live=True, ge=0)
     lazy_channels: Channels = setting(
         (),
         "Messages on these channels do not wake a held connect at once.",
         expected="channels, the last segment may be * or **",
     )
-    max_message_bytes: Number = setting(
-        65536, "Largest request body or WebSocket message.", unit=_BYTES, ge=1
-    )
-    max_batch_messages: Number = setting(
-        1000, "Most messages in one request.", unit="messages", live=True, ge=1
-    )
-    max_depth: Number = setting(
-        64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200
-    )
+    max_message_bytes: Number = setting(65536, "Largest request body or WebSocket message.", unit=_BYTES, ge=1)
+    max_batch_messages: Number = setting(1000, "Most messages in one request.", unit="messages", live=True, ge=1)
+    max_depth: Number = setting(64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200)
     max_response_bytes: Number = setting(
         524288,
         "A response takes messages up to this size; the rest waits for the next connect.",
-        unit=_BYTES, live=True, ge=1,
+        unit=_BYTES,
+        live=True,
+        ge=1,
     )
     max_queue_messages: Number = setting(
         10000,
         "Most messages that wait for one session; the oldest give way.",
-        unit="messages", live=True, ge=1,
+        unit="messages",
+        live=True,
+        ge=1,
     )
     max_sessions_per_browser: Number = setting(
         1,
         "Connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
-        live=True, ge=-1,
+        live=True,
+        ge=-1,
     )
     multi_session_interval_ms: Number = setting(
         2000,
         "Polling interval of the sessions above that limit; 0 or less refuses them.",
-        unit=_MS, live=True, ge=-1,
+        unit=_MS,
+        live=True,
+        ge=-1,
     )
     trust_client_session: bool = setting(
         False,
@@ -162,9 +157,7 @@ class Bayeux(Group):
         "Extensions to load, in this order.",
         expected="names of extensions, or package.module:Class",
     )
-    broadcast_to_publisher: bool = setting(
-        True, "A publisher that is subscribed hears its own messages.", live=True
-    )
+    broadcast_to_publisher: bool = setting(True, "A publisher that is subscribed hears its own messages.", live=True)
     meta_connect_deliver_only: bool = setting(
         False, "Deliver with replies to /meta/connect only, to all sessions.", live=True
     )
@@ -179,7 +172,9 @@ class Bayeux(Group):
     duplicate_connect_status: Number = setting(
         500,
         "HTTP status of a held connect that a newer one replaces; browsers repeat a 408.",
-        live=True, ge=400, le=599,
+        live=True,
+        ge=400,
+        le=599,
     )
     callback_parameter: str = setting(
         "jsonp",
@@ -196,21 +191,15 @@ class Bayeux(Group):
         pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
         expected="a cookie name",
     )
-    cookie_domain: OptionalText = setting(
-        None, "Domain attribute of that cookie.", expected="a domain"
-    )
+    cookie_domain: OptionalText = setting(None, "Domain attribute of that cookie.", expected="a domain")
     cookie_path: str = setting(
         "/",
         "Path attribute of that cookie.",
         pattern=r"^/[^\s;,]*$",
         expected="a path that starts with /",
     )
-    cookie_max_age: Number = setting(
-        -1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1
-    )
-    cookie_secure: bool = setting(
-        False, "Send that cookie over https only; always so when http.tls_cert is set."
-    )
+    cookie_max_age: Number = setting(-1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1)
+    cookie_secure: bool = setting(False, "Send that cookie over https only; always so when http.tls_cert is set.")
     cookie_http_only: bool = setting(True, "Hide that cookie from scripts.")
     cookie_same_site: Annotated[
         Literal["lax", "strict", "none"] | None,
@@ -220,9 +209,7 @@ class Bayeux(Group):
         "SameSite attribute of that cookie; not set leaves it to the browser.",
         expected="lax, strict or none",
     )
-    cookie_partitioned: bool = setting(
-        False, "Partitioned attribute of that cookie, for pages framed by other sites."
-    )
+    cookie_partitioned: bool = setting(False, "Partitioned attribute of that cookie, for pages framed by other sites.")
 
 
 class WebSocket(Group):
@@ -231,7 +218,8 @@ class WebSocket(Group):
     idle_timeout_ms: Number = setting(
         300000,
         "A socket without a message for this long is closed; keep it above bayeux.timeout_ms.",
-        unit=_MS, ge=1,
+        unit=_MS,
+        ge=1,
     )
     protocol: OptionalText = setting(
         None,
@@ -258,20 +246,14 @@ class Security(Group):
     policy: Literal["open"] = setting(
         "open", "Security policy. open: names are not proved, so it serves loopback only."
     )
-    allow_open: bool = setting(
-        False, "Let the open policy serve other addresses than loopback."
-    )
+    allow_open: bool = setting(False, "Let the open policy serve other addresses than loopback.")
 
 
 class Log(Group):
     """What goes to stderr."""
 
-    format: Literal["auto", "json", "human"] = setting(
-        "auto", "auto: for people on a terminal, JSON otherwise."
-    )
-    level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "Least important messages that are logged."
-    )
+    format: Literal["auto", "json", "human"] = setting("auto", "auto: for people on a terminal, JSON otherwise.")
+    level: Literal["debug", "info", "warning", "error"] = setting("info", "Least important messages that are logged.")
 
 
 class Settings(BaseSettings):
@@ -307,6 +289,10 @@ class Settings(BaseSettings):
         if bool(self.http.tls_cert) != bool(self.http.tls_key):
             raise ValueError("http.tls_cert and http.tls_key are needed together")
         return self
+
+    def remember_sources(self, sources: Mapping[str, str]) -> None:
+        """Keep where values came from, by dotted name; all others are defaults."""
+        self._sources = sources
 
     def source(self, name: str) -> str:
         """Return where the value of the setting `name` comes from: default, toml, env or --set."""

@@ -39,7 +39,7 @@ def setting(
 def _no_bool(given: object) -> object:
     # pydantic takes true for 1, which would make `timeout_ms = true` one millisecond.
     if isinstance(given, bool):
-        raise ValueError("a truth value is not a number")
+        raise ValueError("a truth value is not a number")  # noqa: TRY004 - pydantic collects ValueErrors
     return given
 
 
@@ -90,14 +90,10 @@ def _web_address(given: str | None) -> str | None:
 
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
-WebAddress = Annotated[
-    str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)
-]
+WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
 Networks = Annotated[Texts, _each(ip_network)]
 Channels = Annotated[Texts, _each(_matching(r"/\S+"))]
-Transports = Annotated[
-    Texts, _each(_one_of("websocket", "long-polling", "callback-polling"))
-]
+Transports = Annotated[Texts, _each(_one_of("websocket", "long-polling", "callback-polling"))]
 Extensions = Annotated[Texts, _each(_matching(r"[A-Za-z_]\w*|[A-Za-z_][\w.]*:[A-Za-z_]\w*"))]

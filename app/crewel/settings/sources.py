@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import InitSettingsSource
 
+from crewel.errors import SettingsError
 from crewel.settings.declared import Settings
 from crewel.settings.table import Declared, declared
 
@@ -22,10 +23,6 @@ _PREFIX = "CREWEL_"
 DEFAULT_FILE = Path("crewel.toml")
 
 Layer = dict[str, Any]
-
-
-class SettingsError(ValueError):
-    """A setting that cannot be used; the text is one line for the person who wrote it."""
 
 
 def load(
@@ -37,7 +34,8 @@ def load(
 
     Without `toml_path`, crewel.toml of the working directory is read if there
     is one. `overrides` are the texts of `--set`: "bayeux.timeout_ms=1000".
-    `environ` is the process's own unless given. Raises SettingsError.
+    `environ` is the process's own unless given. Raises SettingsError, whose
+    text is one line for the person who wrote the value.
     """
     layers = {
         "toml": _read_toml(toml_path),
@@ -45,14 +43,12 @@ def load(
         "--set": _read_overrides(overrides),
     }
     sources = {name: source for source, layer in layers.items() for name in layer}
-    strongest_first = tuple(
-        InitSettingsSource(Settings, _nested(layer)) for layer in reversed(layers.values())
-    )
+    strongest_first = tuple(InitSettingsSource(Settings, _nested(layer)) for layer in reversed(layers.values()))
     try:
         settings = Settings(_build_sources=(strongest_first, {}))
     except ValidationError as error:
         raise SettingsError(_explain(error.errors()[0], sources)) from None
-    settings._sources = sources
+    settings.remember_sources(sources)
     return settings
 
 
@@ -77,9 +73,7 @@ def _read_toml(path: Path | str | None) -> Layer:
 
 
 def _read_environment(environ: Mapping[str, str]) -> Layer:
-    by_single_underscore = {
-        _PREFIX + known.upper().replace(".", "_"): known for known in declared()
-    }
+    by_single_underscore = {_PREFIX + known.upper().replace(".", "_"): known for known in declared()}
     layer: Layer = {}
     for variable, text in environ.items():
         if not variable.startswith(_PREFIX):

@@ -30,7 +30,8 @@ def declared() -> dict[str, Declared]:
     table: dict[str, Declared] = {}
     for group_name, group_field in Settings.model_fields.items():
         group = group_field.annotation
-        assert isinstance(group, type) and issubclass(group, Group)
+        assert isinstance(group, type)
+        assert issubclass(group, Group)
         for name, field in group.model_fields.items():
             table[f"{group_name}.{name}"] = _declare(f"{group_name}.{name}", field)
     return table

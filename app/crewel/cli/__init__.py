@@ -1,0 +1,1 @@
+"""The command `crewel`: one file a command group, put together in `main`."""

@@ -1,0 +1,51 @@
+"""Puts the commands together and turns errors into one line and an exit status.
+
+Exit status: 0, 1 with one line on stderr, 2 for wrong usage. Command modules
+import what they need inside their commands, because each start of the server
+would wait for it.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from crewel.cli import serve, settings
+from crewel.errors import CrewelError
+
+app = typer.Typer(
+    name="crewel",
+    help="A Bayeux server that does not lose messages.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _group in (serve, settings):
+    _group.register(app)
+
+
+def run() -> None:
+    """Run the command line of this process and exit."""
+    try:
+        app()
+    except CrewelError as error:
+        print(f"crewel: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print("crewel", version("crewel"))
+        raise typer.Exit
+
+
+@app.callback()
+def _crewel(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """Hold the options that stand before a command."""

@@ -1,0 +1,79 @@
+"""`crewel serve`: runs the server until SIGTERM or SIGINT."""
+
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewel.cli.options import Config, Overrides
+from crewel.errors import SettingsError
+
+if TYPE_CHECKING:
+    from crewel.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add `serve` to the command line."""
+    app.command(name="serve")(serve)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Same as --set http.host=…")] = None,
+    port: Annotated[int | None, typer.Option(help="Same as --set http.port=…; 0 picks one.")] = None,
+    service: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Python module with services; may be repeated."),
+    ] = None,
+    overrides: Overrides = None,
+    config: Config = None,
+) -> None:
+    """Serve Bayeux. Prints one line, `ready URL`, once it does."""
+    from crewel.settings import load
+
+    given = {"http.host": host, "http.port": port}
+    options = [f"{name}={value}" for name, value in given.items() if value is not None]
+    settings = load(config, [*(overrides or ()), *options])
+    _refuse_open_to_all(settings)
+    _run(settings, service or [])
+
+
+def _run(settings: "Settings", modules: list[str]) -> None:
+    import uvloop
+
+    from crewel import logs, server
+    from crewel.broker.services import load_services
+
+    logs.configure(settings)
+    sys.path.insert(0, str(Path.cwd()))  # where people have their services; `python -m` does the same
+    services = load_services(modules)
+    try:
+        uvloop.run(server.serve(settings, services, _ready))
+    except OSError as error:
+        address = f"{settings.http.host}:{settings.http.port}"
+        raise SettingsError(f"cannot serve on {address}: {error.strerror or error}") from None
+
+
+def _ready(url: str) -> None:
+    print("ready", url, flush=True)
+
+
+def _refuse_open_to_all(settings: "Settings") -> None:
+    """Raise SettingsError if everybody could reach a server that believes every name."""
+    if settings.security.policy != "open" or settings.security.allow_open:
+        return
+    if not _is_loopback(settings.http.host):
+        raise SettingsError(
+            f"http.host {settings.http.host} is not loopback, and security.policy=open lets everybody in:"
+            " set security.allow_open=true if that is meant"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise SettingsError(f"http.host {host}: {error.strerror}") from None
+    return all(ip_address(str(address).partition("%")[0]).is_loopback for address in found)

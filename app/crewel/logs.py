@@ -1,0 +1,61 @@
+"""The logs on stderr: for people on a terminal, one JSON object a line otherwise.
+
+Modules log with `logging.getLogger(__name__)` and put facts into `extra`; both
+forms show them. What is secret is not logged in the first place: nothing here
+filters.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import orjson
+
+from crewel.settings import Settings
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object: time, level, logger, message, the extras, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for `record`; values that JSON does not know appear as text."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extras(record),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(fields, default=str).decode()
+
+
+class HumanFormatter(logging.Formatter):
+    """Formats a record for a person: time, level, message, the extras as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for `record`, with the traceback below it if there is one."""
+        clock = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        facts = "".join(f"  {name}={value}" for name, value in _extras(record).items())
+        line = f"{clock} {record.levelname.lower():<7} {record.getMessage()}{facts}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def configure(settings: Settings) -> None:
+    """Send the process's logs to stderr as `log.format` and `log.level` say."""
+    chosen = settings.log.format
+    human = chosen == "human" or (chosen == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(HumanFormatter() if human else JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log.level.upper())
+
+
+def _extras(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in _PLAIN}
