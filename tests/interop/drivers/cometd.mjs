@@ -1,0 +1,163 @@
+/*
+ * Drives the official cometd client: `node cometd.mjs 9|8|7|3`. One process is one browser, with its own cookies.
+ */
+import {adapt} from "cometd-nodejs-client";
+import {obey, tell} from "./wire.mjs";
+
+adapt();
+
+// The reload extension keeps the session here while a page is replaced.
+const kept = new Map();
+window.sessionStorage = {
+    getItem: name => kept.get(name) ?? null,
+    setItem: (name, value) => kept.set(name, value),
+    removeItem: name => kept.delete(name)
+};
+
+/** Versions 8 and 9 are ES modules with named exports; the older ones are CommonJS, an extension a file. */
+async function load(version) {
+    const name = version === "9" ? "cometd" : `cometd-${version}`;
+    if (version === "9" || version === "8") {
+        return import(name);
+    }
+    const extension = async file => (await import(`${name}/${file}.js`)).default;
+    return {
+        CometD: (await import(name)).default.CometD,
+        AckExtension: await extension("AckExtension"),
+        ReloadExtension: await extension("ReloadExtension")
+    };
+}
+
+const {CometD, AckExtension, ReloadExtension} = await load(process.argv[2]);
+
+let client;
+let options;
+let channels;
+let clientId;
+
+/** Tells what goes over the wire, below everything that the client library does with it. */
+class Witness {
+    incoming(message) {
+        if (message.data !== undefined) {
+            tell({event: "delivered", channel: message.channel, data: message.data});
+        }
+        return message;
+    }
+
+    outgoing(message) {
+        if (message.channel === "/meta/connect") {
+            tell({event: "connecting", transport: message.connectionType, ack: message.ext?.ack ?? null});
+        }
+        return message;
+    }
+}
+
+function transportType() {
+    const transport = client.getTransport();
+    return transport.type ?? transport.getType();       // a method up to version 7
+}
+
+function listen(channel) {
+    return new Promise(resolve => {
+        client.subscribe(channel, message => {
+            tell({event: "message", subscription: channel, channel: message.channel, data: message.data});
+        }, reply => {
+            if (reply.successful) {
+                tell({event: "subscribed", channel});
+            }
+            resolve(outcome(reply));
+        });
+    });
+}
+
+function outcome(reply) {
+    return {successful: reply.successful, error: reply.error ?? null};
+}
+
+/** Subscriptions end with their session, so an application subscribes again after each further handshake. */
+function resubscribe() {
+    client.batch(() => channels.forEach(listen));
+}
+
+function watch() {
+    client.addListener("/meta/handshake", reply => {
+        if (reply.successful) {
+            clientId = reply.clientId;
+            tell({event: "handshaken", clientId: reply.clientId, reload: reply.ext?.reload === true, ext: reply.ext ?? {}});
+            resubscribe();
+        }
+    });
+    client.addListener("/meta/connect", reply => {
+        if (reply.successful) {
+            tell({event: "connected", clientId, ack: reply.ext?.ack ?? null, advice: reply.advice ?? null});
+        }
+    });
+    client.addListener("/meta/unsuccessful", reply => {
+        tell({event: "unsuccessful", channel: reply.channel, error: reply.error ?? null, advice: reply.advice ?? null});
+    });
+    client.onTransportException = (failure, oldType, newType) => {
+        tell({event: "transport", from: oldType, to: newType});
+    };
+}
+
+function open() {
+    client = new CometD();
+    for (const type of ["websocket", "long-polling", "callback-polling"]) {
+        if (!options.transports.includes(type)) {
+            client.unregisterTransport(type);
+        }
+    }
+    if (options.ack) {
+        client.registerExtension("ack", new AckExtension());
+    }
+    client.registerExtension("reload", new ReloadExtension());
+    client.registerExtension("witness", new Witness());
+    client.configure({url: options.url, logLevel: "warn", backoffIncrement: 20, maxBackoff: 200, ...options.configure});
+    watch();
+    return new Promise(resolve => {
+        const first = client.addListener("/meta/connect", reply => {
+            if (reply.successful) {
+                client.removeListener(first);
+                resolve({clientId: client.getClientId(), transport: transportType()});
+            }
+        });
+        client.handshake();
+    });
+}
+
+obey({
+    open(command) {
+        options = command;
+        channels = new Set();
+        return open();
+    },
+    async subscribe({channel}) {
+        const answer = await listen(channel);
+        channels.add(channel);
+        return answer;
+    },
+    publish: ({channel, data}) => new Promise(resolve => {
+        client.publish(channel, data, reply => resolve(outcome(reply)));
+    }),
+    async batch({messages}) {
+        let replies;
+        client.batch(() => {
+            replies = messages.map(({channel, data}) => new Promise(resolve => {
+                client.publish(channel, data, reply => resolve(outcome(reply)));
+            }));
+        });
+        return {replies: await Promise.all(replies)};
+    },
+    call: ({target, data}) => new Promise(resolve => {
+        client.remoteCall(target, data, 5000, reply => resolve({...outcome(reply), data: reply.data ?? null}));
+    }),
+    /** What a page does that is reloaded: the old client is dropped, a new one goes on with the session. */
+    reload() {
+        client.reload();
+        return {};
+    },
+    loaded: () => open(),
+    disconnect: () => new Promise(resolve => {
+        client.disconnect(reply => resolve(outcome(reply)));
+    })
+});

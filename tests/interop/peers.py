@@ -1,0 +1,179 @@
+"""Other people's Bayeux clients, each in a process of its own that does what a test tells it.
+
+A driver (drivers/) takes a JSON command a line on stdin and answers each with a line; between answers it tells
+what happens. Commands: open, subscribe, publish, batch, call, reload, loaded, disconnect. Events:
+
+| event | fields | when |
+| --- | --- | --- |
+| handshaken | clientId | a handshake succeeded, the first one or a later one |
+| connecting | transport, ack | a connect goes out |
+| connected | ack, advice | a connect was answered successfully |
+| subscribed | channel | the server confirmed a subscription |
+| delivered | channel, data | a message arrived on the wire: one event a copy |
+| message | subscription, channel, data | the application's listener was called |
+| unsuccessful | channel, error, advice | a request failed or was refused |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+DRIVERS = HERE / "drivers"
+LIMIT_S = 15.0
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A client library, its version and the transport it is made to use; `can` names what the library offers."""
+
+    library: str
+    version: str
+    transport: str
+    command: tuple[str, ...]
+    can: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.library}-{self.version}-{self.transport}"
+
+
+def _kinds(library: str, version: str, command: tuple[str, ...], *can: str) -> list[Kind]:
+    return [
+        Kind(library, version, transport, command, frozenset(can)) for transport in ("long-polling", "websocket")
+    ]
+
+
+KINDS = [
+    *(
+        kind
+        for version in "9873"
+        for kind in _kinds(
+            "cometd", version, ("node", str(DRIVERS / "cometd.mjs"), version),
+            "listeners", "batch", "call", "ack", "reload",
+        )
+    ),
+    *_kinds("faye", "1.4", ("node", str(DRIVERS / "faye.mjs")), "listeners", "batch"),
+    *_kinds("aiocometd-ng", "0.5", (sys.executable, str(DRIVERS / "aiocometd_driver.py"))),
+]
+
+
+def kinds_that_can(ability: str) -> list[Kind]:
+    """Returns the kinds whose library offers this at all: what a library lacks is no test, rather than a skipped one."""
+    return [kind for kind in KINDS if ability in kind.can]
+
+
+class PeerFailed(Exception):
+    """The driver could not do what it was told: the client library threw, or the process ended."""
+
+
+class Peer:
+    """A running client. Every wait has a limit and ends in a failure that shows the last events."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.events: list[Event] = []
+        self.client_id = ""
+        self.transport = ""
+        self._answers: dict[int, asyncio.Future[Event]] = {}
+        self._news = asyncio.Condition()
+
+    async def start(self) -> None:
+        """Starts the driver; `stop` must follow."""
+        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        self._process = await asyncio.create_subprocess_exec(
+            *self.kind.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            env=environment, limit=2**20,
+        )
+        self._reading = asyncio.create_task(self._read())
+
+    async def stop(self) -> None:
+        """Ends the driver as a closed tab would: without a word to the server."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+    async def open(self, url: str, *, ack: bool = False, transports: tuple[str, ...] = (), **configure: Any) -> None:
+        """Makes the handshake and waits for the first answered connect."""
+        answer = await self.do(
+            "open", url=url, ack=ack, transports=transports or (self.kind.transport,),
+            configure=configure, retry_s=0.1,
+        )
+        self.client_id, self.transport = answer["clientId"], answer["transport"]
+
+    async def subscribe(self, *channels: str) -> None:
+        """Subscribes to each channel; a refusal fails the test."""
+        for channel in channels:
+            answer = await self.do("subscribe", channel=channel)
+            assert answer["successful"], answer
+
+    async def publish(self, channel: str, data: Any) -> None:
+        """Publishes and waits for the acknowledgement; a refusal fails the test."""
+        answer = await self.do("publish", channel=channel, data=data)
+        assert answer["successful"], answer
+
+    async def do(self, command: str, **fields: Any) -> Event:
+        """Returns the driver's answer to this command."""
+        number = len(self._answers) + 1
+        self._answers[number] = asyncio.get_running_loop().create_future()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"id": number, "do": command, **fields}).encode() + b"\n")
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(self._answers[number]), LIMIT_S)
+        except TimeoutError:
+            raise self._failed(f"no answer to {command} {fields}") from None
+        if "failed" in answer:
+            raise self._failed(f"{command} {fields}: {answer['failed']}")
+        return answer
+
+    def told(self, event: str, **fields: Any) -> list[Event]:
+        """Returns the events of this name so far whose fields have these values."""
+        return [e for e in self.events if e["event"] == event and fields.items() <= e.items()]
+
+    def heard(self, subscription: str | None = None) -> list[Any]:
+        """Returns the data that listeners were called with, in order; of one subscription if it is named."""
+        wanted = {} if subscription is None else {"subscription": subscription}
+        return [event["data"] for event in self.told("message", **wanted)]
+
+    async def until(self, met: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
+        """Waits until the condition holds, looking again at each event."""
+        try:
+            async with asyncio.timeout(limit_s), self._news:
+                await self._news.wait_for(met)
+        except TimeoutError:
+            raise self._failed(f"did not come within {limit_s} s: {what}") from None
+
+    async def hears(self, *data: Any) -> None:
+        """Waits until listeners have been called with at least all of these."""
+        await self.until(lambda: all(item in self.heard() for item in data), f"messages {data}")
+
+    async def tells(self, event: str, count: int = 1, **fields: Any) -> None:
+        """Waits for this many events of this name with these fields, earlier ones included."""
+        await self.until(lambda: len(self.told(event, **fields)) >= count, f"{count} x {event} {fields}")
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            event = json.loads(line)
+            if "answer" in event:
+                self._answers[event["answer"]].set_result(event)
+                continue
+            self.events.append(event)
+            async with self._news:
+                self._news.notify_all()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result({"failed": "the driver ended"})
+
+    def _failed(self, what: str) -> PeerFailed:
+        last = "\n".join(json.dumps(event) for event in self.events[-12:])
+        return PeerFailed(f"{self.kind}: {what}; the last events:\n{last}")
