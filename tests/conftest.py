@@ -1,0 +1,62 @@
+"""What all tests share: servers in processes of their own, and a watch on blocking calls."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import hypothesis
+import pytest
+from blockbuster import blockbuster_ctx
+
+from tests.server_process import Server
+
+# No deadline: the machine may be busy with other things than this example.
+hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("crewel")
+
+StartServer = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True)
+def _no_blocking_calls() -> Iterator[None]:
+    """Fail a test in which code of Crewel blocks the event loop."""
+    with blockbuster_ctx("crewel"):
+        yield
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Start servers: `start_server("bayeux.timeout_ms=1000", service="package.module", port=0) -> Server`.
+
+    Each positional text is a `--set`; `service` is one module or several, `arguments` and `environ` are more for the
+    command. Each runs in the test's empty directory, may import what the tests can, and is ended with the test. One
+    that logged a traceback, or did not exit with 0 after SIGTERM, fails the test.
+    """
+    servers: list[Server] = []
+
+    def start(
+        *sets: str,
+        service: str | Sequence[str] = (),
+        port: int = 0,
+        arguments: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> Server:
+        modules = [service] if isinstance(service, str) else service
+        options = [f"--port={port}", *(f"--service={name}" for name in modules), *(f"--set={text}" for text in sets)]
+        server = Server([*options, *arguments], tmp_path, environ)
+        servers.append(server)
+        return server
+
+    yield start
+    complaints = [complaint for server in servers if (complaint := _end(server))]
+    assert not complaints, "\n".join(complaints)
+
+
+def _end(server: Server) -> str:
+    """End a server; return what is wrong about how it ran, or nothing."""
+    ended_by_test = server.ended_by_test
+    status = server.close()
+    if "Traceback" in server.stderr:
+        return f"the server logged a traceback:\n{server.stderr}"
+    if status != 0 and not ended_by_test:
+        return f"the server exited with {status}:\n{server.stderr}"
+    return ""

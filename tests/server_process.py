@@ -1,0 +1,116 @@
+"""A Crewel server in a process of its own, for tests that need the real thing.
+
+Its standard output and error are read by threads, so that a full pipe never
+stops it, and so that sync and async tests use it alike.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).parents[1]
+LIMIT_S = 20.0  # generous: several suites may share two cores
+
+
+class Server:
+    """One `crewel serve`. Made, it is ready: `url` is where it said that it serves Bayeux."""
+
+    def __init__(self, arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> None:
+        """Start `crewel serve` with `arguments` in `directory`; raise AssertionError if it ends before it is ready."""
+        self.ended_by_test = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "crewel", "serve", *arguments],
+            cwd=directory,
+            env=_environment(environ or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._errors: list[str] = []
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._readers = [
+            _read_in_thread(self._process.stdout, self._lines.put),
+            _read_in_thread(self._process.stderr, self._errors.append),
+        ]
+        self.url = self._wait_until_ready()
+        parts = urlsplit(self.url)
+        self.base = f"{parts.scheme}://{parts.netloc}"
+        self.ws_url = self.url.replace("http", "ws", 1)
+        self.port = parts.port
+        self.pid = self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        """What it logged until now."""
+        return "".join(self._errors)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, None while it runs."""
+        return self._process.poll()
+
+    def terminate(self) -> int:
+        """End it as an operator would, with SIGTERM, and return its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """End it as a power cut would, with SIGKILL, and return its exit status."""
+        return self._end(signal.SIGKILL)
+
+    def close(self) -> int:
+        """End it however it is and return its exit status; SIGKILL when SIGTERM does not do within the limit."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            try:
+                self.terminate()
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"the server did not end within {LIMIT_S} s of SIGTERM:\n{self.stderr}") from None
+        for reader in self._readers:
+            reader.join(LIMIT_S)
+        return self._process.wait(LIMIT_S)
+
+    def _end(self, number: signal.Signals) -> int:
+        self.ended_by_test = True
+        self._process.send_signal(number)
+        return self._process.wait(LIMIT_S)
+
+    def _wait_until_ready(self) -> str:
+        try:
+            line = self._lines.get(timeout=LIMIT_S)
+        except queue.Empty:
+            line = ""
+        word, _, url = line.strip().partition(" ")
+        if word != "ready":
+            self._process.kill()
+            self.close()
+            raise AssertionError(f"the server said {line!r} instead of being ready:\n{self.stderr}")
+        return url
+
+
+def _read_in_thread(stream: IO[str], take: Callable[[str], object]) -> threading.Thread:
+    def read() -> None:
+        with stream:
+            for line in stream:
+                take(line)
+        take("")  # the end, for whoever waits for a line
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment without its settings, with the repository importable for services."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
+    return {**inherited, "PYTHONPATH": str(ROOT), **more}
