@@ -1,0 +1,234 @@
+/**
+ * The chat page: what is pressed and typed goes to the connection, what the connection tells is shown.
+ */
+import {Connection} from "./connection.js";
+import {Log} from "./log.js";
+import {parsePhrase} from "./phrase.js";
+
+const SAVED = "crewel.chat";
+const TITLE = document.title;
+
+const STATES = {
+    idle: "Not joined",
+    joining: "Joining…",
+    online: "Connected",
+    lost: "Connection lost, trying again…",
+    offline: "Offline, by your wish",
+};
+
+const page = Object.fromEntries(
+    [...document.querySelectorAll("[id]")].map((element) => [element.id, element]),
+);
+const log = new Log(page.log);
+const connection = new Connection(bayeuxUrl(), {
+    joined: showJoined,
+    left: showLeft,
+    state: showState,
+    heard: (message) => log.heard(message, connection.person?.name),
+    members: showMembers,
+    figures: showFigures,
+    notice: (text) => log.notice(text),
+});
+
+/** The server's address: /cometd of this origin, or the path in ?cometd= for another bayeux.path. */
+function bayeuxUrl() {
+    const path = new URLSearchParams(location.search).get("cometd") ?? "/cometd";
+    const url = new URL(path, location.origin);
+    return url.origin === location.origin ? url.origin + url.pathname : `${location.origin}/cometd`;
+}
+
+function join(person, resumed) {
+    page.trouble.textContent = "";
+    page.joinButton.disabled = true;
+    page.acknowledge.checked = true;
+    connection.join(person, resumed);
+}
+
+function showJoined() {
+    const {name, room, reliable} = connection.person;
+    document.body.dataset.joined = "";
+    page.join.hidden = true;
+    page.talk.hidden = false;
+    page.panel.hidden = false;
+    page.joinButton.disabled = false;
+    page.self.textContent = name;
+    page.acknowledgeBox.hidden = !reliable;
+    showRoom(room);
+    page.phrase.focus();
+}
+
+function showRoom(room) {
+    page.roomTitle.textContent = room;
+    document.title = `${room} · ${TITLE}`;
+    page.otherRoom.value = "";
+}
+
+function showLeft(reason) {
+    delete document.body.dataset.joined;
+    document.title = TITLE;
+    page.join.hidden = false;
+    page.talk.hidden = true;
+    page.panel.hidden = true;
+    page.joinButton.disabled = false;
+    page.trouble.textContent = reason;
+    log.clear();
+    showMembers([]);
+    showState("idle");
+    page.name.focus();
+}
+
+function showState(state, detail = {}) {
+    page.state.textContent = STATES[state];
+    page.state.dataset.state = state;
+    page.offline.textContent = state === "offline" ? "Go online" : "Go offline";
+    page.offline.disabled = state === "joining" || state === "idle";
+    page.roomButton.disabled = state !== "online";
+    page.transportNow.textContent = detail.transport || "–";
+    page.offered.textContent = detail.offered?.join(", ") || "–";
+    page.hint.textContent = hint(state, detail);
+    markOffered(detail.offered ?? []);
+}
+
+/** Returns the sentence under the composer: what a person should know about this state. */
+function hint(state, {waiting = 0, crowded = false, error = ""}) {
+    const sentences = [];
+    if (state === "offline") {
+        sentences.push("The server keeps the session for a while (ten seconds, if nobody changed bayeux.max_interval_ms).");
+    }
+    if (state === "lost" && error) {
+        sentences.push(`The server said ${error}.`);
+    }
+    if (state === "online" && crowded) {
+        sentences.push("Another tab of this browser holds the long poll, so this one asks every few seconds.");
+    }
+    if (waiting > 0) {
+        sentences.push(`${waiting} of your messages ${waiting === 1 ? "waits" : "wait"} to be sent.`);
+    }
+    return sentences.join(" ");
+}
+
+/** Shows in the choice of transports which of them this server has. */
+function markOffered(offered) {
+    if (offered.length === 0) {
+        return;
+    }
+    for (const option of page.transport.options) {
+        const missing = option.value !== "automatic" && !offered.includes(option.value);
+        option.disabled = missing;
+        option.textContent = missing ? `${option.value} (not offered by this server)` : option.dataset.label;
+    }
+}
+
+function showFigures({batch, acknowledged, open, resends}) {
+    page.batch.textContent = batch ?? "–";
+    page.acknowledged.textContent = acknowledged ?? "–";
+    page.open.textContent = batch === null ? "–" : open;
+    page.resends.textContent = batch === null ? "–" : resends;
+}
+
+function showMembers(names) {
+    const own = connection.person?.name;
+    page.members.replaceChildren(...names.map((name) => memberOf(name, own)));
+    page.count.textContent = names.length;
+    const chosen = page.to.value;
+    const peers = names.filter((name) => name !== own);
+    page.to.replaceChildren(new Option("everyone", ""), ...peers.map((name) => new Option(name, name)));
+    page.to.value = peers.includes(chosen) ? chosen : "";
+    page.phrase.placeholder = placeholder();
+}
+
+/** Returns the list entry of one member: a button that addresses them. */
+function memberOf(name, own) {
+    const entry = document.createElement("li");
+    if (name === own) {
+        entry.textContent = `${name} (you)`;
+        return entry;
+    }
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "member";
+    button.textContent = name;
+    button.title = "Write to this member alone";
+    button.addEventListener("click", () => {
+        page.to.value = name;
+        page.phrase.placeholder = placeholder();
+        page.phrase.focus();
+    });
+    entry.append(button);
+    return entry;
+}
+
+function placeholder() {
+    return page.to.value === "" ? "Say something" : `To ${page.to.value} alone`;
+}
+
+page.join.addEventListener("submit", (event) => {
+    event.preventDefault();
+    join({
+        name: page.name.value.trim(),
+        room: page.room.value.trim(),
+        transport: page.transport.value,
+        reliable: page.reliable.checked,
+    });
+});
+
+page.compose.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const {peers, text} = parsePhrase(page.phrase.value, page.to.value);
+    if (text !== "") {
+        connection.say(text, peers);
+        page.phrase.value = "";
+    }
+    page.phrase.focus();
+});
+
+page.switch.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const room = page.otherRoom.value.trim();
+    if (room !== connection.person.room) {
+        connection.enter(room);
+        log.clear();
+        showMembers([]);
+        showRoom(room);
+    }
+    page.phrase.focus();
+});
+
+page.to.addEventListener("change", () => {
+    page.phrase.placeholder = placeholder();
+});
+
+page.acknowledge.addEventListener("change", () => {
+    connection.acknowledging = page.acknowledge.checked;
+});
+
+page.offline.addEventListener("click", () => {
+    if (connection.isOffline) {
+        connection.goOnline();
+    } else {
+        connection.goOffline();
+    }
+});
+
+page.leave.addEventListener("click", () => connection.leave());
+
+// A reload keeps the session: the official reload extension carries it over, we carry who we are.
+window.addEventListener("pagehide", () => {
+    const person = connection.suspend();
+    if (person !== null) {
+        sessionStorage.setItem(SAVED, JSON.stringify(person));
+    }
+});
+// A page that comes back from the browser's memory has a suspended connection: begin again.
+window.addEventListener("pageshow", (event) => {
+    if (event.persisted) {
+        location.reload();
+    }
+});
+
+const saved = sessionStorage.getItem(SAVED);
+sessionStorage.removeItem(SAVED);
+showState("idle");
+if (saved !== null) {
+    join(JSON.parse(saved), true);
+}

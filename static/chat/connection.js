@@ -1,0 +1,303 @@
+/**
+ * One person's session in the chat: CometD's client, the chat's channels, and nothing of the page.
+ *
+ * The channels are those of CometD's own chat, so that its other clients can sit in the same room:
+ * /chat/<room> and /members/<room> are subscribed to, /service/members and /service/privatechat
+ * are published to.
+ */
+import {
+    AckExtension,
+    CallbackPollingTransport,
+    CometD,
+    LongPollingTransport,
+    ReloadExtension,
+    WebSocketTransport,
+} from "../vendor/cometd/cometd.js";
+import {Acknowledge} from "./acknowledge.js";
+import {Line} from "./line.js";
+import {offeredTransports} from "./offered.js";
+
+/** Lines typed while offline that are kept for later; more are refused. */
+const OUTBOX = 100;
+
+const TRANSPORTS = {
+    "websocket": () => new WebSocketTransport(),
+    "long-polling": () => new LongPollingTransport(),
+    "callback-polling": () => new CallbackPollingTransport(),
+};
+
+export class Connection {
+    #cometd = new CometD();
+    #line = new Line(this.#cometd);
+    #acknowledge = new Acknowledge();
+    #events;
+    #url;
+    #person = null;
+    #subscriptions = [];
+    #outbox = [];
+    #offered = [];
+    #online = false;
+    #announce = false;
+    #crowded = false;
+    #leaving = false;
+    #reason = "";
+
+    /**
+     * @param url the server's Bayeux address, absolute
+     * @param events what the page wants to hear: joined(), state(name, detail), left(reason),
+     *        heard(message), members(names), figures(figures), notice(text)
+     */
+    constructor(url, events) {
+        this.#url = url;
+        this.#events = events;
+        const cometd = this.#cometd;
+        cometd.configure({url, logLevel: "warn", maxBackoff: 10000});
+        // Outgoing messages meet these in the opposite order: our two have the last word.
+        cometd.registerExtension("line", this.#line);
+        cometd.registerExtension("acknowledge", this.#acknowledge);
+        cometd.registerExtension("ack", new AckExtension());
+        cometd.registerExtension("reload", new ReloadExtension());
+        cometd.addListener("/meta/handshake", (message) => this.#onHandshake(message));
+        cometd.addListener("/meta/connect", (message) => this.#onConnect(message));
+        cometd.addListener("/meta/disconnect", () => this.#onEnd());
+    }
+
+    get person() {
+        return this.#person;
+    }
+
+    get isOffline() {
+        return this.#line.isCut;
+    }
+
+    /**
+     * Joins a room.
+     * @param person {name, room, reliable, transport}, transport one of TRANSPORTS or "automatic"
+     * @param resumed whether this is the same page again after a reload, of which nobody is told
+     */
+    join(person, resumed = false) {
+        this.#person = {...person};
+        this.#offered = person.offered ?? [];
+        this.#online = false;
+        this.#crowded = false;
+        this.#leaving = false;
+        this.#reason = "The server has ended the session.";
+        this.#announce = !resumed;
+        this.#acknowledge.release();
+        this.#chooseTransports(person.transport);
+        this.#cometd.ackEnabled = person.reliable;
+        this.#events.state("joining");
+        this.#cometd.handshake();
+    }
+
+    /** Says good-bye and ends the session; left() follows. */
+    leave() {
+        this.#leaving = true;
+        this.#reason = "";
+        this.#line.forget();
+        const {name} = this.#person;
+        this.#cometd.publish(this.#chat, {user: name, membership: "leave", chat: `${name} has left`});
+        this.#cometd.disconnect();
+    }
+
+    /** Moves to another room within the same session. */
+    enter(room) {
+        const {name} = this.#person;
+        this.#cometd.batch(() => {
+            this.#cometd.publish(this.#chat, {user: name, membership: "leave", chat: `${name} has left`});
+            this.#cometd.publish("/service/members", {user: name, room: this.#chat, membership: "leave"});
+            this.#subscriptions.forEach((subscription) => this.#cometd.unsubscribe(subscription));
+            this.#person.room = room;
+            this.#announce = true;
+            this.#subscribe();
+            this.#register();
+        });
+    }
+
+    /** Says something to the room, or, with peers (a list of names), to them alone. */
+    say(text, peers = []) {
+        const user = this.#person.name;
+        if (peers.length === 0) {
+            this.#send(this.#chat, {user, chat: text});
+        } else {
+            this.#send("/service/privatechat", {room: this.#chat, user, chat: text, peer: peers.join(",")});
+        }
+    }
+
+    /** Cuts the line without a word to the server. */
+    goOffline() {
+        this.#online = false;
+        this.#line.cut();
+        this.#showState();
+    }
+
+    goOnline() {
+        this.#events.state("joining");
+        this.#line.mend();
+    }
+
+    /** Whether incoming messages are acknowledged; if not, the server sends them again. */
+    set acknowledging(yes) {
+        if (yes) {
+            this.#acknowledge.release();
+        } else {
+            this.#acknowledge.hold();
+        }
+    }
+
+    /** Prepares for the page going away: returns what join() needs to resume, or null. */
+    suspend() {
+        if (this.#person === null || this.#leaving || this.#cometd.isDisconnected()) {
+            return null;
+        }
+        this.#cometd.reload();
+        return {...this.#person, offered: this.#offered};
+    }
+
+    get #chat() {
+        return `/chat/${this.#person.room}`;
+    }
+
+    #chooseTransports(choice) {
+        for (const type of Object.keys(TRANSPORTS)) {
+            this.#cometd.unregisterTransport(type);
+        }
+        for (const [type, make] of Object.entries(TRANSPORTS)) {
+            if (choice === "automatic" || choice === type) {
+                this.#cometd.registerTransport(type, make());
+            }
+        }
+    }
+
+    /** Subscriptions die with the session, so this happens after every handshake. */
+    #onHandshake(message) {
+        if (!message.successful) {
+            this.#onRefusal(message);
+            return;
+        }
+        if (!message.ext?.reload) {
+            this.#offered = message.supportedConnectionTypes;
+        }
+        if (message.reestablish) {
+            this.#events.notice("The server had forgotten this session: a new one was made. What came meanwhile is lost.");
+        }
+        this.#cometd.batch(() => this.#subscribe());
+        this.#events.joined();
+    }
+
+    #subscribe() {
+        const {name, room} = this.#person;
+        this.#subscriptions = [
+            this.#cometd.subscribe(this.#chat, (message) => this.#onChat(message)),
+            this.#cometd.subscribe(`/members/${room}`, (message) => this.#onMembers(message)),
+        ];
+        if (this.#announce) {
+            this.#announce = false;
+            this.#cometd.publish(this.#chat, {user: name, membership: "join", chat: `${name} has joined`});
+        }
+    }
+
+    #register() {
+        this.#cometd.publish("/service/members", {user: this.#person.name, room: this.#chat});
+    }
+
+    #onConnect(message) {
+        if (this.#leaving) {
+            return;
+        }
+        const before = this.#online;
+        this.#crowded = message.advice?.["multiple-clients"] ?? this.#crowded;
+        this.#online = message.successful === true && !this.#line.isCut;
+        if (message.advice?.reconnect === "none") {
+            this.#onEnd();
+        } else if (this.#online && !before) {
+            this.#cometd.batch(() => this.#register());
+            this.#flush();
+        }
+        if (this.#person !== null) {
+            this.#showState(message.error);
+            this.#events.figures(this.#acknowledge.figures);
+        }
+    }
+
+    #onChat(message) {
+        this.#events.heard(message);
+    }
+
+    #onMembers(message) {
+        if (Array.isArray(message.data)) {
+            this.#events.members(message.data.filter((name) => typeof name === "string"));
+        }
+    }
+
+    /** The session has ended, by our wish or the server's. */
+    #onEnd() {
+        if (this.#person !== null) {
+            this.#person = null;
+            this.#online = false;
+            this.#line.forget();
+            this.#outbox = [];
+            this.#events.left(this.#reason);
+        }
+    }
+
+    /** A handshake failed: give up if it is hopeless, else the client tries again by itself. */
+    async #onRefusal(message) {
+        const wanted = this.#person.transport;
+        const offered = message.supportedConnectionTypes ?? await offeredTransports(this.#url);
+        if (this.#person === null) {
+            return;
+        }
+        if (offered.length > 0 && wanted !== "automatic" && !offered.includes(wanted)) {
+            this.#giveUp(`This server does not offer ${wanted}. It offers: ${offered.join(", ")}.`);
+        } else if (this.#cometd.isDisconnected()) {
+            this.#giveUp(message.error ? `The server refused: ${message.error}` : "The server could not be reached.");
+        } else {
+            this.#showState(message.error);
+        }
+    }
+
+    #giveUp(reason) {
+        this.#leaving = true;
+        this.#reason = reason;
+        if (this.#cometd.isDisconnected()) {
+            this.#onEnd();
+        } else {
+            this.#cometd.disconnect();
+        }
+    }
+
+    #send(channel, data) {
+        if (this.#online) {
+            this.#cometd.publish(channel, data, (reply) => this.#onSent(reply, data));
+        } else if (this.#outbox.length < OUTBOX) {
+            this.#outbox.push([channel, data]);
+        } else {
+            this.#events.notice(`Not kept for later, too much is waiting: ${data.chat}`);
+        }
+        this.#showState();
+    }
+
+    #onSent(reply, data) {
+        if (!reply.successful && !this.#leaving) {
+            this.#events.notice(`Not sent (${reply.error ?? "connection lost"}): ${data.chat}`);
+        }
+    }
+
+    #flush() {
+        const waiting = this.#outbox;
+        this.#outbox = [];
+        this.#cometd.batch(() => waiting.forEach(([channel, data]) => this.#send(channel, data)));
+    }
+
+    #showState(error = "") {
+        const detail = {
+            transport: this.#cometd.getTransport()?.type ?? "",
+            offered: this.#offered,
+            waiting: this.#outbox.length,
+            crowded: this.#crowded,
+            error,
+        };
+        this.#events.state(this.#line.isCut ? "offline" : this.#online ? "online" : "lost", detail);
+    }
+}

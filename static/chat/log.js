@@ -1,0 +1,112 @@
+/**
+ * The list of what was said. It shows what others sent, so nothing in it is ever parsed as markup.
+ */
+
+/** Lines kept on the page; the oldest go first. */
+const KEPT = 500;
+/** Characters of one line that are shown. */
+const SHOWN = 4000;
+
+const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
+
+export class Log {
+    #list;
+    #rows = new WeakMap();
+
+    /** @param list the <ol> that shows the lines */
+    constructor(list) {
+        this.#list = list;
+    }
+
+    clear() {
+        this.#list.replaceChildren();
+    }
+
+    /** Adds a line of the page's own. */
+    notice(text) {
+        this.#append(row("notice", "", text));
+    }
+
+    /**
+     * Shows one message of the room, or, when it came before, marks the line that shows it.
+     * @param message the Bayeux message; its data should be {user, chat, membership?, scope?}, but may be anything
+     * @param own the reader's own name
+     */
+    heard(message, own) {
+        if (message.again !== undefined) {
+            mark(this.#rows.get(message.again.first), message.again.times);
+            return;
+        }
+        const line = lineOf(message.data, own);
+        this.#rows.set(message, line);
+        this.#append(line);
+    }
+
+    #append(line) {
+        const atEnd = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < 40;
+        this.#list.append(line);
+        while (this.#list.childElementCount > KEPT) {
+            this.#list.firstElementChild.remove();
+        }
+        if (atEnd) {
+            this.#list.scrollTop = this.#list.scrollHeight;
+        }
+    }
+}
+
+/** Shortens whatever was sent to a text that can be shown. */
+function textOf(value) {
+    const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+    return text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
+}
+
+function lineOf(data, own) {
+    const {user, chat, membership, scope} = data !== null && typeof data === "object" ? data : {};
+    if (chat === undefined) {
+        return row("message", "", textOf(data));
+    }
+    if (membership !== undefined) {
+        return row("membership", "", textOf(chat));
+    }
+    if (scope === "error") {
+        return row("notice", "", textOf(chat));
+    }
+    const kind = scope === "private" ? "message private" : "message";
+    return row(user === own ? `${kind} own` : kind, textOf(user ?? ""), textOf(chat));
+}
+
+/** Returns a line: when, who, what, and the place of the mark "sent again". */
+function row(kind, who, what) {
+    const line = document.createElement("li");
+    line.className = kind;
+    const time = part("time", "when", clock.format(new Date()));
+    time.dateTime = new Date().toISOString();
+    const again = part("span", "again", "");
+    // The mark changes with every resend; a screen reader need not say so each time.
+    again.setAttribute("aria-live", "off");
+    again.hidden = true;
+    line.append(time, " ");
+    if (who !== "") {
+        line.append(part("b", "who", who), " ");
+    }
+    if (kind.includes("private")) {
+        line.append(part("span", "scope", "private"), " ");
+    }
+    line.append(part("span", "what", what), " ", again);
+    return line;
+}
+
+function part(tag, kind, text) {
+    const element = document.createElement(tag);
+    element.className = kind;
+    element.textContent = text;
+    return element;
+}
+
+function mark(line, times) {
+    const again = line?.querySelector(".again");
+    if (again) {
+        again.textContent = `sent again ×${times}`;
+        again.hidden = false;
+    }
+}
