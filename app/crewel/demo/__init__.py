@@ -1,0 +1,1 @@
+"""The server halves of the demos that `http.demos` serves; applications like anybody's."""

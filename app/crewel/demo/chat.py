@@ -1,0 +1,170 @@
+"""The server half of the chat at /chat/, on the channels of CometD's own chat demo.
+
+Clients publish and subscribe /chat/<room> by themselves. This half keeps the members of each room
+(/service/members), broadcasts their names on /members/<room>, and carries private messages
+(/service/privatechat). What a client sends is checked here and refused whole if it is not as it
+should be; texts are passed on as they are, for it is the page that must not take them for markup.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from crewel import Message, Service, Session
+from crewel.demo.rooms import Rooms
+
+MAX_NAME = 64
+"""Characters of a member's name."""
+MAX_TEXT = 4000
+"""Characters of a private message."""
+MAX_PEERS = 32
+"""Addressees of one private message."""
+
+_ROOM = re.compile(r"/chat/([A-Za-z0-9_.~-]{1,64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A valid publish on /service/members."""
+
+    room: str
+    user: str
+    leaves: bool
+
+    @classmethod
+    def read(cls, data: Any) -> "Membership | None":
+        """Return what `{"user", "room", "membership"?}` says, None if it is not that."""
+        if not isinstance(data, dict):
+            return None
+        room, user = read_room(data.get("room")), read_name(data.get("user"))
+        if room is None or user is None:
+            return None
+        return cls(room, user, data.get("membership") == "leave")
+
+
+@dataclass(frozen=True, slots=True)
+class Whisper:
+    """A valid publish on /service/privatechat."""
+
+    room: str
+    user: str
+    chat: str
+    peers: tuple[str, ...]
+
+    @classmethod
+    def read(cls, data: Any) -> "Whisper | None":
+        """Return what `{"room", "user", "chat", "peer": "a,b"}` says, None if it is not that."""
+        if not isinstance(data, dict):
+            return None
+        room, user = read_room(data.get("room")), read_name(data.get("user"))
+        chat, peers = data.get("chat"), read_peers(data.get("peer"))
+        if room is None or user is None or peers is None:
+            return None
+        if not isinstance(chat, str) or not 0 < len(chat) <= MAX_TEXT:
+            return None
+        return cls(room, user, chat, peers)
+
+
+def read_room(value: Any) -> str | None:
+    """Return the room that a channel like `/chat/demo` names, None for anything else."""
+    match = _ROOM.fullmatch(value) if isinstance(value, str) else None
+    return match[1] if match else None
+
+
+def read_name(value: Any) -> str | None:
+    """Return a member's name; None if it is no text, empty, too long, or could not be addressed."""
+    if not isinstance(value, str) or len(value) > MAX_NAME:
+        return None
+    name = value.strip()
+    return name if name and "," not in name and name.isprintable() else None
+
+
+def read_peers(value: Any) -> tuple[str, ...] | None:
+    """Return the names in `joe,sue`, each once; None if one is no name or they are too many."""
+    if not isinstance(value, str) or len(value) > MAX_PEERS * (MAX_NAME + 2):
+        return None
+    names = tuple(dict.fromkeys(read_name(part) for part in value.split(",")))
+    if None in names or len(names) > MAX_PEERS:
+        return None
+    return tuple(name for name in names if name is not None)
+
+
+class Chat:
+    """The chat's listeners, bound to one service and one table of rooms."""
+
+    def __init__(self, service: Service, rooms: Rooms) -> None:
+        self._service = service
+        self._rooms = rooms
+
+    def members(self, session: Session, message: Message) -> bool:
+        """Enter or leave a room; refuse what is malformed or beyond the bounds."""
+        membership = Membership.read(message.data)
+        if membership is None:
+            return False
+        if membership.leaves:
+            self._leave(membership.room, session.id)
+            return True
+        if not self._rooms.has_place(membership.room, session.id):
+            return False
+        if self._rooms.enter(membership.room, session.id, membership.user):
+            self._tell_names(membership.room)
+        else:
+            # Nothing new for the others, but the asker may have missed the last list.
+            names = self._rooms.names(membership.room)
+            session.deliver(f"/members/{membership.room}", names)
+        return True
+
+    def whisper(self, session: Session, message: Message) -> bool:
+        """Bring a private message to the named members of the room and back to its sender."""
+        whisper = Whisper.read(message.data)
+        if whisper is None:
+            return False
+        channel = f"/chat/{whisper.room}"
+        receivers = self._rooms.sessions_named(whisper.room, whisper.peers)
+        user = self._rooms.name_of(whisper.room, session.id) or whisper.user
+        data = {"chat": whisper.chat, "user": user, "scope": "private"}
+        for receiver in dict.fromkeys([*receivers, session.id]):
+            self._deliver(receiver, channel, data)
+        self._tell_unknown(session, whisper)
+        return True
+
+    def gone(self, session: Session, expired: bool) -> None:
+        """Take a session that ended out of all its rooms; speak for one that could not say so."""
+        for room in self._rooms.visited_by(session.id):
+            name = self._leave(room, session.id)
+            if expired and name is not None:
+                text = f"{name} has gone silent"
+                notice = {"user": name, "membership": "leave", "chat": text}
+                self._service.publish(f"/chat/{room}", notice)
+
+    def _leave(self, room: str, session_id: str) -> str | None:
+        name = self._rooms.leave(room, session_id)
+        if name is not None:
+            self._tell_names(room)
+        return name
+
+    def _tell_names(self, room: str) -> None:
+        self._service.publish(f"/members/{room}", self._rooms.names(room))
+
+    def _tell_unknown(self, session: Session, whisper: Whisper) -> None:
+        known = self._rooms.names(whisper.room)
+        missing = [name for name in whisper.peers if name not in known]
+        if missing:
+            text = f"Nobody here is called {', '.join(missing)}"
+            notice = {"chat": text, "user": "server", "scope": "error"}
+            session.deliver(f"/chat/{whisper.room}", notice)
+
+    def _deliver(self, session_id: str, channel: str, data: dict[str, str]) -> None:
+        receiver = self._service.broker.session(session_id)
+        if receiver is not None:
+            receiver.deliver(channel, data)
+
+
+def chat_service() -> Service:
+    """Return the chat as a service, with rooms of its own, ready to be installed in a server."""
+    service = Service("chat")
+    chat = Chat(service, Rooms())
+    service.listener("/service/members")(chat.members)
+    service.listener("/service/privatechat")(chat.whisper)
+    service.on_session_removed(chat.gone)
+    return service
