@@ -1,0 +1,78 @@
+# make run | test | check | bench are all anyone must remember. Each sets up
+# what it needs; a step of the set-up runs again only when its inputs changed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := .cache/stamps
+PURE   := tests/bayeux tests/delivery
+
+PYTHON_READY   := $(STAMPS)/python
+PAGES_READY    := $(STAMPS)/pages
+INTEROP_READY  := $(STAMPS)/interop
+CHROMIUM_READY := $(STAMPS)/chromium
+
+NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-pure check format docs bench lock clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/chat/
+	$(BIN)/crewel serve --service crewel.demo.chat
+
+test: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
+	$(BIN)/pytest
+
+test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
+	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term
+
+check: $(PYTHON_READY)  ## Check format, style, types and import directions
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --cache-dir .cache/import_linter
+
+format: $(PYTHON_READY)  ## Format the code and mend what can be mended
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+docs: $(PYTHON_READY)  ## Write the generated tables of docs/ again
+	$(BIN)/python docs/generate.py
+
+bench: $(PYTHON_READY)  ## Measure; docs/performance.md tells what
+	$(BIN)/python bench/run.py
+
+lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --upgrade --quiet --extra test pyproject.toml --output-file requirements.lock
+
+clean:  ## Remove everything that make made
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules
+
+$(STAMPS):
+	@mkdir -p $@
+
+$(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
+	@tools/need $(PYTHON) "everything" python3 python3-venv
+	tools/venv $(VENV) $(PYTHON)
+	@touch $@
+
+$(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
+	@tools/need npm "the browser client" nodejs npm
+	$(NPM) static
+	mkdir -p static/vendor/cometd
+	cp static/node_modules/cometd/*.js static/node_modules/cometd/LICENSE static/vendor/cometd
+	@touch $@
+
+$(INTEROP_READY): tests/interop/package.json tests/interop/package-lock.json | $(STAMPS)
+	@tools/need node "the interoperability tests" nodejs
+	@tools/need npm "the interoperability tests" npm
+	$(NPM) tests/interop
+	@touch $@
+
+$(CHROMIUM_READY): tools/need | $(STAMPS)
+	@tools/need chromium,chromium-browser,google-chrome "the browser tests" chromium fonts-dejavu-core
+	@touch $@

@@ -1,0 +1,201 @@
+"""Where values come from, which source wins, and what a person is told who wrote something impossible."""
+
+from pathlib import Path
+
+import pytest
+
+from crewel.settings import Settings, SettingsError, load
+from crewel.settings.table import as_text, declared, value_of
+
+NONE: dict[str, str] = {}
+
+
+def toml(directory: Path, text: str) -> Path:
+    """Return a settings file that holds `text`."""
+    file = directory / "some.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_sources_every_value_is_its_default() -> None:
+    settings = load(environ=NONE)
+    for name, setting in declared().items():
+        assert value_of(settings, name) == setting.default
+        assert settings.source(name) == "default"
+
+
+def test_settings_made_without_load_hold_the_defaults_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP", '{"port": 1}')
+    monkeypatch.setenv("CREWEL_HTTP__PORT", "1")
+    assert Settings().http.port == 8080
+
+
+def test_the_environment_wins_over_toml_and_set_over_both(tmp_path: Path) -> None:
+    file = toml(tmp_path, "[bayeux]\ntimeout_ms = 1\ninterval_ms = 1\nmax_interval_ms = 1\n")
+    environ = {"CREWEL_BAYEUX__INTERVAL_MS": "2", "CREWEL_BAYEUX__MAX_INTERVAL_MS": "2"}
+    settings = load(file, ["bayeux.max_interval_ms=3"], environ)
+    found = {
+        name: (value_of(settings, name), settings.source(name))
+        for name in ("bayeux.timeout_ms", "bayeux.interval_ms", "bayeux.max_interval_ms", "bayeux.sweep_ms")
+    }
+    assert found == {
+        "bayeux.timeout_ms": (1, "toml"),
+        "bayeux.interval_ms": (2, "env"),
+        "bayeux.max_interval_ms": (3, "--set"),
+        "bayeux.sweep_ms": (1000, "default"),
+    }
+
+
+def test_the_last_of_several_overrides_wins() -> None:
+    assert load(overrides=["http.port=1", "http.port=2"], environ=NONE).http.port == 2
+
+
+def test_crewel_toml_of_the_working_directory_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crewel.toml").write_text("[http]\nport = 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert load(environ=NONE).http.port == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("long-polling", ("long-polling",)),
+        ("long-polling, websocket", ("long-polling", "websocket")),
+        ('["long-polling", "websocket"]', ("long-polling", "websocket")),
+    ],
+)
+def test_a_list_is_comma_separated_or_json(given: str, expected: tuple[str, ...]) -> None:
+    assert load(overrides=[f"bayeux.transports={given}"], environ=NONE).bayeux.transports == expected
+
+
+def test_toml_writes_a_list_as_a_list_or_as_text(tmp_path: Path) -> None:
+    listed = toml(tmp_path, '[bayeux]\nlazy_channels = ["/a/*", "/b"]\nextensions = "ack,timesync"\n')
+    settings = load(listed, environ=NONE)
+    assert settings.bayeux.lazy_channels == ("/a/*", "/b")
+    assert settings.bayeux.extensions == ("ack", "timesync")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("bayeux.extensions=", ()),
+        ("bayeux.extensions=ack,my_app.filters:Shout", ("ack", "my_app.filters:Shout")),
+        (
+            "http.allowed_origins=https://a.example,http://b.example:8080",
+            ("https://a.example", "http://b.example:8080"),
+        ),
+        ("http.allowed_origins=*", ("*",)),
+        ("http.public_url=https://a.example/", "https://a.example"),
+        ("http.public_url=", None),
+        ("http.trusted_proxies=10.0.0.0/8,::1", ("10.0.0.0/8", "::1")),
+        ("bayeux.trust_client_session=yes", True),
+        ("bayeux.cookie_same_site=Lax", "lax"),
+        ("bayeux.cookie_same_site=none", "none"),
+        ("bayeux.cookie_same_site=", None),
+        ("bayeux.max_processing_ms=-1", -1),
+        ("websocket.protocol=bayeux", "bayeux"),
+    ],
+)
+def test_text_becomes_the_typed_value(override: str, expected: object) -> None:
+    name = override.partition("=")[0]
+    assert value_of(load(overrides=[override], environ=NONE), name) == expected
+
+
+@pytest.mark.parametrize("name", list(declared()))
+def test_every_value_can_be_written_back_as_text(name: str) -> None:
+    """What `crewel settings` shows is what `--set` takes."""
+    default = declared()[name].default
+    assert value_of(load(overrides=[f"{name}={as_text(default)}"], environ=NONE), name) == default
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("bayeux.timeot_ms=1", "--set bayeux.timeot_ms: unknown setting; did you mean bayeux.timeout_ms?"),
+        ("timeout_ms=1", "--set timeout_ms: unknown setting; did you mean bayeux.timeout_ms?"),
+        ("zzz=1", "--set zzz: unknown setting"),
+        ("bayeux.timeout_ms", "--set bayeux.timeout_ms: expected NAME=VALUE"),
+        (
+            "bayeux.timeout_ms=soon",
+            "--set bayeux.timeout_ms: 'soon' is not possible: expected a whole number of milliseconds, 0 or more",
+        ),
+        ("bayeux.timeout_ms=-1", "--set bayeux.timeout_ms: '-1' is not possible: expected"),
+        ("http.port=65536", "--set http.port: '65536' is not possible: expected a whole number from 0 to 65535"),
+        ("bayeux.max_depth=201", "expected a whole number of levels from 1 to 200"),
+        ("bayeux.path=cometd", "--set bayeux.path: 'cometd' is not possible: expected a path that starts with /"),
+        ("bayeux.path=/", "--set bayeux.path: '/' is not possible"),
+        ("bayeux.duplicate_connect_status=399", "expected a whole number from 400 to 599"),
+        ("bayeux.transports=pigeon", "--set bayeux.transports: 'pigeon' is not possible: expected websocket"),
+        ("bayeux.transports=", "--set bayeux.transports:"),
+        ("bayeux.transports=[long-polling", "--set bayeux.transports: '[long-polling' is not possible"),
+        ("bayeux.transports=[1]", "--set bayeux.transports: '[1]' is not possible"),
+        ("bayeux.extensions=a b", "expected names of extensions, or package.module:Class"),
+        ("bayeux.lazy_channels=a", "expected channels"),
+        ("http.allowed_origins=example.org", "expected origins such as https://example.org, or *"),
+        ("http.public_url=example.org", "expected an http or https address"),
+        ("http.public_url=http://example.org:port", "expected an http or https address"),
+        ("http.trusted_proxies=10.0.0.1/8", "expected IP addresses or networks"),
+        ("http.host=", "expected a host name or an IP address"),
+        ("http.demos=perhaps", "--set http.demos: 'perhaps' is not possible: expected true or false"),
+        ("log.level=loud", "expected one of debug, info, warning, error"),
+        ("security.policy=closed", "expected one of open"),
+        ("http.tls_cert=chain.pem", "http.tls_cert and http.tls_key are needed together"),
+    ],
+)
+def test_what_is_impossible_is_told_in_one_line(override: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[override], environ=NONE)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[bayeux]\ntimeout = 1\n", "bayeux.timeout: unknown setting; did you mean bayeux.timeout_ms?"),
+        ("[bayeaux]\ntimeout_ms = 1\n", "bayeaux.timeout_ms: unknown setting; did you mean bayeux.timeout_ms?"),
+        ("timeout_ms = 1\n", "timeout_ms: unknown setting; did you mean bayeux.timeout_ms?"),
+        ("[bayeux]\ntimeout_ms = true\n", "bayeux.timeout_ms: True is not possible: expected a whole number"),
+        ("[bayeux]\nlazy_channels = 1\n", "bayeux.lazy_channels: 1 is not possible"),
+        ("[http.port]\n", "http.port: {} is not possible: expected a whole number from 0 to 65535"),
+        ("[bayeux\n", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(toml(tmp_path, text), environ=NONE)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        load(tmp_path / "none.toml", environ=NONE)
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("CREWEL_BAYEUX__TIMEOT_MS", "did you mean bayeux.timeout_ms?"),
+        ("CREWEL_BAYEUX_TIMEOUT_MS", "did you mean CREWEL_BAYEUX__TIMEOUT_MS?"),
+        ("CREWEL_HTTP__PORT", "CREWEL_HTTP__PORT: 'x' is not possible: expected a whole number from 0 to 65535"),
+    ],
+)
+def test_a_bad_variable_is_named(variable: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(environ={variable: "x"})
+    assert str(caught.value).startswith(f"{variable}: ")
+    assert message in str(caught.value)
+
+
+def test_variables_that_an_orchestrator_makes_are_left_alone() -> None:
+    """Kubernetes sets these for a service that is called crewel."""
+    assert load(environ={"CREWEL_PORT": "tcp://10.0.0.1:80", "CREWEL_SERVICE_HOST": "10.0.0.1"}).http.port == 8080
+
+
+def test_a_value_that_changes_while_running_is_checked_too() -> None:
+    settings = Settings()
+    settings.bayeux.timeout_ms = 1000
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        settings.bayeux.timeout_ms = -5
+    assert settings.bayeux.timeout_ms == 1000
