@@ -1,0 +1,89 @@
+"""Writes the reference tables of the documentation from the tables in the code.
+
+A page holds `<!-- generated: NAME -->` and `<!-- end of generated -->`; what
+stands between them is replaced. `--check` writes nothing, names the pages that
+are stale and exits with 1.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from crewel import metrics
+from crewel.errors import BayeuxCode, Fault
+from crewel.settings.table import as_text, declared
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(\n<!-- end of generated -->)", re.DOTALL)
+
+
+def settings() -> str:
+    """Return the table of all settings, with what each one takes and why it is there."""
+    rows = (
+        (
+            f"`{setting.name}`",
+            code(as_text(setting.default)),
+            setting.expected,
+            "yes" if setting.live else "",
+            setting.why,
+        )
+        for setting in declared().values()
+    )
+    return table(("name", "default", "takes", "live", "meaning"), rows)
+
+
+def figures() -> str:
+    """Return the table of what /metrics shows."""
+    rows = ((f"`{row.name}`", row.kind, code(row.label or ""), row.meaning) for row in metrics.DECLARED)
+    return table(("name", "kind", "label", "meaning"), rows)
+
+
+def errors() -> str:
+    """Return the table of the fixed `error` texts of Bayeux replies."""
+    return table(("error", "answered when"), ((code(error.value), error.meaning) for error in BayeuxCode))
+
+
+def faults() -> str:
+    """Return the table of what makes a whole request or frame worthless."""
+    rows = ((fault.text, str(fault.http_status), str(fault.close_code or "ignored")) for fault in Fault)
+    return table(("fault", "HTTP status", "WebSocket close code"), rows)
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "metrics": figures,
+    "errors": errors,
+    "faults": faults,
+}
+
+
+def code(text: str) -> str:
+    """Return `text` as code in a table cell; nothing stays nothing."""
+    return f"`{text}`" if text else ""
+
+
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [headings, tuple("---" for _ in headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def renewed(page: str) -> str:
+    """Return the text of a page with its generated blocks as they should be."""
+    return BLOCK.sub(lambda block: block[1] + GENERATORS[block["name"]]() + block[3], page)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the stale pages, or with `--check` name them."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "extensions" / "README.md"]
+    stale = [page for page in pages if page.exists() and renewed(text := page.read_text("utf-8")) != text]
+    for page in stale:
+        if "--check" not in arguments:
+            page.write_text(renewed(page.read_text("utf-8")), "utf-8")
+        print(page.relative_to(ROOT))
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

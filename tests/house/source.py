@@ -1,0 +1,49 @@
+"""The repository's own files, as the house tests look at them."""
+
+import ast
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def tracked_files() -> tuple[Path, ...]:
+    """Return all files of the repository that are text, without what is installed or made."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=30, text=True).stdout
+    files = (ROOT / name for name in listed.split("\0") if name)
+    return tuple(file for file in files if file.is_file() and not file.is_symlink() and _is_text(file))
+
+
+@cache
+def modules() -> tuple[Path, ...]:
+    """Return the Python files of the product: the package and the extensions."""
+    return tuple(
+        file
+        for file in tracked_files()
+        if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in {"app", "extensions"}
+    )
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    """Return the syntax tree of a Python file."""
+    return ast.parse(file.read_text("utf-8"), str(file))
+
+
+def shown(file: Path) -> str:
+    """Return a file's name as people write it, from the top of the repository."""
+    return file.relative_to(ROOT).as_posix()
+
+
+def dotted(file: Path) -> str:
+    """Return the name under which a module of the product is imported."""
+    path = file.relative_to(ROOT).with_suffix("")
+    parts = ("crewel", *path.parts) if path.parts[0] == "extensions" else path.parts[1:]
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def _is_text(file: Path) -> bool:
+    return b"\0" not in file.read_bytes()[:8192]

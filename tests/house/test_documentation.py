@@ -1,0 +1,65 @@
+"""That the documentation says what the code does."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from crewel.cli.main import app
+from tests.house.source import ROOT, shown, tracked_files
+
+
+def test_generated_tables_are_fresh() -> None:
+    command = [sys.executable, "docs/generate.py", "--check"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, f"stale, `make docs` writes them again: {ended.stdout}{ended.stderr}"
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    """Yield (page, line) for each line in a code block that a reader would type."""
+    for page in tracked_files():
+        if page.suffix != ".md":
+            continue
+        for block in re.findall(r"```(?:console|sh|bash)?\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                yield shown(page), line.strip().removeprefix("$ ")
+
+
+def options_of(command: str) -> set[str]:
+    """Return the options that `crewel COMMAND` takes."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "crewel", command, "--help"],
+        capture_output=True, text=True, timeout=30, check=True, env={"COLUMNS": "200", "NO_COLOR": "1"},
+    )  # fmt: skip
+    return set(re.findall(r"--[a-z][a-z-]*", ended.stdout))
+
+
+def test_documented_commands_exist_with_their_options() -> None:
+    commands = {command.name for command in app.registered_commands}
+    takes = {name: options_of(name) for name in commands if name}
+    wrong = [
+        f"{page}: {line}"
+        for page, line in command_lines()
+        if (words := line.split())[:1] == ["crewel"]
+        and words[1] not in {"--version", "--help"}
+        and (
+            words[1] not in takes
+            or not {word.partition("=")[0] for word in words[2:] if re.match(r"--[a-z]", word)} <= takes[words[1]]
+        )
+    ]
+    assert not wrong
+
+
+def test_documented_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    typed = {line.split()[1] for _, line in command_lines() if line.startswith("make ")}
+    assert typed <= targets
+
+
+@pytest.mark.parametrize("target", ["run", "test", "check", "bench"])
+def test_what_people_remember_works_by_name(target: str) -> None:
+    """`make -n` reads the whole chain of set-up steps without doing them."""
+    ended = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, ended.stderr

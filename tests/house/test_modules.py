@@ -1,0 +1,77 @@
+"""How a page of code may look: size, docstrings, and that each module stands alone."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import dotted, modules, shown, tree
+
+WALL_LINES = 600
+LONG_LINES = 400
+# Modules between the two, and why they are not cut.
+LONG_FOR_A_REASON: dict[str, str] = {}
+FUNCTION_LINES = 50
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def line_count(file: Path) -> int:
+    return len(file.read_text("utf-8").splitlines())
+
+
+def test_no_module_is_longer_than_the_wall_and_a_long_one_has_a_reason() -> None:
+    too_long = {
+        shown(file): count
+        for file in modules()
+        if (count := line_count(file)) > WALL_LINES or (count > LONG_LINES and shown(file) not in LONG_FOR_A_REASON)
+    }
+    assert not too_long
+
+
+def test_no_reason_is_given_for_a_module_that_is_short() -> None:
+    long = {shown(file) for file in modules() if line_count(file) > LONG_LINES}
+    assert set(LONG_FOR_A_REASON) <= long
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    too_long = {
+        f"{shown(file)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for file in modules()
+        for node in ast.walk(tree(file))
+        if isinstance(node, Function) and node.end_lineno and node.end_lineno - node.lineno + 1 > FUNCTION_LINES
+    }
+    assert not too_long
+
+
+def undocumented(node: ast.Module | ast.ClassDef, name: str) -> Iterator[str]:
+    """Yield the public names at and below `node` that have no docstring."""
+    if ast.get_docstring(node) is None:
+        yield name
+    for child in node.body:
+        if not isinstance(child, ast.ClassDef | Function) or child.name.startswith("_") or is_overload(child):
+            continue
+        if isinstance(child, ast.ClassDef):
+            yield from undocumented(child, f"{name}.{child.name}")
+        elif ast.get_docstring(child) is None:
+            yield f"{name}.{child.name}"
+
+
+def is_overload(node: ast.ClassDef | Function) -> bool:
+    return any(
+        "overload" in ast.unparse(decorator) or ".setter" in ast.unparse(decorator) for decorator in node.decorator_list
+    )
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    assert not [name for file in modules() for name in undocumented(tree(file), dotted(file))]
+
+
+@pytest.mark.parametrize("name", [dotted(file) for file in modules()])
+def test_each_module_can_be_imported_first_and_without_a_warning(name: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", f"import {name}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, ended.stderr
