@@ -43,7 +43,7 @@ class Cut:
     how: How
 
     def length(self, burst: bytes) -> int:
-        """Returns how many bytes pass: none of a single byte, else at least one and never all."""
+        """Return how many bytes pass: none of a single byte, else at least one and never all."""
         return min(max(1, int(len(burst) * self.keep)), len(burst) - 1)
 
 
@@ -58,10 +58,8 @@ class Break:
 Plan = Callable[[], Cut | None]
 
 
-def random_cuts(
-    seed: int, chance: float, hows: Sequence[How] = (How.FIN, How.RESET), limit: int | None = None
-) -> Plan:
-    """Returns a plan that cuts a burst with this chance, anywhere, each of `hows` equally often, `limit` times."""
+def random_cuts(seed: int, chance: float, hows: Sequence[How] = (How.FIN, How.RESET), limit: int | None = None) -> Plan:
+    """Return a plan that cuts a burst with this chance, anywhere, each of `hows` equally often, `limit` times."""
     chooser = random.Random(seed)
     left = limit
 
@@ -76,7 +74,7 @@ def random_cuts(
 
 
 def listed_cuts(*cuts: Cut | None) -> Plan:
-    """Returns a plan that gives these answers, one a burst, and lets everything pass afterwards."""
+    """Return a plan that gives these answers, one a burst, and lets everything pass afterwards."""
     answers = iter(cuts)
     return lambda: next(answers, None)
 
@@ -92,14 +90,14 @@ def _part(burst: bytes, kept: int) -> str:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Closes with RST: lingering for no time makes the kernel drop what is unsent and say so."""
+    """Close with RST: lingering for no time makes the kernel drop what is unsent and say so."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 class CuttingProxy:
-    """Forwards from a free port of 127.0.0.1 to `server_port`, and breaks what its plan says."""
+    """Forward from a free port of 127.0.0.1 to `server_port`, and breaks what its plan says."""
 
     def __init__(self, server_port: int) -> None:
         self.server_port = server_port
@@ -126,15 +124,15 @@ class CuttingProxy:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def arm(self, plan: Plan) -> None:
-        """Asks this plan from the next burst on, on connections that exist and on new ones."""
+        """Ask this plan from the next burst on, on connections that exist and on new ones."""
         self._plan = plan
 
     def calm(self) -> None:
-        """Cuts nothing more; connections that have stalled stay so until their client gives up."""
+        """Cut nothing more; connections that have stalled stay so until their client gives up."""
         self._plan = _nothing
 
     async def broken(self, count: int, limit_s: float = 10.0) -> None:
-        """Waits until at least `count` connections have been broken since the start."""
+        """Wait until at least `count` connections have been broken since the start."""
         async with asyncio.timeout(limit_s), self._change:
             await self._change.wait_for(lambda: len(self.breaks) >= count)
 
@@ -149,7 +147,7 @@ class CuttingProxy:
             try:
                 server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
             except OSError:
-                return          # the server is down: the client sees its connection closed
+                return  # the server is down: the client sees its connection closed
             with contextlib.closing(server_writer):
                 up = asyncio.create_task(self._carry_requests(reader, server_writer))
                 down = asyncio.create_task(self._carry_bursts(server_reader, writer, server_writer))
@@ -179,9 +177,7 @@ class CuttingProxy:
                     await self._break(cut.how, _part(burst, kept), client, upstream)
                     return
 
-    async def _break(
-        self, how: How, part: str, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter
-    ) -> None:
+    async def _break(self, how: How, part: str, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter) -> None:
         self.breaks.append(Break(how, part))
         async with self._change:
             self._change.notify_all()
@@ -189,4 +185,4 @@ class CuttingProxy:
             _reset(client)
             _reset(upstream)
         elif how is How.STALL:
-            await asyncio.get_running_loop().create_future()    # until the client gives the connection up
+            await asyncio.get_running_loop().create_future()  # until the client gives the connection up

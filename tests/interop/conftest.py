@@ -1,23 +1,32 @@
-"""Starts other people's clients for the tests, and refuses to pretend when they are not installed."""
+"""Start other people's clients for the tests, and refuses to pretend when they are not installed."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
 
 import pytest
 
-from .peers import HERE, Kind, Peer
+from tests.interop.peers import HERE, Kind, Peer
+from tests.server_process import Server
 
-StartPeer = Callable[[Kind], Awaitable[Peer]]
+_numbers = itertools.count(1)
+
+
+class OpenPeer(Protocol):
+    """Start a client of a kind in a process of its own, handshakes and connects to the server on this port."""
+
+    async def __call__(self, kind: Kind, port: int | None, **options: Any) -> Peer: ...
 
 
 @pytest.fixture(scope="session")
 def installed_clients() -> None:
-    """Fails, rather than skips, where the clients are missing: a matrix that did not run must not look green."""
+    """Fail, rather than skips, where the clients are missing: a matrix that did not run must not look green."""
     if shutil.which("node") is None:
-        pytest.fail("the interop tests need Node.js 18 or newer: `node` was not found", pytrace=False)
+        pytest.fail("the interop tests need Node.js 18 or newer, and `node` was not found", pytrace=False)
     if not (HERE / "node_modules" / "cometd").is_dir():
         pytest.fail(
             "the npm packages of tests/interop are missing: `make test` installs them (npm ci --prefix tests/interop)",
@@ -25,15 +34,35 @@ def installed_clients() -> None:
         )
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that leave it running; each takes a `root` of its own for its channels."""
+    running = Server(["--port=0", "--service=tests.interop.calls"], tmp_path_factory.mktemp("server"))
+    yield running
+    status = running.close()
+    assert "Traceback" not in running.stderr, running.stderr
+    assert status == 0, running.stderr
+
+
 @pytest.fixture
-async def start_peer(installed_clients: None) -> AsyncIterator[StartPeer]:
-    """Starts a client of a kind in a process of its own; all are ended with the test."""
+def root() -> str:
+    """A channel that no other test uses."""
+    return f"/interop{next(_numbers)}"
+
+
+@pytest.fixture
+async def open_peer(installed_clients: None) -> AsyncIterator[OpenPeer]:
+    """Open clients; all are ended with the test.
+
+    They use the host name, as aiohttp's cookie jar (in aiocometd-ng) ignores the cookies of a numeric address.
+    """
     async with contextlib.AsyncExitStack() as running:
 
-        async def start(kind: Kind) -> Peer:
+        async def start(kind: Kind, port: int | None, **options: Any) -> Peer:
             peer = Peer(kind)
             await peer.start()
             running.push_async_callback(peer.stop)
+            await peer.open(f"http://localhost:{port}/cometd", **options)
             return peer
 
         yield start

@@ -11,6 +11,7 @@ what happens. Commands: open, subscribe, publish, batch, call, reload, loaded, d
 | subscribed | channel | the server confirmed a subscription |
 | delivered | channel, data | a message arrived on the wire: one event a copy |
 | message | subscription, channel, data | the application's listener was called |
+| ended | | the server ended the session for good |
 | unsuccessful | channel, error, advice | a request failed or was refused |
 """
 
@@ -46,32 +47,32 @@ class Kind:
         return f"{self.library}-{self.version}-{self.transport}"
 
 
-def _kinds(library: str, version: str, command: tuple[str, ...], *can: str) -> list[Kind]:
-    return [
-        Kind(library, version, transport, command, frozenset(can)) for transport in ("long-polling", "websocket")
-    ]
+def _kinds(library: str, version: str, command: tuple[str, ...], can: str = "") -> list[Kind]:
+    abilities = frozenset(can.split())
+    return [Kind(library, version, transport, command, abilities) for transport in ("long-polling", "websocket")]
+
+
+def _cometd(version: str) -> list[Kind]:
+    command = ("node", str(DRIVERS / "cometd.mjs"), version)
+    return _kinds("cometd", version, command, can="listeners batch call ack reload")
 
 
 KINDS = [
-    *(
-        kind
-        for version in "9873"
-        for kind in _kinds(
-            "cometd", version, ("node", str(DRIVERS / "cometd.mjs"), version),
-            "listeners", "batch", "call", "ack", "reload",
-        )
-    ),
-    *_kinds("faye", "1.4", ("node", str(DRIVERS / "faye.mjs")), "listeners", "batch"),
+    *_cometd("9"),
+    *_cometd("8"),
+    *_cometd("7"),
+    *_cometd("3"),
+    *_kinds("faye", "1.4", ("node", str(DRIVERS / "faye.mjs")), can="listeners batch"),
     *_kinds("aiocometd-ng", "0.5", (sys.executable, str(DRIVERS / "aiocometd_driver.py"))),
 ]
 
 
 def kinds_that_can(ability: str) -> list[Kind]:
-    """Returns the kinds whose library offers this at all: what a library lacks is no test, rather than a skipped one."""
+    """Return the kinds whose library offers this: what a library lacks makes no test, rather than a skipped one."""
     return [kind for kind in KINDS if ability in kind.can]
 
 
-class PeerFailed(Exception):
+class PeerError(Exception):
     """The driver could not do what it was told: the client library threw, or the process ended."""
 
 
@@ -87,42 +88,49 @@ class Peer:
         self._news = asyncio.Condition()
 
     async def start(self) -> None:
-        """Starts the driver; `stop` must follow."""
+        """Start the driver; `stop` must follow."""
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         self._process = await asyncio.create_subprocess_exec(
-            *self.kind.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            env=environment, limit=2**20,
+            *self.kind.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            limit=2**20,
         )
         self._reading = asyncio.create_task(self._read())
 
     async def stop(self) -> None:
-        """Ends the driver as a closed tab would: without a word to the server."""
+        """End the driver as a closed tab would: without a word to the server."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
         await self._reading
 
     async def open(self, url: str, *, ack: bool = False, transports: tuple[str, ...] = (), **configure: Any) -> None:
-        """Makes the handshake and waits for the first answered connect."""
+        """Make the handshake and waits for the first answered connect."""
         answer = await self.do(
-            "open", url=url, ack=ack, transports=transports or (self.kind.transport,),
-            configure=configure, retry_s=0.1,
+            "open",
+            url=url,
+            ack=ack,
+            transports=transports or (self.kind.transport,),
+            configure=configure,
+            retry_s=0.1,
         )
         self.client_id, self.transport = answer["clientId"], answer["transport"]
 
     async def subscribe(self, *channels: str) -> None:
-        """Subscribes to each channel; a refusal fails the test."""
+        """Subscribe to each channel; a refusal fails the test."""
         for channel in channels:
             answer = await self.do("subscribe", channel=channel)
             assert answer["successful"], answer
 
     async def publish(self, channel: str, data: Any) -> None:
-        """Publishes and waits for the acknowledgement; a refusal fails the test."""
+        """Publish and waits for the acknowledgement; a refusal fails the test."""
         answer = await self.do("publish", channel=channel, data=data)
         assert answer["successful"], answer
 
     async def do(self, command: str, **fields: Any) -> Event:
-        """Returns the driver's answer to this command."""
+        """Return the driver's answer to this command."""
         number = len(self._answers) + 1
         self._answers[number] = asyncio.get_running_loop().create_future()
         assert self._process.stdin is not None
@@ -136,16 +144,16 @@ class Peer:
         return answer
 
     def told(self, event: str, **fields: Any) -> list[Event]:
-        """Returns the events of this name so far whose fields have these values."""
+        """Return the events of this name so far whose fields have these values."""
         return [e for e in self.events if e["event"] == event and fields.items() <= e.items()]
 
     def heard(self, subscription: str | None = None) -> list[Any]:
-        """Returns the data that listeners were called with, in order; of one subscription if it is named."""
+        """Return the data that listeners were called with, in order; of one subscription if it is named."""
         wanted = {} if subscription is None else {"subscription": subscription}
         return [event["data"] for event in self.told("message", **wanted)]
 
     async def until(self, met: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-        """Waits until the condition holds, looking again at each event."""
+        """Wait until the condition holds, looking again at each event."""
         try:
             async with asyncio.timeout(limit_s), self._news:
                 await self._news.wait_for(met)
@@ -153,11 +161,11 @@ class Peer:
             raise self._failed(f"did not come within {limit_s} s: {what}") from None
 
     async def hears(self, *data: Any) -> None:
-        """Waits until listeners have been called with at least all of these."""
+        """Wait until listeners have been called with at least all of these."""
         await self.until(lambda: all(item in self.heard() for item in data), f"messages {data}")
 
     async def tells(self, event: str, count: int = 1, **fields: Any) -> None:
-        """Waits for this many events of this name with these fields, earlier ones included."""
+        """Wait for this many events of this name with these fields, earlier ones included."""
         await self.until(lambda: len(self.told(event, **fields)) >= count, f"{count} x {event} {fields}")
 
     async def _read(self) -> None:
@@ -174,6 +182,6 @@ class Peer:
             if not answer.done():
                 answer.set_result({"failed": "the driver ended"})
 
-    def _failed(self, what: str) -> PeerFailed:
+    def _failed(self, what: str) -> PeerError:
         last = "\n".join(json.dumps(event) for event in self.events[-12:])
-        return PeerFailed(f"{self.kind}: {what}; the last events:\n{last}")
+        return PeerError(f"{self.kind}: {what}; the last events:\n{last}")

@@ -18,12 +18,12 @@ Line = dict[str, Any]
 
 
 def tell(line: Line) -> None:
-    """Prints one line for the test."""
+    """Print one line for the test."""
     print(json.dumps(line), flush=True)
 
 
 class Witness(Extension):
-    """Tells what goes over the wire, below everything that the client library does with it."""
+    """Tell what goes over the wire, below everything that the client library does with it."""
 
     async def incoming(self, payload: list[Line], headers: Any = None) -> None:
         for message in payload:
@@ -39,8 +39,8 @@ class Witness(Extension):
         if "data" in message:
             tell({"event": "delivered", "channel": channel, "data": message["data"]})
         elif not message["successful"]:
-            tell({"event": "unsuccessful", "channel": channel, "error": message.get("error"),
-                  "advice": message.get("advice")})
+            details = {"error": message.get("error"), "advice": message.get("advice")}
+            tell({"event": "unsuccessful", "channel": channel, **details})
         elif channel == "/meta/handshake":
             tell({"event": "handshaken", "clientId": message["clientId"]})
         elif channel == "/meta/connect":
@@ -70,6 +70,9 @@ class Driver:
     async def subscribe(self, command: Line) -> Line:
         return await outcome(self.client.subscribe(command["channel"]))
 
+    async def unsubscribe(self, command: Line) -> Line:
+        return await outcome(self.client.unsubscribe(command["channel"]))
+
     async def publish(self, command: Line) -> Line:
         return await outcome(self.client.publish(command["channel"], command["data"]))
 
@@ -79,7 +82,7 @@ class Driver:
 
 
 async def outcome(request: Any) -> Line:
-    """Returns what became of a request in the words that all drivers use."""
+    """Return what became of a request in the words that all drivers use."""
     try:
         await request
     except ServerError as refusal:
@@ -91,13 +94,13 @@ async def carry_out(driver: Driver, command: Line) -> None:
     """Answers one command; a failure is an answer too."""
     try:
         answer = await getattr(driver, command["do"])(command)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever the library throws is the answer
         answer = {"failed": traceback.format_exc()}
     tell({"answer": command["id"], **answer})
 
 
 async def obey() -> None:
-    """Carries out the commands on stdin, side by side, until it ends."""
+    """Carrie out the commands on stdin, side by side, until it ends."""
     lines = asyncio.StreamReader(limit=2**20)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     driver = Driver()

@@ -32,7 +32,7 @@ const {CometD, AckExtension, ReloadExtension} = await load(process.argv[2]);
 
 let client;
 let options;
-let channels;
+let subscriptions;      // by channel: the client library's handle
 let clientId;
 
 /** Tells what goes over the wire, below everything that the client library does with it. */
@@ -40,6 +40,9 @@ class Witness {
     incoming(message) {
         if (message.data !== undefined) {
             tell({event: "delivered", channel: message.channel, data: message.data});
+        }
+        if (message.channel === "/meta/connect" && message.advice?.reconnect === "none") {
+            tell({event: "ended"});
         }
         return message;
     }
@@ -59,7 +62,7 @@ function transportType() {
 
 function listen(channel) {
     return new Promise(resolve => {
-        client.subscribe(channel, message => {
+        const handle = client.subscribe(channel, message => {
             tell({event: "message", subscription: channel, channel: message.channel, data: message.data});
         }, reply => {
             if (reply.successful) {
@@ -67,6 +70,7 @@ function listen(channel) {
             }
             resolve(outcome(reply));
         });
+        subscriptions.set(channel, handle);
     });
 }
 
@@ -76,7 +80,7 @@ function outcome(reply) {
 
 /** Subscriptions end with their session, so an application subscribes again after each further handshake. */
 function resubscribe() {
-    client.batch(() => channels.forEach(listen));
+    client.batch(() => [...subscriptions.keys()].forEach(listen));
 }
 
 function watch() {
@@ -107,11 +111,12 @@ function open() {
             client.unregisterTransport(type);
         }
     }
+    // The first extension sees what comes in before all others, and what goes out after them.
+    client.registerExtension("witness", new Witness());
     if (options.ack) {
         client.registerExtension("ack", new AckExtension());
     }
     client.registerExtension("reload", new ReloadExtension());
-    client.registerExtension("witness", new Witness());
     client.configure({url: options.url, logLevel: "warn", backoffIncrement: 20, maxBackoff: 200, ...options.configure});
     watch();
     return new Promise(resolve => {
@@ -128,14 +133,14 @@ function open() {
 obey({
     open(command) {
         options = command;
-        channels = new Set();
+        subscriptions = new Map();
         return open();
     },
-    async subscribe({channel}) {
-        const answer = await listen(channel);
-        channels.add(channel);
-        return answer;
-    },
+    subscribe: ({channel}) => listen(channel),
+    unsubscribe: ({channel}) => new Promise(resolve => {
+        client.unsubscribe(subscriptions.get(channel), reply => resolve(outcome(reply)));
+        subscriptions.delete(channel);
+    }),
     publish: ({channel, data}) => new Promise(resolve => {
         client.publish(channel, data, reply => resolve(outcome(reply)));
     }),

@@ -4,6 +4,7 @@ import {obey, tell} from "./wire.mjs";
 
 let client;
 let transport;
+let unsubscribed;
 
 /** Resolves with the outcome of a publication or subscription; Faye reports refusals by rejecting. */
 async function outcome(promise) {
@@ -32,6 +33,9 @@ const witness = {
         if (message.successful === false) {
             tell({event: "unsuccessful", channel: message.channel, error: message.error ?? null, advice: message.advice ?? null});
         }
+        if (message.channel === "/meta/unsubscribe") {
+            unsubscribed(message);
+        }
         pass(message);
     },
     outgoing(message, pass) {
@@ -59,6 +63,11 @@ obey({
     subscribe: ({channel}) => outcome(client.subscribe(channel).withChannel((name, data) => {
         tell({event: "message", subscription: channel, channel: name, data});
     })),
+    /** Faye tells nobody about the answer, so this one waits for it on the wire. */
+    unsubscribe: ({channel}) => new Promise(resolve => {
+        unsubscribed = reply => resolve({successful: reply.successful, error: reply.error ?? null});
+        client.unsubscribe(channel);
+    }),
     publish: ({channel, data}) => outcome(client.publish(channel, data)),
     /** Faye sends what one turn of the event loop publishes as one request, where the transport can. */
     batch: async ({messages}) => ({

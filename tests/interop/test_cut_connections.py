@@ -1,0 +1,116 @@
+"""With acknowledgements, connections that are cut or fall silent lose and repeat nothing for the application.
+
+The stock clients remove no duplicates, and have no need to: a client takes a response whole or not at all, so what
+was cut in the middle has not been heard, and what was heard whole is acknowledged by the next connect that arrives.
+The server must do its part: send again all that is not acknowledged, and over WebSocket keep the messages and the
+connect reply that acknowledges them in one frame. So the rule here is strict: each message once, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
+from tests.interop.conftest import OpenPeer
+from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
+
+PUBLISHER = KINDS[0]
+BATCH = 8
+MESSAGES = 30 * BATCH
+
+
+async def first_of(*waits: Awaitable[None]) -> None:
+    """Return when one of these has come; its failure is a failure, the others are given up."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def publish_numbers(publisher: Peer, start: int) -> None:
+    """Publish a batch of numbers to /numbers, and waits for all acknowledgements."""
+    messages = [{"channel": "/numbers", "data": number} for number in range(start, start + BATCH)]
+    answer = await publisher.do("batch", messages=messages)
+    assert all(reply["successful"] for reply in answer["replies"]), answer
+
+
+async def has_heard(subscriber: Peer, count: int) -> None:
+    """Wait until the application was given this many messages."""
+    await subscriber.until(lambda: len(subscriber.heard()) >= count, f"{count} messages")
+
+
+@pytest.mark.parametrize("kind", kinds_that_can("ack"), ids=str)
+async def test_cut_responses_lose_and_repeat_nothing(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server("bayeux.timeout_ms=5000", "bayeux.max_interval_ms=30000")
+    async with CuttingProxy(server.port) as proxy:
+        publisher = await open_peer(PUBLISHER, server.port)
+        subscriber = await open_peer(kind, proxy.port, ack=True)
+        await subscriber.subscribe("/numbers")
+        proxy.arm(random_cuts(seed=1066, chance=0.4))
+        for start in range(0, MESSAGES, BATCH):
+            broken = len(proxy.breaks)
+            await publish_numbers(publisher, start)
+            await first_of(has_heard(subscriber, start + BATCH), proxy.broken(broken + 1))
+        proxy.calm()
+        await has_heard(subscriber, MESSAGES)
+
+        await publish_numbers(publisher, MESSAGES)  # a last batch, so that a late repeat would be seen before it
+        await has_heard(subscriber, MESSAGES + BATCH)
+        assert subscriber.heard() == list(range(MESSAGES + BATCH))
+        assert len(subscriber.told("handshaken")) == 1
+        assert len(proxy.breaks) >= 10
+        assert {cut.how for cut in proxy.breaks} == {How.FIN, How.RESET}
+        parts = {"headers", "body"} if kind.transport == "long-polling" else {"frame"}
+        assert parts <= {cut.part for cut in proxy.breaks}
+
+
+@pytest.mark.parametrize("kind", kinds_that_can("ack"), ids=str)
+async def test_silent_connections_lose_and_repeat_nothing(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server("bayeux.timeout_ms=400", "bayeux.max_interval_ms=30000")
+    async with CuttingProxy(server.port) as proxy:
+        publisher = await open_peer(PUBLISHER, server.port)
+        subscriber = await open_peer(kind, proxy.port, ack=True, maxNetworkDelay=500)
+        await subscriber.subscribe("/numbers")
+        for number, keep in enumerate((0.2, 0.95)):
+            proxy.arm(listed_cuts(Cut(keep, How.STALL)))
+            await publish_numbers(publisher, number * BATCH)
+            await proxy.broken(number + 1)
+            await has_heard(subscriber, (number + 1) * BATCH)
+
+        await publish_numbers(publisher, 2 * BATCH)
+        await has_heard(subscriber, 3 * BATCH)
+        assert subscriber.heard() == list(range(3 * BATCH))
+        assert len(subscriber.told("handshaken")) == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "ack" not in kind.can], ids=str)
+async def test_client_without_acknowledgements_goes_on_after_cuts(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    """What was on its way may be lost, which is why there are acknowledgements; what comes later must arrive."""
+    server = start_server("bayeux.timeout_ms=1000")
+    async with CuttingProxy(server.port) as proxy:
+        publisher = await open_peer(PUBLISHER, server.port)
+        peer = await open_peer(kind, proxy.port)
+        await peer.subscribe("/numbers")
+        for number, keep in enumerate((0.2, 0.95)):
+            proxy.arm(listed_cuts(Cut(keep, How.RESET)))
+            await publish_numbers(publisher, number * BATCH)
+            await proxy.broken(number + 1)
+            await peer.tells("connected", len(peer.told("connected")) + 2)
+        await publish_numbers(publisher, 2 * BATCH)
+        await peer.hears(*range(2 * BATCH, 3 * BATCH))
+        assert sorted(set(peer.heard())) == sorted(peer.heard())

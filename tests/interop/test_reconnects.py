@@ -1,0 +1,76 @@
+"""Servers that restart, transports that the server does not offer, and pages that are reloaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.interop.conftest import OpenPeer
+from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_client_makes_a_new_session_after_the_server_restarted(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server("bayeux.timeout_ms=1000")
+    peer = await open_peer(kind, server.port)
+    await peer.subscribe("/a/**")
+    await peer.publish("/a/b", {"n": 1})
+    await peer.hears({"n": 1})
+
+    server.kill()
+    start_server("bayeux.timeout_ms=1000", port=server.port)
+
+    await peer.tells("handshaken", 2)
+    await peer.tells("subscribed", 2, channel="/a/**")
+    await peer.publish("/a/b", {"n": 2})
+    await peer.hears({"n": 2})
+    assert [data["n"] for data in peer.heard()] == [1, 2]
+    first, second = (event["clientId"] for event in peer.told("handshaken"))
+    assert first != second
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.transport == "websocket"], ids=str)
+async def test_client_falls_back_to_long_polling_where_the_server_has_no_websocket(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server("bayeux.transports=long-polling")
+    peer = await open_peer(kind, server.port, transports=("websocket", "long-polling"))
+    assert peer.transport == "long-polling"
+    await peer.subscribe("/a")
+    await peer.publish("/a", {"n": 1})
+    await peer.hears({"n": 1})
+
+
+async def all_acknowledged(peer: Peer) -> None:
+    """Wait until the server has had the acknowledgement of all that was heard.
+
+    The next reply may be the one that brought it; the one after it answers the connect that acknowledged it.
+    """
+    await peer.tells("connected", len(peer.told("connected")) + 2)
+
+
+@pytest.mark.parametrize("kind", kinds_that_can("reload"), ids=str)
+async def test_reloaded_page_goes_on_with_its_session_and_misses_nothing(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server("bayeux.timeout_ms=500")
+    page = await open_peer(kind, server.port, ack=True)
+    other = await open_peer(kind, server.port)
+    await page.subscribe("/a")
+    await other.publish("/a", {"n": 1})
+    await page.hears({"n": 1})
+    await all_acknowledged(page)
+
+    await page.do("reload")
+    await other.publish("/a", {"n": 2})
+    answer = await page.do("loaded")
+    await page.hears({"n": 2})
+    await other.publish("/a", {"n": 3})
+    await page.hears({"n": 3})
+
+    assert answer["clientId"] == page.client_id
+    assert answer["transport"] == kind.transport
+    assert page.told("handshaken")[-1]["reload"]
+    assert [data["n"] for data in page.heard()] == [1, 2, 3]
