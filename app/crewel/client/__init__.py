@@ -1,0 +1,66 @@
+"""A Bayeux client for asyncio.
+
+    async with Client("http://127.0.0.1:8080/cometd") as client:
+        subscription = await client.subscribe("/chat/**")
+        await client.publish("/chat/demo", {"user": "joe", "chat": "hello"})
+        async for message in subscription:
+            print(message.channel, message.data)
+
+It knows the protocol (`crewel.bayeux`) and nothing of the server.
+"""
+
+from crewel.client.backoff import BackoffRule
+from crewel.client.batch import Batch
+from crewel.client.client import Client
+from crewel.client.errors import (
+    ClientError,
+    DisconnectedError,
+    HandshakeRefusedError,
+    MessageDroppedError,
+    NegotiationError,
+    NoReplyError,
+    NotConnectedError,
+    PublishRefusedError,
+    RefusedError,
+    RemoteCallFailedError,
+    RemoteCallTimeoutError,
+    RequestTimeoutError,
+    SubscribeRefusedError,
+    SubscriptionOverflowError,
+    TransportError,
+    UpgradeRefusedError,
+)
+from crewel.client.extension import Extension
+from crewel.client.message import Message
+from crewel.client.session import Transition
+from crewel.client.states import Event, State
+from crewel.client.subscription import Overflow, Subscription
+
+__all__ = [
+    "BackoffRule",
+    "Batch",
+    "Client",
+    "ClientError",
+    "DisconnectedError",
+    "Event",
+    "Extension",
+    "HandshakeRefusedError",
+    "Message",
+    "MessageDroppedError",
+    "NegotiationError",
+    "NoReplyError",
+    "NotConnectedError",
+    "Overflow",
+    "PublishRefusedError",
+    "RefusedError",
+    "RemoteCallFailedError",
+    "RemoteCallTimeoutError",
+    "RequestTimeoutError",
+    "State",
+    "SubscribeRefusedError",
+    "Subscription",
+    "SubscriptionOverflowError",
+    "Transition",
+    "TransportError",
+    "UpgradeRefusedError",
+]

@@ -1,0 +1,245 @@
+"""The client an application sees: publish, subscribe, batch, remote call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from crewel.bayeux.message import Fields
+from crewel.client.backoff import BackoffRule
+from crewel.client.batch import Batch
+from crewel.client.config import TRANSPORTS, Config
+from crewel.client.errors import (
+    ClientError,
+    PublishRefusedError,
+    RemoteCallFailedError,
+    RemoteCallTimeoutError,
+)
+from crewel.client.extension import Extension
+from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful, publication
+from crewel.client.router import Router
+from crewel.client.session import OnState, Session
+from crewel.client.states import State
+from crewel.client.subscription import Overflow, Subscription
+
+log = logging.getLogger("crewel.client")
+
+OnMessage = Callable[[Message], Awaitable[None] | None]
+"""What is called with each message of a subscription; it may be a coroutine function."""
+
+QUEUE_BOUND = 1000
+"""How many messages of one subscription wait to be read, unless the application says otherwise."""
+
+
+class Client:
+    """A Bayeux session as an asynchronous context manager.
+
+    Entering it shakes hands and raises if that fails (`TransportError`,
+    `HandshakeRefusedError`, `NegotiationError`). From then on the client keeps the
+    session by itself: after a broken connection it asks for the same session,
+    after the server forgot it for a new one, in which everything is subscribed
+    again. Listeners of `on_state` hear of it. Leaving disconnects politely.
+
+    All times are in seconds. `Config` explains the settings.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        transports: Iterable[str] = TRANSPORTS,
+        ack: bool = True,
+        extensions: Iterable[Extension] = (),
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        handshake: Fields | None = None,
+        network_delay: float = 10.0,
+        open_timeout: float = 10.0,
+        close_timeout: float = 2.0,
+        backoff: BackoffRule | None = None,
+        on_state: OnState | None = None,
+    ) -> None:
+        config = Config(
+            url=url,
+            transports=tuple(transports),
+            ack=ack,
+            network_delay=network_delay,
+            open_timeout=open_timeout,
+            close_timeout=close_timeout,
+            headers=headers or {},
+            cookies=cookies or {},
+            handshake=handshake or {},
+            backoff=backoff or BackoffRule(),
+        )
+        self._router = Router()
+        self._session = Session(config, self._router, tuple(extensions))
+        self._callers: set[asyncio.Task[None]] = set()
+        if on_state is not None:
+            self.on_state(on_state)
+
+    @property
+    def state(self) -> State:
+        """Where the session stands."""
+        return self._session.state
+
+    @property
+    def client_id(self) -> str | None:
+        """The session's id, which is a secret; another one after every handshake."""
+        return self._session.connection.client_id
+
+    @property
+    def transport(self) -> str | None:
+        """The transport in use."""
+        return self._session.connection.transport
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether deliveries of this session are acknowledged."""
+        return self._session.connection.acknowledges
+
+    def on_state(self, listener: OnState) -> Callable[[], None]:
+        """Call `listener` with every `Transition` of the session; returns what takes it off again."""
+        self._session.listeners.append(listener)
+        return lambda: self._session.listeners.remove(listener)
+
+    def add_extension(self, extension: Extension) -> None:
+        """Put an extension at the end of the pipe. Before entering the client if it is to see the handshake."""
+        self._session.connection.pipe.add(extension)
+
+    def remove_extension(self, extension: Extension) -> None:
+        """Take an extension out. Raises ValueError if it is not there."""
+        self._session.connection.pipe.remove(extension)
+
+    async def ready(self, timeout: float = 10.0) -> None:
+        """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
+        await self._session.ready(timeout)
+
+    async def publish(self, channel: str, data: Any, ext: Fields | None = None) -> Fields:
+        """Publish one message; the server's reply.
+
+        Waits for a session while there is none, but never sends twice.
+
+        Raises:
+            PublishRefusedError: the server refused it, with `code`, `arguments` and `text`.
+            TransportError: no answer; the server may have accepted it.
+            NotConnectedError, DisconnectedError: nothing was sent.
+            ValueError: not a channel that can be published to.
+        """
+        [reply] = await self._session.request([publication(channel, data, ext)])
+        if not is_successful(reply):
+            raise PublishRefusedError(reply)
+        return reply
+
+    def batch(self) -> Batch:
+        """Publishes that travel in one payload: `async with client.batch() as batch: batch.publish(…)`."""
+        return Batch(self._session.request)
+
+    async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
+        """The result of the server's procedure `target`.
+
+        Raises:
+            RemoteCallFailedError: the procedure failed; `data` tells how.
+            RemoteCallTimeoutError: no result within `timeout`.
+            PublishRefusedError: the call itself was refused.
+        """
+        message = publication(f"/service/{target.removeprefix('/')}", data, None)
+        connection = self._session.connection
+        message["id"] = connection.next_id()
+        with connection.exchanges.result(message["id"]) as result:
+            try:
+                async with asyncio.timeout(timeout):
+                    [reply] = await self._session.request([message])
+                    if not is_successful(reply) and not result.done():
+                        raise PublishRefusedError(reply)
+                    answer = await result
+            except TimeoutError:
+                raise RemoteCallTimeoutError(f"{target}: no result within {timeout:g} s") from None
+        if answer.get("successful") is False:
+            raise RemoteCallFailedError(target, answer["data"])
+        return answer["data"]
+
+    async def subscribe(
+        self,
+        channel: str,
+        callback: OnMessage | None = None,
+        *,
+        bound: int = QUEUE_BOUND,
+        overflow: Overflow = Overflow.HOLD,
+        ext: Fields | None = None,
+    ) -> Subscription:
+        """Subscribe to a channel or a wildcard.
+
+        Without `callback`, iterate over what is returned. With it, `callback`
+        is called with one message after the other; if it raises, that is
+        logged and the next message follows.
+
+        Raises:
+            SubscribeRefusedError: the server refused.
+            TransportError, NotConnectedError, DisconnectedError: it was not asked, or did not answer.
+            ValueError: not a channel name.
+        """
+        subscription = Subscription(
+            channel_name(channel), bound=bound, overflow=overflow, release=self._release, on_room=self._router.made_room
+        )
+        interest = self._router.add(subscription, ext)
+        try:
+            await self._session.subscribe(interest)
+        except BaseException:
+            self._router.remove(subscription)
+            raise
+        if callback is not None:
+            self._call_back(subscription, callback)
+        return subscription
+
+    async def _release(self, subscription: Subscription) -> None:
+        interest = self._router.remove(subscription)
+        if interest is None or not interest.confirmed or self.state in (State.DISCONNECTING, State.CLOSED):
+            return
+        # Refused or unanswered, the local subscription is gone all the same: messages that still come find nobody.
+        try:
+            await self._session.request([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
+        except ClientError as error:
+            log.info("unsubscribe from %s: %s", subscription.channel, error)
+
+    def _call_back(self, subscription: Subscription, callback: OnMessage) -> None:
+        task = asyncio.create_task(_pump(subscription, callback), name=f"crewel-client {subscription.channel}")
+        self._callers.add(task)
+        task.add_done_callback(self._callers.discard)
+
+    async def __aenter__(self) -> Self:
+        await self._session.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._session.close()
+        finally:
+            await self._dismiss_callers()
+
+    async def _dismiss_callers(self) -> None:
+        callers = self._callers - {asyncio.current_task()}
+        for task in callers:
+            task.cancel()
+        if callers:
+            await asyncio.wait(callers)
+
+
+async def _pump(subscription: Subscription, callback: OnMessage) -> None:
+    try:
+        async for message in subscription:
+            try:
+                outcome = callback(message)
+                if outcome is not None:
+                    await outcome
+            except Exception:
+                log.exception("a callback of %s failed", subscription.channel)
+    except ClientError as error:
+        log.warning("%s ended: %s", subscription.channel, error)

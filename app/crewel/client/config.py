@@ -1,0 +1,60 @@
+"""What an application decides about its client, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from yarl import URL
+
+from crewel.bayeux.message import Fields
+from crewel.client.backoff import BackoffRule
+
+TRANSPORTS = ("websocket", "long-polling")
+"""The transports there are, in the order in which they are tried by default."""
+
+_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one client; times in seconds."""
+
+    url: str
+    """The endpoint. `ws` and `wss` are taken for `http` and `https`: all transports share one URL."""
+    transports: tuple[str, ...] = TRANSPORTS
+    """Tried in this order at every handshake."""
+    ack: bool = True
+    """Whether to ask for acknowledged delivery."""
+    network_delay: float = 10.0
+    """How long an answer may take, beyond the time the server holds a connect."""
+    open_timeout: float = 10.0
+    """How long the first handshake is tried again; 0: one attempt."""
+    close_timeout: float = 2.0
+    """How long the polite disconnect may take."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every request and with the upgrade."""
+    cookies: Mapping[str, str] = field(default_factory=dict)
+    """Present from the start; what the server sets is added."""
+    handshake: Fields = field(default_factory=dict)
+    """More fields of the handshake, mostly `ext`."""
+    backoff: BackoffRule = field(default_factory=BackoffRule)
+    """How long to wait between failed attempts."""
+    max_bytes: int = 16 * 1024 * 1024
+    """The largest response or frame that is taken."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", _http(self.url))
+        object.__setattr__(self, "transports", tuple(self.transports))
+        unknown = [name for name in self.transports if name not in TRANSPORTS]
+        if unknown or not self.transports:
+            raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
+        if self.network_delay <= 0:
+            raise ValueError("network_delay must be positive")
+
+
+def _http(text: str) -> str:
+    url = URL(text)
+    if url.scheme not in _SCHEMES or not url.host:
+        raise ValueError(f"not an http or ws URL: {text}")
+    return str(url.with_scheme(_SCHEMES[url.scheme]))

@@ -1,0 +1,188 @@
+"""Requests out and replies in, over whichever transport is in use.
+
+Owns the transports, the ids, the extensions' pipe and the requests that wait;
+knows nothing of when to shake hands or to connect again: `session.py` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import aiohttp
+
+from crewel.bayeux.message import Fields
+from crewel.client.ack import AckExtension, BatchGate
+from crewel.client.config import Config
+from crewel.client.errors import MessageDroppedError, NoReplyError, RequestTimeoutError, TransportError
+from crewel.client.exchanges import Exchanges
+from crewel.client.extension import Extension, Pipe
+from crewel.client.message import CONNECT, HANDSHAKE, is_delivery
+from crewel.client.router import Router
+from crewel.client.transports.base import Transport, Wiring
+from crewel.client.transports.long_polling import LongPolling
+from crewel.client.transports.websocket import WebSocket
+
+_MAKERS: dict[str, Callable[[Wiring], Transport]] = {
+    WebSocket.name: WebSocket,
+    LongPolling.name: LongPolling,
+}
+
+
+class Connection:
+    """One client's way to the server."""
+
+    def __init__(
+        self,
+        config: Config,
+        router: Router,
+        extensions: tuple[Extension, ...],
+        on_reply: Callable[[Fields], None],
+    ) -> None:
+        self._config = config
+        self._router = router
+        self._on_reply = on_reply
+        self._ids = count(1)
+        self._ack = AckExtension()
+        self.pipe = Pipe((*extensions, self._ack) if config.ack else extensions)
+        self.exchanges = Exchanges()
+        self.gate = BatchGate(self._ack, router.has_room, self.exchanges.is_awaited_result)
+        self.client_id: str | None = None
+        self._http: aiohttp.ClientSession | None = None
+        self._transport: Transport | None = None
+        self._arrived = asyncio.Event()
+
+    @property
+    def transport(self) -> str | None:
+        """The `connectionType` in use."""
+        return self._transport.name if self._transport is not None else None
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether this session's deliveries are acknowledged."""
+        return self._ack.enabled
+
+    def start(self) -> None:
+        """Make the HTTP client that all transports share."""
+        # Unsafe: the jar also keeps the cookies of hosts given as an IP address. Without its cookie a session
+        # is unknown to the server from its second request on.
+        jar = aiohttp.CookieJar(unsafe=True)
+        self._http = aiohttp.ClientSession(
+            headers=dict(self._config.headers),
+            cookies=dict(self._config.cookies),
+            cookie_jar=jar,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        )
+
+    async def use(self, name: str) -> None:
+        """Change to this transport and make it ready. Raises TransportError."""
+        if self._transport is None or self._transport.name != name:
+            await self._let_go()
+            assert self._http is not None, "start() comes first"
+            wiring = Wiring(self._config.url, self._http, self._receive, self._lost, self._config.max_bytes)
+            self._transport = _MAKERS[name](wiring)
+        await self.reopen()
+
+    async def reopen(self) -> None:
+        """Make the transport in use ready again. Raises TransportError."""
+        if self._transport is not None:
+            await self._transport.open(self._config.network_delay)
+
+    async def break_off(self) -> None:
+        """Close the transport in use; it can be opened again."""
+        self.gate.reset()
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self._let_go()
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def _let_go(self) -> None:
+        transport, self._transport = self._transport, None
+        self.gate.reset()
+        if transport is not None:
+            await transport.close()
+
+    def next_id(self) -> str:
+        """An id that no other message of this client has."""
+        return str(next(self._ids))
+
+    async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
+        """Send messages in one payload; their replies in the same order, successful or not.
+
+        Raises:
+            TransportError: a reply did not come; the outcome is unknown.
+            MessageDroppedError: an extension dropped one; nothing was sent.
+        """
+        transport = self._transport
+        if transport is None:
+            raise TransportError("there is no connection")
+        payload = [self._prepared(message, transport.name) for message in messages]
+        with self.exchanges.replies([fields["id"] for fields in payload]) as futures:
+            await transport.send(payload, timeout)
+            if not transport.streams and not all(future.done() for future in futures):
+                raise NoReplyError("the response lacks a reply")
+            try:
+                async with asyncio.timeout(timeout):
+                    return list(await asyncio.gather(*futures))
+            except TimeoutError as error:
+                # A socket that swallows requests is as good as closed, and the connect waits on it too.
+                await self.break_off()
+                raise RequestTimeoutError(f"no reply within {timeout:g} s") from error
+
+    def _prepared(self, message: Fields, transport: str) -> Fields:
+        channel = message["channel"]
+        fields: dict[str, Any] = {"id": self.next_id(), **message}
+        if channel != HANDSHAKE:
+            fields["clientId"] = self.client_id
+        if channel == CONNECT:
+            fields["connectionType"] = transport
+        passed = self.pipe.outgoing(fields)
+        if passed is None:
+            raise MessageDroppedError(f"an extension dropped a message to {channel}")
+        return passed
+
+    async def opening_batch(self) -> None:
+        """Wait for the deliveries that came with the handshake, if any. Raises TransportError."""
+        if not self.gate.is_opening:
+            return
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(self._config.network_delay):
+                await self._arrived.wait()
+        except TimeoutError as error:
+            await self.break_off()
+            raise RequestTimeoutError("messages announced by the handshake reply did not come") from error
+
+    def _receive(self, payload: list[Fields], whole: bool) -> None:
+        for fields in self.gate.admit(payload, whole):
+            passed = self.pipe.incoming(fields)
+            if passed is not None:
+                self._take(passed, whole)
+        self._signal()
+
+    def _take(self, fields: Fields, whole: bool) -> None:
+        if is_delivery(fields):
+            if not self.exchanges.settle(fields):
+                self._router.deliver(fields, retained=self._ack.enabled)
+            return
+        announced = fields.get("x-messages")
+        if self._ack.enabled and not whole and isinstance(announced, int):
+            self.gate.expect(announced)
+        self._on_reply(fields)
+        self.exchanges.settle(fields)
+
+    def _lost(self, error: TransportError) -> None:
+        self.gate.reset()
+        self.exchanges.fail_replies(error)
+        self._signal()
+
+    def _signal(self) -> None:
+        if not self.gate.is_opening:
+            self._arrived.set()

@@ -1,0 +1,386 @@
+"""The session loop: shake hands, connect, connect again, and what to do when that fails.
+
+One task, owned by this class, runs the loop from `open` to `close`. It feeds
+the table in `states.py`; the application hears of each transition.
+
+    shake hands ──ok──▶ subscribe what is subscribed locally ──▶ connect ⟲
+        ▲                                                           │
+        └── session lost (402, advice `handshake`) ─────────────────┤
+            connection lost: back off, reopen, connect at once ─────┤
+            advice `none`, refused for good: the end ◀──────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import math
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from crewel.bayeux.message import Fields
+from crewel.client.advice import Advice, Reconnect, read_advice
+from crewel.client.backoff import Backoff
+from crewel.client.config import Config
+from crewel.client.connection import Connection
+from crewel.client.errors import (
+    ClientError,
+    DisconnectedError,
+    HandshakeRefusedError,
+    NotConnectedError,
+    RefusedError,
+    SubscribeRefusedError,
+    TransportError,
+    UpgradeRefusedError,
+)
+from crewel.client.extension import Extension
+from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, is_successful
+from crewel.client.negotiation import common_transports
+from crewel.client.router import Interest, Router
+from crewel.client.states import ENDING, USABLE, Event, State, next_state
+
+log = logging.getLogger("crewel.client")
+
+_ROOM_WAIT = 2.0
+"""Seconds for which a connect is put off while the application is behind: well below any server's patience."""
+
+_UNKNOWN_SESSION = frozenset({401, 402})
+"""Codes that say "I do not know you" (Faye: 401), in case the reply's advice does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of the session: what an `on_state` listener is told."""
+
+    old: State
+    new: State
+    event: Event
+    reason: Exception | None
+    client_id: str | None
+
+
+OnState = Callable[[Transition], None]
+
+
+class Session:
+    """One client's session, renewed as often as the server forgets it."""
+
+    def __init__(self, config: Config, router: Router, extensions: tuple[Extension, ...]) -> None:
+        self._config = config
+        self._router = router
+        self.connection = Connection(config, router, extensions, self._heed)
+        self.state = State.NEW
+        self.listeners: list[OnState] = []
+        self._advice = Advice()
+        self._backoff = Backoff(config.backoff, random.random)
+        self._common: list[str] = list(config.transports)
+        self._dismissed = False
+        self._failure: Exception | None = None
+        self._moved = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Start the loop and wait for the first session.
+
+        Raises:
+            TransportError: no server within `open_timeout`.
+            HandshakeRefusedError, NegotiationError: the server does not want this client.
+        """
+        self.connection.start()
+        self._move(Event.OPENED)
+        self._task = asyncio.create_task(self._run(), name="crewel-client-session")
+        try:
+            await self._until(USABLE | ENDING)
+        except BaseException:
+            await self.close()
+            raise
+        if self.state in ENDING:
+            await self.close()
+            raise self._failure or DisconnectedError("the session ended")
+
+    async def close(self) -> None:
+        """Tell the server, within `close_timeout`, and let go of everything."""
+        try:
+            if self.state not in ENDING:
+                self._move(Event.CLOSING)
+            if self.state is State.DISCONNECTING:
+                await self._say_goodbye()
+        finally:
+            await self._let_go()
+
+    async def _say_goodbye(self) -> None:
+        timeout = self._config.close_timeout
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.connection.exchange([{"channel": DISCONNECT}], timeout)
+
+    async def _let_go(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        if self.state is State.DISCONNECTING:
+            self._move(Event.DONE)
+        self._router.end(None)
+        self.connection.exchanges.fail_all(DisconnectedError("the client was closed"))
+        await self.connection.stop()
+
+    async def ready(self, timeout: float) -> None:
+        """Wait until requests can be sent.
+
+        Raises:
+            NotConnectedError: no session within `timeout` seconds.
+            DisconnectedError: there will be none.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until(USABLE | ENDING)
+        except TimeoutError:
+            raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}") from self._failure
+        if self.state in ENDING:
+            raise DisconnectedError("the session is over") from self._failure
+
+    async def request(self, messages: list[Fields]) -> list[Fields]:
+        """Send messages in one payload as soon as there is a session; their replies."""
+        await self.ready(self._config.network_delay)
+        return await self.connection.exchange(messages, self._config.network_delay)
+
+    async def subscribe(self, interest: Interest) -> None:
+        """Tell the server of a channel, unless it knows.
+
+        Raises:
+            SubscribeRefusedError: it does not want it; the channel's local subscriptions have ended.
+        """
+        while not interest.confirmed:
+            await self.ready(self._config.network_delay)
+            moved = self._moved
+            for refusal in await self._subscribe([interest]):
+                raise refusal
+            if not interest.confirmed:
+                # 402: the session is gone, as the loop is about to learn from its next connect.
+                await self._next_move(moved)
+
+    async def _next_move(self, moved: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self._config.network_delay):
+                await moved.wait()
+        except TimeoutError:
+            raise NotConnectedError("the server does not know the session") from self._failure
+
+    async def _run(self) -> None:
+        patience = self._config.open_timeout
+        try:
+            while self.state not in ENDING:
+                await self._shake_hands(asyncio.get_running_loop().time() + patience)
+                await self._stay_connected()
+                # Only the first session is waited for by somebody who would rather hear of the failure.
+                patience = math.inf
+        except ClientError as error:
+            await self._end(error)
+        except Exception as fault:
+            # The loop is the heart of the client: whoever waits on it must hear that it stopped, and of what.
+            log.exception("the session loop failed")
+            await self._end(DisconnectedError(f"the session loop failed: {fault!r}"))
+
+    async def _end(self, error: ClientError) -> None:
+        if self.state in ENDING:
+            return
+        self._failure = error
+        self._move(Event.ENDED, error)
+        self._router.end(error)
+        self.connection.exchanges.fail_all(error)
+        await self.connection.break_off()
+
+    async def _shake_hands(self, deadline: float) -> None:
+        """Try until there is a session. Raises what makes trying again useless, and the last failure at `deadline`."""
+        self._router.forget_session()
+        while True:
+            try:
+                return await self._begin(await self._offer_hands())
+            except (TransportError, HandshakeRefusedError) as error:
+                self._failure = error
+                delay = self._advice.interval + self._backoff.failed()
+                is_final = isinstance(error, HandshakeRefusedError) and self._advice.reconnect is Reconnect.NONE
+                if is_final or asyncio.get_running_loop().time() + delay > deadline:
+                    raise
+                log.info("no session yet, next try in %.1f s: %s", delay, error)
+            await asyncio.sleep(delay)
+
+    async def _offer_hands(self) -> Fields:
+        """The handshake's reply over the first transport that brings one. Raises the last one's TransportError."""
+        self._advice = Advice()
+        failure = TransportError("no transport")
+        for name in self._config.transports:
+            try:
+                await self.connection.use(name)
+                replies = await self.connection.exchange([self._handshake()], self._config.network_delay)
+            except TransportError as error:
+                log.info("no handshake over %s: %s", name, error)
+                failure = error
+            else:
+                return replies[0]
+        raise failure
+
+    def _handshake(self) -> Fields:
+        return {
+            **copy.deepcopy(self._config.handshake),
+            "channel": HANDSHAKE,
+            "version": "1.0",
+            "minimumVersion": "1.0",
+            "supportedConnectionTypes": list(self._config.transports),
+            "advice": {"timeout": int(self._advice.timeout * 1000), "interval": 0},
+        }
+
+    async def _begin(self, reply: Fields) -> None:
+        if not is_successful(reply):
+            raise HandshakeRefusedError(reply)
+        client_id = reply.get("clientId")
+        if not isinstance(client_id, str):
+            raise TransportError("the handshake reply has no clientId")
+        self._common = common_transports(self._config.transports, reply.get("supportedConnectionTypes"))
+        if self.connection.transport not in self._common:
+            await self.connection.use(self._common[0])
+        self.connection.client_id = client_id
+        self._dismissed = False
+        self._move(Event.HANDSHAKEN)
+
+    async def _stay_connected(self) -> None:
+        """Connect again and again; returns when the session is lost or being closed."""
+        answered = asyncio.get_running_loop().time()
+        await asyncio.sleep(self._advice.interval)
+        # The first connect, and each after a failure, asks for an answer at once: it tells whether the session lives.
+        hold = False
+        while self.state not in ENDING:
+            try:
+                reply = await self._connect(hold)
+            except TransportError as error:
+                hold = False
+                if not await self._survives(error, answered):
+                    return
+                continue
+            hold, answered = is_successful(reply), asyncio.get_running_loop().time()
+            if self.state in ENDING or not await self._follow(reply):
+                return
+
+    async def _connect(self, hold: bool) -> Fields:
+        await self.connection.reopen()
+        await self.connection.opening_batch()
+        await self._subscribe(self._router.unconfirmed())
+        if self.connection.gate.refused:
+            await self._router.wait_for_room(_ROOM_WAIT)
+        if self._dismissed:
+            raise DisconnectedError("the server ended the session")
+        message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}
+        held = self._advice.timeout if hold else 0.0
+        [reply] = await self.connection.exchange([message], held + self._config.network_delay)
+        return reply
+
+    async def _survives(self, error: TransportError, answered: float) -> bool:
+        """Prepare the next connect after a failed one; False if the session cannot live any more."""
+        self._failure = error
+        if self.state in ENDING:
+            return False
+        lifetime = self._advice.session_lifetime
+        if lifetime is not None and asyncio.get_running_loop().time() - answered > lifetime:
+            self._lose_session(error)
+            return False
+        self._move(Event.CONNECTION_LOST, error)
+        await asyncio.sleep(self._advice.interval + self._backoff.failed())
+        if isinstance(error, UpgradeRefusedError):
+            await self._fall_back()
+        return True
+
+    async def _fall_back(self) -> None:
+        """Take the next transport of the session: something on the way lets no sockets pass any more."""
+        current = self.connection.transport
+        later = self._common[self._common.index(current) + 1 :] if current in self._common else []
+        if later:
+            with suppress(TransportError):  # the next connect opens it again, and fails by itself
+                await self.connection.use(later[0])
+
+    async def _follow(self, reply: Fields) -> bool:
+        """Do what an answered connect asks for; False if the session is lost."""
+        step = self._next_step(reply)
+        if step is Reconnect.NONE:
+            raise DisconnectedError("the server ended the session") from _refusal(reply)
+        if step is Reconnect.HANDSHAKE:
+            never_connected = self.state is State.CONNECTING
+            self._lose_session(_refusal(reply))
+            # A server that forgets each new session at once must not be asked in a tight loop.
+            await asyncio.sleep(self._advice.interval + (self._backoff.failed() if never_connected else 0.0))
+            return False
+        if not is_successful(reply):
+            self._move(Event.CONNECTION_LOST, _refusal(reply))
+            await asyncio.sleep(self._advice.interval + self._backoff.failed())
+            return True
+        self._backoff.succeeded()
+        self._failure = None
+        self._move(Event.ANSWERED)
+        await asyncio.sleep(self._advice.interval)
+        return True
+
+    def _next_step(self, reply: Fields) -> Reconnect:
+        if is_successful(reply) or read_advice(reply.get("advice")) is not None:
+            return self._advice.reconnect
+        return Reconnect.HANDSHAKE if RefusedError(reply).code in _UNKNOWN_SESSION else Reconnect.RETRY
+
+    def _lose_session(self, reason: Exception | None) -> None:
+        self.connection.exchanges.fail_all(TransportError("the session was lost"))
+        self._move(Event.SESSION_LOST, reason)
+
+    async def _subscribe(self, interests: list[Interest]) -> list[SubscribeRefusedError]:
+        """Tell the server of these channels in one payload; the refusals."""
+        if not interests:
+            return []
+        client_id = self.connection.client_id
+        messages = [_subscribe_message(interest) for interest in interests]
+        replies = await self.connection.exchange(messages, self._config.network_delay)
+        refusals = []
+        for interest, reply in zip(interests, replies, strict=True):
+            if is_successful(reply):
+                # The reply may be about a session that was lost while it was on its way.
+                interest.confirmed = client_id == self.connection.client_id
+            elif RefusedError(reply).code not in _UNKNOWN_SESSION:
+                refusals.append(SubscribeRefusedError(reply))
+                self._router.refuse(interest, refusals[-1])
+        return refusals
+
+    def _heed(self, reply: Fields) -> None:
+        """Take the advice of any reply, and notice that the server ends the session."""
+        advice = read_advice(reply.get("advice"))
+        if advice is not None:
+            self._advice = advice
+        if reply.get("channel") == DISCONNECT and "id" not in reply and is_successful(reply):
+            self._dismissed = True
+            self.connection.exchanges.fail_all(DisconnectedError("the server ended the session"))
+
+    async def _until(self, states: frozenset[State]) -> None:
+        while self.state not in states:
+            await self._moved.wait()
+
+    def _move(self, event: Event, reason: Exception | None = None) -> None:
+        old, self.state = self.state, next_state(self.state, event)
+        if old is self.state:
+            return
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+        log.info("%s -> %s: %s%s", old.value, self.state.value, event.value, f" ({reason})" if reason else "")
+        step = Transition(old, self.state, event, reason, self.connection.client_id)
+        for listener in tuple(self.listeners):
+            try:
+                listener(step)
+            except Exception:
+                log.exception("an on_state listener failed")
+
+
+def _refusal(reply: Fields) -> RefusedError | None:
+    return None if is_successful(reply) else RefusedError(reply)
+
+
+def _subscribe_message(interest: Interest) -> Fields:
+    message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
+    if interest.ext is not None:
+        message["ext"] = copy.deepcopy(interest.ext)
+    return message

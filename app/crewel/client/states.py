@@ -1,0 +1,114 @@
+"""The life of a client's session, as a table.
+
+Theory of operation: the session loop (`session.py`) feeds events, the table
+says which state follows, and an event that the table does not know in a state
+is a bug and raises. `docs/client.md` shows the table; nothing else decides.
+
+A session is *usable* (publishes may go out) while it is CONNECTING or
+CONNECTED. In every other state but the last two a publish waits, up to its
+time-out, for the session to become usable again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class State(Enum):
+    """Where the client's session stands."""
+
+    NEW = "new"
+    """Nothing was sent yet."""
+    HANDSHAKING = "handshaking"
+    """There is no session; handshakes are tried, with back-off."""
+    CONNECTING = "connecting"
+    """The server gave a session; its first connect is on its way."""
+    CONNECTED = "connected"
+    """The last connect was answered."""
+    RECONNECTING = "reconnecting"
+    """The connection broke; the session may still live and is asked for."""
+    DISCONNECTING = "disconnecting"
+    """The application closes the client."""
+    CLOSED = "closed"
+    """Final: closed by the application, or ended by the server."""
+
+
+class Event(Enum):
+    """What can happen to a session."""
+
+    OPENED = "opened"
+    """The application entered the client."""
+    HANDSHAKEN = "handshaken"
+    """A handshake was answered successfully."""
+    ANSWERED = "answered"
+    """A connect was answered successfully."""
+    CONNECTION_LOST = "connection lost"
+    """A connect failed on its way: no answer, a cut, an HTTP error."""
+    SESSION_LOST = "session lost"
+    """The server does not know the session, or advised a new handshake."""
+    ENDED = "ended"
+    """The server refused for good, or ended the session (`reconnect:"none"`)."""
+    CLOSING = "closing"
+    """The application leaves the client."""
+    DONE = "done"
+    """The polite disconnect was answered, or its time ran out."""
+
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.NEW: {
+        Event.OPENED: State.HANDSHAKING,
+        Event.CLOSING: State.CLOSED,
+    },
+    State.HANDSHAKING: {
+        Event.HANDSHAKEN: State.CONNECTING,
+        Event.ENDED: State.CLOSED,
+        Event.CLOSING: State.CLOSED,
+    },
+    State.CONNECTING: {
+        Event.ANSWERED: State.CONNECTED,
+        Event.CONNECTION_LOST: State.RECONNECTING,
+        Event.SESSION_LOST: State.HANDSHAKING,
+        Event.ENDED: State.CLOSED,
+        Event.CLOSING: State.DISCONNECTING,
+    },
+    State.CONNECTED: {
+        Event.ANSWERED: State.CONNECTED,
+        Event.CONNECTION_LOST: State.RECONNECTING,
+        Event.SESSION_LOST: State.HANDSHAKING,
+        Event.ENDED: State.CLOSED,
+        Event.CLOSING: State.DISCONNECTING,
+    },
+    State.RECONNECTING: {
+        Event.ANSWERED: State.CONNECTED,
+        Event.CONNECTION_LOST: State.RECONNECTING,
+        Event.SESSION_LOST: State.HANDSHAKING,
+        Event.ENDED: State.CLOSED,
+        Event.CLOSING: State.DISCONNECTING,
+    },
+    State.DISCONNECTING: {
+        Event.DONE: State.CLOSED,
+    },
+    State.CLOSED: {},
+}
+
+USABLE = frozenset({State.CONNECTING, State.CONNECTED})
+"""States in which a request may be sent."""
+
+ENDING = frozenset({State.DISCONNECTING, State.CLOSED})
+"""States that no request can wait out."""
+
+
+class ImpossibleTransitionError(Exception):
+    """An event came in a state whose row does not list it: a bug of ours."""
+
+
+def next_state(state: State, event: Event) -> State:
+    """The state that follows.
+
+    Raises:
+        ImpossibleTransitionError: the table has no such cell.
+    """
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise ImpossibleTransitionError(f"{event.value!r} while {state.value!r}") from None

@@ -1,0 +1,148 @@
+"""One local subscription: a bounded queue between the connection and the application.
+
+The connection never waits for a queue: a client that stops reading answers
+also stops its heartbeat, and the server ends its session. So a full queue has
+a policy, `Overflow`, and every message that it costs is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from crewel.client.errors import SubscriptionOverflowError
+from crewel.client.message import Message
+
+
+class Overflow(Enum):
+    """What happens to a message that finds the queue full."""
+
+    HOLD = "hold"
+    """With acknowledgement: its batch is not acknowledged and the server sends it again once there is room;
+    nothing is lost, and the client's other subscriptions wait too. Without acknowledgement: as `drop-oldest`."""
+    DROP_OLDEST = "drop-oldest"
+    """The oldest message of the queue makes room."""
+    DROP_NEWEST = "drop-newest"
+    """The message itself is dropped."""
+    CLOSE = "close"
+    """The subscription ends; what is queued can still be read, then `SubscriptionOverflowError` is raised."""
+
+
+class Subscription:
+    """Iterate over it (`async for message in subscription`), or call `receive`.
+
+    The iteration ends after `unsubscribe` and when the application closes the
+    client. It raises when the subscription was lost: `SubscribeRefusedError` if the
+    server refused it in a new session, `DisconnectedError` if the server ended
+    the session for good. Leaving it as a context manager unsubscribes.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        *,
+        bound: int,
+        overflow: Overflow,
+        release: Callable[[Subscription], Awaitable[None]],
+        on_room: Callable[[], None],
+    ) -> None:
+        if bound < 1:
+            raise ValueError("the bound of a queue is at least 1")
+        self.channel = channel
+        """The channel or wildcard as the server knows it."""
+        self.bound = bound
+        self.overflow = overflow
+        self.dropped = 0
+        """How many messages the policy has cost so far."""
+        self._queue: deque[Message] = deque()
+        self._changed = asyncio.Event()
+        self._ended = False
+        self._error: Exception | None = None
+        self._release = release
+        self._on_room = on_room
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait to be read."""
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next message meets the policy."""
+        return len(self._queue) >= self.bound
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no more messages will come."""
+        return self._ended
+
+    def offer(self, message: Message, *, retained: bool = False) -> None:
+        """Queue a message, or apply the policy. `retained`: the server keeps it until its batch is acknowledged."""
+        if self._ended:
+            return
+        if self.is_full and not (retained and self.overflow is Overflow.HOLD):
+            self._overflow(message)
+            return
+        # A held batch was let in because there was room at its start: the bound is exceeded by one batch at most.
+        self._queue.append(message)
+        self._changed.set()
+
+    def _overflow(self, message: Message) -> None:
+        self.dropped += 1
+        if self.overflow is Overflow.CLOSE:
+            self.end(SubscriptionOverflowError(f"{self.channel}: more than {self.bound} messages unread"))
+        elif self.overflow is not Overflow.DROP_NEWEST:
+            self._queue.popleft()
+            self._queue.append(message)
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more messages; what is queued can still be read, then `error` is raised."""
+        if not self._ended:
+            self._ended, self._error = True, error
+            self._changed.set()
+
+    async def receive(self, timeout: float | None = None) -> Message:
+        """The next message.
+
+        Raises:
+            TimeoutError: none came within `timeout` seconds.
+            StopAsyncIteration: the subscription has ended.
+        """
+        async with asyncio.timeout(timeout):
+            return await anext(self)
+
+    async def unsubscribe(self) -> None:
+        """End the subscription; the last one of its channel is told to the server."""
+        self.end()
+        await self._release(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._queue:
+            if self._ended:
+                raise self._error or StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        # No await from here on: a cancelled reader has not taken a message.
+        was_full = self.is_full
+        message = self._queue.popleft()
+        if was_full and not self.is_full:
+            self._on_room()
+        return message
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.unsubscribe()

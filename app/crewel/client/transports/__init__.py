@@ -1,0 +1,1 @@
+"""How messages travel: one file a transport, all behind `base.Transport`."""

@@ -1,0 +1,70 @@
+"""What the session needs of a transport, and what it gives to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import orjson
+
+from crewel.bayeux.message import Fields
+from crewel.client.errors import TransportError
+
+Receive = Callable[[list[Fields], bool], None]
+"""Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
+
+Lost = Callable[[TransportError], None]
+"""Told that a connection broke which requests may wait on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a transport works with."""
+
+    url: str
+    """The endpoint, http or https."""
+    http: aiohttp.ClientSession
+    receive: Receive
+    lost: Lost
+    max_bytes: int
+    """The largest response or frame that is taken."""
+
+
+class Transport(Protocol):
+    """Carries payloads; knows nothing of sessions."""
+
+    name: str
+    """The `connectionType`."""
+    streams: bool
+    """Whether replies come apart from the sending, in frames."""
+
+    async def open(self, timeout: float) -> None:
+        """Make it ready to send; nothing if it is. Raises TransportError."""
+
+    async def send(self, payload: list[Fields], timeout: float) -> None:
+        """Send one payload. Returns once it is written, or, unless it `streams`, once the whole
+        response was received. Raises TransportError."""
+
+    async def close(self) -> None:
+        """Let go of the connection. The transport can be opened again."""
+
+
+def encode(payload: list[Fields]) -> bytes:
+    """One payload: always an array. Raises TypeError for what JSON cannot say."""
+    return orjson.dumps(payload)
+
+
+def decode(body: bytes | str) -> list[Fields]:
+    """The messages of a response or frame; a bare object is a list of one, elements that are no objects are skipped.
+
+    Raises:
+        TransportError: it is not JSON.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise TransportError(f"the answer is not JSON: {error}") from error
+    elements = value if isinstance(value, list) else [value]
+    return [element for element in elements if isinstance(element, dict)]
