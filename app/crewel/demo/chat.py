@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewel import Message, Service, Session
+from crewel.bayeux.channel import Channel
 from crewel.demo.rooms import Rooms
+from crewel.security.authorizers import GRANT, Deny, Operation, Verdict
 
 MAX_NAME = 64
 """Characters of a member's name."""
@@ -128,6 +130,10 @@ class Chat:
         self._tell_unknown(session, whisper)
         return True
 
+    def authorize(self, operation: Operation, channel: Channel, session: Session, message: Message) -> Verdict | Deny:
+        """Let clients hear the lists of members, but not make them up."""
+        return Deny("members_are_told_by_the_server") if operation is Operation.PUBLISH else GRANT
+
     def gone(self, session: Session, expired: bool) -> None:
         """Take a session that ended out of all its rooms; speak for one that could not say so."""
         for room in self._rooms.visited_by(session.id):
@@ -166,5 +172,6 @@ def chat_service() -> Service:
     chat = Chat(service, Rooms())
     service.listener("/service/members")(chat.members)
     service.listener("/service/privatechat")(chat.whisper)
+    service.authorizer("/members/*")(chat.authorize)
     service.on_session_removed(chat.gone)
     return service

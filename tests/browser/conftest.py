@@ -1,0 +1,69 @@
+"""Chromium, and people who sit at it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Error, sync_playwright
+
+from tests.browser.person import Person
+
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+Meet = Callable[..., Person]
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium; made by `make test`."""
+    path = next((path for path in CHROMIUM if Path(path).exists()), None)
+    assert path is not None, f"the browser tests need Chromium: none of {', '.join(CHROMIUM)} is there"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def meet(browser: Browser) -> Iterator[Meet]:
+    """Open the chat for a person of their own: `meet(server, "joe", color_scheme="dark") -> Person`.
+
+    Each has a browser context, so no cookie is shared. Whatever a page complains of on its console, an uncaught
+    exception or a violation of the content security policy, fails the test unless the person was told to expect it.
+    """
+    people: list[Person] = []
+
+    def meet_person(base: str, name: str, **options: object) -> Person:
+        person = Person(browser.new_context(**options), base, name)  # type: ignore[arg-type]
+        people.append(person)
+        return person
+
+    yield meet_person
+    complaints = [f"{person.name}: {text}" for person in people for text in person.complaints]
+    for person in people:
+        try:
+            person.page.context.close()
+        except Error as error:
+            complaints.append(f"{person.name}: {error}")
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.fixture
+def picture() -> Callable[[Person, str], None]:
+    """Keep a screenshot: `picture(person, "chat-dark")`."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+
+    def take(person: Person, name: str, *, whole: bool = False) -> None:
+        person.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+
+    return take

@@ -1,0 +1,298 @@
+"""People chat in Chromium, through the official client, on a real server."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Meet
+from tests.conftest import StartServer
+
+ALL_TRANSPORTS = "bayeux.transports=websocket,long-polling,callback-polling"
+PATIENT = "bayeux.max_interval_ms=60000"
+TRANSPORTS = ["websocket", "long-polling", "callback-polling"]
+
+
+@pytest.fixture
+def base(start_server: StartServer) -> str:
+    """A server with every transport that keeps sessions long enough for a slow machine."""
+    return start_server(ALL_TRANSPORTS, PATIENT).base
+
+
+@pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "unreliable"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_two_pages_chat(base: str, meet: Meet, transport: str, reliable: bool):
+    joe = meet(base, "joe").join(transport=transport, reliable=reliable)
+    sue = meet(base, "sue").join(transport=transport, reliable=reliable)
+    joe.sees("sue has joined")
+    joe.sees_member("joe", "sue")
+    joe.say("hello")
+    sue.sees("hello")
+    sue.say("hi joe")
+    joe.sees("hi joe")
+    assert joe.texts() == sue.texts() == ["hello", "hi joe"]
+    for person in (joe, sue):
+        expect(person.figure("Transport")).to_have_text(transport)
+        expect(person.figure("Server offers")).to_have_text("websocket, long-polling, callback-polling")
+
+
+def test_the_automatic_choice_is_websocket(base: str, meet: Meet):
+    joe = meet(base, "joe").join()
+    expect(joe.figure("Transport")).to_have_text("websocket")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, transport: str):
+    joe = meet(base, "joe").join(transport=transport)
+    sue = meet(base, "sue").join(transport=transport)
+    joe.say("before")
+    sue.sees("before")
+    sue.press("Go offline")
+    sue.sees_state("Offline, by your wish")
+    missed = [f"missed {number}" for number in range(5)]
+    for text in missed:
+        joe.say(text)
+    joe.sees(missed[-1])
+    sue.sees_not(missed[0])
+    sue.press("Go online")
+    sue.sees_state("Connected")
+    sue.sees(missed[-1])
+    joe.say("after")
+    sue.sees("after")
+    assert sue.texts() == ["before", *missed, "after"]
+    sue.sees_members(2)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transport: str):
+    joe = meet(base, "joe").join(transport=transport)
+    sue = meet(base, "sue").join(transport=transport)
+    sue.press("Go offline")
+    sue.sees_state("Offline, by your wish")
+    sue.say("one")
+    sue.say("two")
+    expect(sue.page.locator("#hint")).to_contain_text("2 of your messages wait to be sent")
+    sue.press("Go online")
+    joe.sees("two")
+    assert joe.texts() == ["one", "two"]
+    expect(sue.page.locator("#hint")).to_be_empty()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_leaving_while_offline_ends_the_session(base: str, meet: Meet, transport: str):
+    joe = meet(base, "joe").join(transport=transport)
+    sue = meet(base, "sue").join(transport=transport)
+    sue.press("Go offline")
+    sue.sees_state("Offline, by your wish")
+    sue.press("Leave")
+    expect(sue.page.get_by_label("Your name")).to_be_focused()
+    joe.sees("sue has left")
+    joe.sees_members(1)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_cleared_acknowledge_box_shows_resends_and_checking_it_ends_them(base: str, meet: Meet, transport: str):
+    joe = meet(base, "joe").join(transport=transport)
+    sue = meet(base, "sue").join(transport=transport)
+    joe.acknowledge(False)
+    sue.say("again")
+    joe.sees("again")
+    expect(joe.line("again").locator(".again")).to_have_text("sent again ×3")
+    sue.say("again")
+    joe.sees("again", times=2)
+    expect(joe.line("again").nth(1).locator(".again")).to_be_visible()
+    joe.acknowledge(True)
+    expect(joe.figure("Not acknowledged")).to_have_text("0")
+    resends = joe.figure("Sent again").inner_text()
+    sue.say("only once")
+    sue.say("and this too")
+    joe.sees("and this too")
+    expect(joe.figure("Not acknowledged")).to_have_text("0")
+    assert joe.figure("Sent again").inner_text() == resends
+    for text in ("only once", "and this too"):
+        expect(joe.line(text).locator(".again")).to_be_hidden()
+    assert joe.texts() == sue.texts()
+
+
+def test_without_reliable_messaging_there_is_nothing_to_acknowledge(base: str, meet: Meet):
+    joe = meet(base, "joe").join(reliable=False)
+    expect(joe.page.get_by_label("Acknowledge incoming messages")).to_be_hidden()
+    expect(joe.figure("Last batch")).to_have_text("–")
+
+
+def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
+    joe, sue, eve = [meet(base, name).join() for name in ("joe", "sue", "eve")]
+    joe.sees_members(3)
+    joe.page.get_by_role("button", name="sue", exact=True).click()
+    expect(joe.page.get_by_label("Message", exact=True)).to_be_focused()
+    joe.say("for sue")
+    sue.say("joe,sue::for both")
+    eve.say("for all")
+    for person in (joe, sue):
+        expect(person.sees("for sue").locator(".scope")).to_have_text("private")
+        expect(person.sees("for both").locator(".scope")).to_have_text("private")
+        person.sees("for all")
+    eve.sees("for all")
+    assert eve.texts() == ["for all"]
+    joe.say("nobody::hello?")
+    joe.sees("Nobody here is called nobody")
+
+
+def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer, meet: Meet):
+    server = start_server("bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+    joe, sue, eve = [meet(server.base, name).join() for name in ("joe", "sue", "eve")]
+    joe.sees_members(3)
+    sue.press("Leave")
+    joe.sees("sue has left")
+    joe.sees_members(2)
+    eve.page.close()
+    joe.sees("eve has gone silent")
+    joe.sees_members(1)
+
+
+def test_markup_is_shown_as_text(base: str, meet: Meet):
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>&amp;"
+    joe = meet(base, "<b>joe</b>").join()
+    sue = meet(base, "sue").join()
+    joe.say(evil)
+    sue.sees(evil)
+    sue.sees_member("<b>joe</b>", "sue")
+    sue.page.get_by_role("button", name="<b>joe</b>", exact=True).click()
+    sue.say(evil)
+    joe.sees(evil, times=2)
+    for person in (joe, sue):
+        assert person.page.locator("main img, main script, main b b").count() == 0
+
+
+def test_what_other_clients_send_is_shown_whatever_it_is(base: str, meet: Meet):
+    joe = meet(base, "joe").join()
+    odd = ["just text", 7, None, [1, 2], {"text": "hi"}, {"user": {"a": 1}, "chat": ["x"]}, {"user": "x", "chat": 0}]
+    joe.page.evaluate(
+        """async (odd) => {
+            const {CometD} = await import("/static/vendor/cometd/cometd.js");
+            const cometd = new CometD();
+            cometd.configure({url: location.origin + "/cometd", logLevel: "warn"});
+            await new Promise((resolve) => cometd.handshake(resolve));
+            for (const data of odd) {
+                await new Promise((resolve) => cometd.publish("/chat/demo", data, resolve));
+            }
+            await new Promise((resolve) => cometd.disconnect(resolve));
+        }""",
+        odd,
+    )
+    joe.sees("0")
+    assert joe.texts() == ["just text", "7", "null", "[1,2]", '{"text":"hi"}', '["x"]', "0"]
+
+
+def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
+    sue = meet(base, "sue").join()
+    joe = meet(base, "joe")
+    keys = joe.page.keyboard
+    expect(joe.page.get_by_label("Your name")).to_be_focused()
+    keys.type("joe")
+    keys.press("Enter")
+    expect(joe.page.get_by_label("Message", exact=True)).to_be_focused()
+    joe.sees_member("joe", "sue")
+    keys.type("hello")
+    keys.press("Enter")
+    sue.sees("hello")
+    keys.press("Shift+Tab")
+    expect(joe.page.get_by_label("To", exact=True)).to_be_focused()
+    keys.type("sue")
+    keys.press("Tab")
+    keys.type("psst")
+    keys.press("Enter")
+    expect(sue.sees("psst").locator(".scope")).to_have_text("private")
+    stops = []
+    for _ in range(7):
+        keys.press("Tab")
+        stops.append(joe.page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+    assert stops == ["Send", "sue", "offline", "acknowledge", "otherRoom", "roomButton", "leave"]
+    keys.press("Enter")
+    sue.sees("joe has left")
+    expect(joe.page.get_by_label("Your name")).to_be_focused()
+
+
+def test_another_room_is_entered_within_the_same_session(base: str, meet: Meet):
+    joe = meet(base, "joe").join()
+    sue = meet(base, "sue").join()
+    eve = meet(base, "eve").join(room="wool")
+    joe.sees_members(2)
+    joe.page.get_by_label("Another room").fill("wool")
+    joe.press("Go there")
+    sue.sees("joe has left")
+    sue.sees_members(1)
+    eve.sees("joe has joined")
+    eve.sees_members(2)
+    joe.sees_members(2)
+    sue.say("still in demo")
+    sue.sees("still in demo")
+    joe.say("hello wool")
+    eve.sees("hello wool")
+    joe.sees("hello wool")
+    joe.sees_not("still in demo")
+    sue.sees_not("hello wool")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_reload_keeps_the_session(base: str, meet: Meet, transport: str):
+    joe = meet(base, "joe").join(transport=transport)
+    sue = meet(base, "sue").join(transport=transport)
+    sue.page.reload()
+    sue.sees_state("Connected")
+    sue.sees_member("joe", "sue")
+    joe.say("welcome back")
+    sue.sees("welcome back")
+    sue.say("thanks")
+    joe.sees("thanks")
+    joe.sees("sue has joined")
+    joe.sees_members(2)
+
+
+def test_a_forgotten_session_is_made_anew(start_server: StartServer, meet: Meet):
+    server = start_server(PATIENT)
+    joe = meet(server.base, "joe").join(transport="long-polling")
+    joe.expect_complaint("net::ERR_CONNECTION_REFUSED")
+    joe.expect_complaint("net::ERR_EMPTY_RESPONSE")
+    server.terminate()
+    joe.sees_state("Connection lost, trying again…")
+    again = start_server(PATIENT, port=server.port)
+    joe.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+    joe.sees_state("Connected")
+    sue = meet(again.base, "sue").join()
+    sue.say("still here?")
+    joe.sees("still here?")
+    joe.say("yes")
+    sue.sees("yes")
+
+
+def test_a_transport_that_is_not_offered_is_named(start_server: StartServer, meet: Meet):
+    server = start_server()
+    joe = meet(server.base, "joe")
+    joe.expect_complaint("status of 400")
+    joe.try_to_join(transport="callback-polling")
+    trouble = joe.page.get_by_role("alert")
+    expect(trouble).to_have_text("This server does not offer callback-polling. It offers: websocket, long-polling.")
+    joe.join(transport="long-polling")
+    joe.press("Leave")
+    missing = joe.page.locator("#transport option[value='callback-polling']")
+    expect(missing).to_have_text("callback-polling (not offered by this server)")
+    expect(missing).to_be_disabled()
+
+
+def test_two_tabs_of_one_browser_are_told_why_they_are_slow(base: str, meet: Meet):
+    joe = meet(base, "joe").join(transport="long-polling")
+    other = joe.page.context.new_page()
+    other.goto(f"{base}/chat/")
+    other.get_by_label("Your name").fill("twin")
+    other.get_by_label("Transport", exact=True).select_option("long-polling")
+    other.get_by_role("button", name="Join").click()
+    expect(other.locator("#hint")).to_contain_text("Another tab of this browser")
+
+
+def test_pages_are_served_under_a_strict_policy(base: str, meet: Meet):
+    joe = meet(base, "joe")
+    for path in ("/", "/chat/"):
+        response = joe.page.goto(base + path)
+        assert response is not None
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy

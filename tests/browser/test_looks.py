@@ -1,0 +1,92 @@
+"""How the pages look: pictures for a person to judge, and what a program can judge."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Meet
+from tests.browser.person import Person
+from tests.conftest import StartServer
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 860}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+    "phone-dark": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+}
+
+Picture = Callable[..., None]
+
+CONTRASTS = """() => {
+    const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+    const rgb = (colour) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = ([r, g, b]) => {
+        const part = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+        return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+    };
+    const ground = (element) => {
+        for (let e = element; e; e = e.parentElement) {
+            const colour = rgb(getComputedStyle(e).backgroundColor);
+            if (colour[3] === 255) return colour;
+        }
+        return [255, 255, 255, 255];
+    };
+    const poor = [];
+    for (const element of document.body.querySelectorAll("*")) {
+        const text = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim() !== "");
+        if (!text || !element.checkVisibility() || element.matches(":disabled, option")) continue;
+        const [a, b] = [light(rgb(getComputedStyle(element).color)), light(ground(element))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) poor.push(`${element.tagName} ${element.className} "${element.textContent.trim()}": ${ratio}`);
+    }
+    return poor;
+}"""
+
+
+def judge(person: Person) -> None:
+    """Every text has the contrast that WCAG AA asks for, and nothing is wider than the window."""
+    assert person.page.evaluate(CONTRASTS) == []
+    overflow = person.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert overflow <= 0, f"{overflow} pixels too wide"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_pages_look_well(start_server: StartServer, meet: Meet, picture: Picture, look: str):
+    base = start_server("bayeux.max_interval_ms=60000").base
+    sue = meet(base, "sue").join()
+    joe = meet(base, "joe", **LOOKS[look])
+    picture(joe, f"join-{look}")
+    judge(joe)
+    joe.join()
+    sue.sees_members(2)
+    talk(joe, sue)
+    picture(joe, f"chat-{look}", whole=True)
+    judge(joe)
+    joe.press("Go offline")
+    joe.say("I will be back")
+    joe.sees_state("Offline, by your wish")
+    picture(joe, f"offline-{look}", whole=True)
+    judge(joe)
+    joe.page.goto(f"{base}/")
+    picture(joe, f"welcome-{look}", whole=True)
+    judge(joe)
+
+
+def talk(joe: Person, sue: Person) -> None:
+    """Fill the log with one line of each kind."""
+    joe.say("Good morning! Is the <linen> here?")
+    sue.sees("Good morning! Is the <linen> here?")
+    sue.say("It is, and so is the wool: madder red, indigo blue, and a green that nobody can name.")
+    sue.say("joe::Keep the green for us.")
+    joe.sees("Keep the green for us.")
+    joe.say("nobody::hello?")
+    joe.sees("Nobody here is called nobody")
+    joe.acknowledge(False)
+    sue.say("Does this reach you?")
+    joe.sees("Does this reach you?").locator(".again").get_by_text("×2").wait_for()
