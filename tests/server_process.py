@@ -59,6 +59,15 @@ class Server:
         """Its exit status, None while it runs."""
         return self._process.poll()
 
+    @property
+    def stdout_after_ready(self) -> str:
+        """What it wrote to stdout after its ready line; call it when it has ended."""
+        return "".join(self._lines.queue)
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself, or by a signal that the test sent, and return its exit status."""
+        return self._process.wait(LIMIT_S)
+
     def terminate(self) -> int:
         """End it as an operator would, with SIGTERM, and return its exit status."""
         return self._end(signal.SIGTERM)

@@ -1,0 +1,109 @@
+"""`crewel serve`: its ready line, how it ends, and what it refuses to do."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import assert_refused, crewel
+from tests.conftest import StartServer
+
+LIMIT_S = 10
+
+
+def test_the_ready_line_names_the_place_where_bayeux_is_served(start_server: StartServer) -> None:
+    server = start_server("bayeux.path=/some/where")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/some/where", server.url)
+    with urllib.request.urlopen(f"{server.base}/health/live", timeout=LIMIT_S) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0(start_server: StartServer, number: signal.Signals) -> None:
+    server = start_server()
+    os.kill(server.pid, number)
+    assert server.wait() == 0
+
+
+def test_stdout_holds_the_ready_line_only_and_logs_are_json_when_piped(start_server: StartServer) -> None:
+    server = start_server("log.level=debug")
+    server.terminate()
+    server.close()
+    assert server.stdout_after_ready == ""
+    for line in server.stderr.splitlines():
+        assert json.loads(line)["level"] in {"debug", "info", "warning", "error"}
+
+
+def test_settings_come_from_file_environment_and_options(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "crewel.toml").write_text('[bayeux]\npath = "/toml"\n[http]\ndemos = false\n')
+    server = start_server(environ={"CREWEL_BAYEUX__PATH": "/env"})
+    assert server.url.endswith("/env")
+    assert start_server("bayeux.path=/set", environ={"CREWEL_BAYEUX__PATH": "/env"}).url.endswith("/set")
+
+
+def test_host_is_a_shorthand(start_server: StartServer) -> None:
+    assert start_server(arguments=["--host", "localhost"]).url.startswith("http://localhost:")
+
+
+def test_everybody_is_let_in_only_when_that_is_said(start_server: StartServer, tmp_path: Path) -> None:
+    refused = crewel("serve", "--host", "0.0.0.0", "--port", "0", directory=tmp_path)
+    assert_refused(refused, "http.host 0.0.0.0 is not loopback", "security.allow_open=true")
+    assert start_server("security.allow_open=true", arguments=["--host", "0.0.0.0"]).port
+
+
+def test_a_host_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
+    assert_refused(crewel("serve", "--host", "no.such.host.invalid", directory=tmp_path), "no.such.host.invalid")
+
+
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert_refused(crewel("serve", "--port", port, directory=tmp_path), f"127.0.0.1:{port}", "in use")
+
+
+def test_a_certificate_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
+    sets = ("--set", "http.tls_cert=none.pem", "--set", "http.tls_key=none.pem")
+    assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "none.pem")
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("no_such_module", "no_such_module"), ("json", "json"), ("broken", "broken")],
+    ids=["missing", "without a service", "failing"],
+)
+def test_a_service_that_cannot_be_loaded_is_told_in_one_line(tmp_path: Path, module: str, words: str) -> None:
+    (tmp_path / "broken.py").write_text("import no_such_module_either\n")
+    assert_refused(crewel("serve", "--port", "0", "--service", module, directory=tmp_path), words)
+
+
+def test_a_service_is_found_in_the_working_directory(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from tests.cli.services import echo\n")
+    server = start_server(service="mine")
+    assert server.url
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used: fields 14 and 15 of /proc/PID/stat, in ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
+def test_a_start_takes_less_than_a_second(start_server: StartServer) -> None:
+    """Processor time, which a busy machine stretches less than the clock; a start waits for nothing."""
+    assert min(processor_seconds(start_server().pid) for _ in range(3)) < 1.0
+
+
+def test_a_start_does_not_load_what_only_other_commands_need() -> None:
+    script = (
+        "import crewel.cli.main, crewel.server, sys; print(*{'rich', 'pygments', 'crewel.client'} & set(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    assert ended.stdout.strip() == ""

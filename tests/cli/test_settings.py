@@ -1,0 +1,44 @@
+"""`crewel settings`: all settings, their values, and where those come from."""
+
+import json
+from pathlib import Path
+
+from crewel.settings.table import declared
+from tests.cli.command import crewel
+
+
+def test_json_has_one_object_a_line_for_each_setting(tmp_path: Path) -> None:
+    ended = crewel("settings", "--json", directory=tmp_path)
+    rows = [json.loads(line) for line in ended.out.splitlines()]
+    assert ended.status == 0
+    assert [row["name"] for row in rows] == list(declared())
+    assert rows[list(declared()).index("bayeux.timeout_ms")] == {
+        "name": "bayeux.timeout_ms",
+        "value": 30000,
+        "unit": "ms",
+        "default": 30000,
+        "source": "default",
+        "live": True,
+        "why": declared()["bayeux.timeout_ms"].why,
+    }
+
+
+def test_each_value_tells_its_source(tmp_path: Path) -> None:
+    (tmp_path / "crewel.toml").write_text("[bayeux]\ntimeout_ms = 1\ninterval_ms = 1\n")
+    environ = {"CREWEL_BAYEUX__INTERVAL_MS": "2"}
+    ended = crewel("settings", "--json", "--set", "http.port=3", directory=tmp_path, environ=environ)
+    rows = {row["name"]: (row["value"], row["source"]) for row in map(json.loads, ended.out.splitlines())}
+    assert rows["bayeux.timeout_ms"] == (1, "toml")
+    assert rows["bayeux.interval_ms"] == (2, "env")
+    assert rows["http.port"] == (3, "--set")
+    assert rows["http.host"] == ("127.0.0.1", "default")
+
+
+def test_the_table_has_a_line_for_each_setting_even_through_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text('[bayeux]\nextensions = ["ack", "my_app.extensions:Shout"]\n')
+    ended = crewel("settings", "--config", "other.toml", directory=tmp_path)
+    heading, *lines = ended.out.splitlines()
+    assert heading.split() == ["setting", "value", "unit", "default", "source", "while", "running"]
+    assert [line.split()[0] for line in lines] == list(declared())
+    extensions = next(line for line in lines if line.startswith("bayeux.extensions"))
+    assert extensions.split()[1:] == ["ack,my_app.extensions:Shout", "ack,timesync", "toml"]
