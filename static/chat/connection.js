@@ -198,7 +198,11 @@ export class Connection {
     }
 
     #register() {
-        this.#cometd.publish("/service/members", {user: this.#person.name, room: this.#chat});
+        this.#cometd.publish("/service/members", {user: this.#person.name, room: this.#chat}, (reply) => {
+            if (reply.error) {
+                this.#events.notice(`The server did not enter you in the list of members (${reply.error}).`);
+            }
+        });
     }
 
     #onConnect(message) {

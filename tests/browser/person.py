@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, expect
 
 LIMIT_MS = 10_000
+AGAIN = re.compile(r"^sent again .\d+$")
 expect.set_options(timeout=LIMIT_MS)
 
 
@@ -68,6 +69,13 @@ class Person:
         line = self.line(text)
         expect(line).to_have_count(times)
         return line
+
+    def sees_again(self, text: str, at_least: int = 1) -> None:
+        """Wait until the last line that says this is marked as sent again so often."""
+        expect(self.line(text).last.locator(".again")).to_have_text(AGAIN, timeout=LIMIT_MS)
+        for _ in range(at_least, 1, -1):
+            before = self.line(text).last.locator(".again").inner_text()
+            expect(self.line(text).last.locator(".again")).not_to_have_text(before)
 
     def sees_not(self, text: str) -> None:
         """Assert that the log has no such line now."""

@@ -89,4 +89,4 @@ def talk(joe: Person, sue: Person) -> None:
     joe.sees("Nobody here is called nobody")
     joe.acknowledge(False)
     sue.say("Does this reach you?")
-    joe.sees("Does this reach you?").locator(".again").get_by_text("×2").wait_for()
+    joe.sees_again("Does this reach you?", at_least=2)
