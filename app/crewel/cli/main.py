@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import serve, settings
+from crewel.cli import pub, serve, settings, sub
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _group in (serve, settings):
+for _group in (serve, settings, pub, sub):
     _group.register(app)
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from crewel.bayeux.message import Fields
-from crewel.client.errors import PublishRefusedError
+from crewel.client.errors import PublishRefused
 from crewel.client.message import is_successful, publication
 
 Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
@@ -17,7 +17,7 @@ class Batch:
     """Collects until its block ends, then sends everything at once, in order.
 
     If the block raises, nothing is sent. If the server refuses some of the
-    messages, leaving the block raises `PublishRefusedError` for the first of them;
+    messages, leaving the block raises `PublishRefused` for the first of them;
     `replies` tells of each.
     """
 
@@ -46,4 +46,4 @@ class Batch:
         self.replies = await self._request(messages)
         for reply in self.replies:
             if not is_successful(reply):
-                raise PublishRefusedError(reply)
+                raise PublishRefused(reply)

@@ -14,7 +14,7 @@ from crewel.client.batch import Batch
 from crewel.client.config import TRANSPORTS, Config
 from crewel.client.errors import (
     ClientError,
-    PublishRefusedError,
+    PublishRefused,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
 )
@@ -38,7 +38,7 @@ class Client:
     """A Bayeux session as an asynchronous context manager.
 
     Entering it shakes hands and raises if that fails (`TransportError`,
-    `HandshakeRefusedError`, `NegotiationError`). From then on the client keeps the
+    `HandshakeRefused`, `NegotiationError`). From then on the client keeps the
     session by itself: after a broken connection it asks for the same session,
     after the server forgot it for a new one, in which everything is subscribed
     again. Listeners of `on_state` hear of it. Leaving disconnects politely.
@@ -123,14 +123,14 @@ class Client:
         Waits for a session while there is none, but never sends twice.
 
         Raises:
-            PublishRefusedError: the server refused it, with `code`, `arguments` and `text`.
+            PublishRefused: the server refused it, with `code`, `arguments` and `text`.
             TransportError: no answer; the server may have accepted it.
             NotConnectedError, DisconnectedError: nothing was sent.
             ValueError: not a channel that can be published to.
         """
         [reply] = await self._session.request([publication(channel, data, ext)])
         if not is_successful(reply):
-            raise PublishRefusedError(reply)
+            raise PublishRefused(reply)
         return reply
 
     def batch(self) -> Batch:
@@ -143,7 +143,7 @@ class Client:
         Raises:
             RemoteCallFailedError: the procedure failed; `data` tells how.
             RemoteCallTimeoutError: no result within `timeout`.
-            PublishRefusedError: the call itself was refused.
+            PublishRefused: the call itself was refused.
         """
         message = publication(f"/service/{target.removeprefix('/')}", data, None)
         connection = self._session.connection
@@ -153,7 +153,7 @@ class Client:
                 async with asyncio.timeout(timeout):
                     [reply] = await self._session.request([message])
                     if not is_successful(reply) and not result.done():
-                        raise PublishRefusedError(reply)
+                        raise PublishRefused(reply)
                     answer = await result
             except TimeoutError:
                 raise RemoteCallTimeoutError(f"{target}: no result within {timeout:g} s") from None
@@ -177,7 +177,7 @@ class Client:
         logged and the next message follows.
 
         Raises:
-            SubscribeRefusedError: the server refused.
+            SubscribeRefused: the server refused.
             TransportError, NotConnectedError, DisconnectedError: it was not asked, or did not answer.
             ValueError: not a channel name.
         """

@@ -14,9 +14,9 @@ CrewelError
     ├── RemoteCallFailedError    the remote procedure answered with a failure
     ├── RemoteCallTimeoutError   the remote procedure did not answer in time
     └── RefusedError             the server answered `successful: false`
-        ├── HandshakeRefusedError
-        ├── SubscribeRefusedError
-        └── PublishRefusedError
+        ├── HandshakeRefused
+        ├── SubscribeRefused
+        └── PublishRefused
 """
 
 from __future__ import annotations
@@ -95,18 +95,19 @@ class RefusedError(ClientError):
         error = reply.get("error")
         self.reply = reply
         self.code, self.arguments, self.text = split_error(error if isinstance(error, str) else "")
-        super().__init__(error if isinstance(error, str) else "refused without a reason")
+        subject = reply.get("subscription", reply.get("channel"))
+        super().__init__(f"{subject} was refused: {error if isinstance(error, str) else 'no reason given'}")
 
 
-class HandshakeRefusedError(RefusedError):
+class HandshakeRefused(RefusedError):
     """The server gave no session."""
 
 
-class SubscribeRefusedError(RefusedError):
+class SubscribeRefused(RefusedError):
     """The server refused a subscription."""
 
 
-class PublishRefusedError(RefusedError):
+class PublishRefused(RefusedError):
     """The server refused a message. 402: it does not know the session (any more)."""
 
 

@@ -29,10 +29,10 @@ from crewel.client.connection import Connection
 from crewel.client.errors import (
     ClientError,
     DisconnectedError,
-    HandshakeRefusedError,
+    HandshakeRefused,
     NotConnectedError,
     RefusedError,
-    SubscribeRefusedError,
+    SubscribeRefused,
     TransportError,
     UpgradeRefusedError,
 )
@@ -87,7 +87,7 @@ class Session:
 
         Raises:
             TransportError: no server within `open_timeout`.
-            HandshakeRefusedError, NegotiationError: the server does not want this client.
+            HandshakeRefused, NegotiationError: the server does not want this client.
         """
         self.connection.start()
         self._move(Event.OPENED)
@@ -151,7 +151,7 @@ class Session:
         """Tell the server of a channel, unless it knows.
 
         Raises:
-            SubscribeRefusedError: it does not want it; the channel's local subscriptions have ended.
+            SubscribeRefused: it does not want it; the channel's local subscriptions have ended.
         """
         while not interest.confirmed:
             await self.ready(self._config.network_delay)
@@ -199,10 +199,10 @@ class Session:
         while True:
             try:
                 return await self._begin(await self._offer_hands())
-            except (TransportError, HandshakeRefusedError) as error:
+            except (TransportError, HandshakeRefused) as error:
                 self._failure = error
                 delay = self._advice.interval + self._backoff.failed()
-                is_final = isinstance(error, HandshakeRefusedError) and self._advice.reconnect is Reconnect.NONE
+                is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
                 if is_final or asyncio.get_running_loop().time() + delay > deadline:
                     raise
                 log.info("no session yet, next try in %.1f s: %s", delay, error)
@@ -235,7 +235,7 @@ class Session:
 
     async def _begin(self, reply: Fields) -> None:
         if not is_successful(reply):
-            raise HandshakeRefusedError(reply)
+            raise HandshakeRefused(reply)
         client_id = reply.get("clientId")
         if not isinstance(client_id, str):
             raise TransportError("the handshake reply has no clientId")
@@ -330,7 +330,7 @@ class Session:
         self.connection.exchanges.fail_all(TransportError("the session was lost"))
         self._move(Event.SESSION_LOST, reason)
 
-    async def _subscribe(self, interests: list[Interest]) -> list[SubscribeRefusedError]:
+    async def _subscribe(self, interests: list[Interest]) -> list[SubscribeRefused]:
         """Tell the server of these channels in one payload; the refusals."""
         if not interests:
             return []
@@ -343,7 +343,7 @@ class Session:
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self.connection.client_id
             elif RefusedError(reply).code not in _UNKNOWN_SESSION:
-                refusals.append(SubscribeRefusedError(reply))
+                refusals.append(SubscribeRefused(reply))
                 self._router.refuse(interest, refusals[-1])
         return refusals
 

@@ -36,7 +36,7 @@ class Subscription:
     """Iterate over it (`async for message in subscription`), or call `receive`.
 
     The iteration ends after `unsubscribe` and when the application closes the
-    client. It raises when the subscription was lost: `SubscribeRefusedError` if the
+    client. It raises when the subscription was lost: `SubscribeRefused` if the
     server refused it in a new session, `DisconnectedError` if the server ended
     the session for good. Leaving it as a context manager unsubscribes.
     """

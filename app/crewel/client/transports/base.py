@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -49,6 +50,13 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Let go of the connection. The transport can be opened again."""
+
+
+def reason(error: Exception) -> str:
+    """What to tell people of a failed connection; the HTTP library's own words hide it behind the address."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        return os.strerror(error.os_error.errno).lower()
+    return str(error) or type(error).__name__
 
 
 def encode(payload: list[Fields]) -> bytes:

@@ -14,7 +14,7 @@ import aiohttp
 from crewel.bayeux.message import Fields
 from crewel.client.errors import RequestTimeoutError, TransportError
 from crewel.client.message import CONNECT
-from crewel.client.transports.base import Wiring, decode, encode
+from crewel.client.transports.base import Wiring, decode, encode, reason
 
 _HEADERS = {"Content-Type": "application/json"}
 
@@ -53,7 +53,7 @@ class LongPolling:
         except TimeoutError as error:
             raise RequestTimeoutError(f"no answer from {self._wiring.url} within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{self._wiring.url}: {error}") from error
+            raise TransportError(f"{self._wiring.url}: {reason(error)}") from error
         self._wiring.receive(decode(answer), True)
 
     async def _exchange(self, body: bytes) -> bytes:

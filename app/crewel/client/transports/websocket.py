@@ -14,7 +14,7 @@ import aiohttp
 
 from crewel.bayeux.message import Fields
 from crewel.client.errors import RequestTimeoutError, TransportError, UpgradeRefusedError
-from crewel.client.transports.base import Wiring, decode, encode
+from crewel.client.transports.base import Wiring, decode, encode, reason
 
 log = logging.getLogger("crewel.client")
 
@@ -52,7 +52,7 @@ class WebSocket:
         except aiohttp.WSServerHandshakeError as error:
             raise UpgradeRefusedError(f"{url} answered {error.status} to the upgrade", error.status) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{url}: {error}") from error
+            raise TransportError(f"{url}: {reason(error)}") from error
         self._socket = socket
         self._reader = asyncio.create_task(self._read(socket), name="crewel-client-websocket")
 
@@ -68,7 +68,7 @@ class WebSocket:
         except TimeoutError as error:
             raise RequestTimeoutError(f"{self._wiring.url} did not read within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
-            raise TransportError(f"{self._wiring.url}: {error}") from error
+            raise TransportError(f"{self._wiring.url}: {reason(error)}") from error
 
     async def close(self) -> None:
         """Close the socket and end its reader; whoever still waits for a reply is told."""
@@ -87,7 +87,7 @@ class WebSocket:
             async for frame in socket:
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     self._wiring.receive(decode(frame.data), False)
-            error = _reason(socket)
+            error = _end_of(socket)
         except TransportError as malformed:
             error = malformed
             await socket.close(code=aiohttp.WSCloseCode.INVALID_TEXT)
@@ -100,7 +100,7 @@ class WebSocket:
             self._wiring.lost(error)
 
 
-def _reason(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
+def _end_of(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
     fault = socket.exception()
     if fault is not None:
         return TransportError(f"the socket broke: {fault}")

@@ -1,0 +1,80 @@
+"""What the commands that are clients share: where the server is, and how they end."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from crewel.client import Client
+
+DEFAULT_URL = "http://127.0.0.1:8080/cometd"
+
+Url = Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's Bayeux address.")]
+Transports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--transport", metavar="NAME", help="websocket or long-polling; may be repeated, the first is tried first."
+    ),
+]
+AsJson = Annotated[
+    bool | None,
+    typer.Option("--json/--no-json", help="One JSON object a line; the default unless on a terminal."),
+]
+
+
+class Interrupted(Exception):  # not an error: somebody wished the end
+    """SIGINT or SIGTERM came; `exit_code` is what a shell expects then."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number.name)
+        self.exit_code = 128 + number
+
+
+def client(url: str, transports: list[str] | None, ack: bool = True) -> "Client":
+    """The command's client: it tries once to reach the server. Wrong usage ends the command with 2."""
+    from crewel.client import Client
+    from crewel.client.config import TRANSPORTS
+
+    try:
+        return Client(url, transports=transports or TRANSPORTS, ack=ack, open_timeout=0)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def check_channels(channels: Iterable[str]) -> None:
+    """End the command with 2 if one of these is not a channel name."""
+    from crewel.bayeux.channel import parse
+
+    for channel in channels:
+        if parse(channel) is None:
+            raise typer.BadParameter(f"not a channel name: {channel}")
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until it is done. A signal cancels it, so that it can say goodbye to the server, and raises Interrupted."""
+    came = asyncio.run(_unless_signalled(work))
+    if came is not None:
+        raise Interrupted(came)
+
+
+async def _unless_signalled(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
+    task = asyncio.ensure_future(work)
+    came: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        came.append(number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    # Work that was done before the signal could stop it counts as done.
+    return came[0] if task.cancelled() else None

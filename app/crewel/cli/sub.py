@@ -1,0 +1,125 @@
+"""`crewel sub`: prints what is published on channels."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewel.cli import connecting
+
+if TYPE_CHECKING:
+    from crewel.bayeux.channel import Channel
+    from crewel.client import Message, Subscription, Transition
+
+Print = Callable[["Message"], None]
+
+
+def register(app: typer.Typer) -> None:
+    """Add `sub` to the command line."""
+    app.command(name="sub")(sub)
+
+
+def sub(
+    channels: Annotated[list[str], typer.Argument(metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**")],
+    ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    transport: connecting.Transports = None,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost."""
+    connecting.check_channels(channels)
+    try:
+        connecting.run(_subscribe(widest(channels), ack, count, url, transport, _printer(as_json)))
+    except connecting.Interrupted as interrupted:
+        # Without --count there is no other end, so the signal is the regular one.
+        raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
+    except BrokenPipeError:
+        # `crewel sub … | head -3`: nobody reads any more. Python would flush to the broken pipe once more at its end.
+        sys.stdout = None
+        raise typer.Exit(0) from None
+
+
+def widest(channels: Iterable[str]) -> list[str]:
+    """The channels without those that another one covers, so that each message is printed once."""
+    from crewel.bayeux.channel import parse
+
+    names = {channel.name: channel for channel in map(parse, channels) if channel is not None}
+    return [name for name, channel in names.items() if not any(_covers(other, channel) for other in names)]
+
+
+def _covers(pattern: str, channel: "Channel") -> bool:
+    # `/a/**` as a name would be heard by `/a/*`, as a pattern it is the wider one.
+    narrower = channel.name.endswith("/**") and pattern == channel.name[:-1]
+    return pattern != channel.name and pattern in channel.patterns and not narrower
+
+
+async def _subscribe(
+    channels: list[str], ack: bool, count: int | None, url: str, transports: list[str] | None, show: Print
+) -> None:
+    async with connecting.client(url, transports, ack) as client:
+        subscriptions = [await client.subscribe(channel) for channel in channels]
+        print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
+        client.on_state(_tell)
+        await _print_all(subscriptions, count, show)
+
+
+async def _print_all(subscriptions: list["Subscription"], count: int | None, show: Print) -> None:
+    """Print `count` messages of any of the subscriptions, or until one of them fails."""
+    left = count
+
+    async def print_one_after_the_other(subscription: "Subscription") -> None:
+        nonlocal left
+        while left != 0:
+            message = await anext(subscription)
+            show(message)
+            left = None if left is None else left - 1
+
+    tasks = [asyncio.create_task(print_one_after_the_other(each)) for each in subscriptions]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _tell(step: "Transition") -> None:
+    from crewel.client import Event, State
+
+    lost = {
+        Event.CONNECTION_LOST: "the connection is lost, trying again",
+        Event.SESSION_LOST: "the session is lost, messages may be missing; trying again",
+    }
+    if step.event in lost:
+        print(f"crewel: {lost[step.event]}{f' ({step.reason})' if step.reason else ''}", file=sys.stderr, flush=True)
+    elif step.new is State.CONNECTED and step.old in (State.RECONNECTING, State.CONNECTING):
+        print("crewel: connected again", file=sys.stderr, flush=True)
+
+
+def _printer(as_json: bool | None) -> Print:
+    import orjson
+
+    if as_json or (as_json is None and not sys.stdout.isatty()):
+        return lambda message: print(orjson.dumps(message.fields).decode(), flush=True)
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+
+    def show(message: "Message") -> None:
+        # JSON escapes control characters, so that no message can steer the terminal; Text leaves markup as it is.
+        data = message.data if isinstance(message.data, str) and message.data.isprintable() else _json(message.data)
+        console.print(Text.assemble((message.channel, "bold cyan"), "  ", data), soft_wrap=True)
+
+    return show
+
+
+def _json(data: object) -> str:
+    import json
+
+    return json.dumps(data, ensure_ascii=False)
