@@ -15,7 +15,7 @@ from crewel.errors import BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(\n<!-- end of generated -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
 def settings() -> str:
@@ -50,11 +50,19 @@ def faults() -> str:
     return table(("fault", "HTTP status", "WebSocket close code"), rows)
 
 
+def decisions() -> str:
+    """Return the list of the decisions, by number."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    titles = (page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in pages)
+    return "\n".join(f"- [{title}](decisions/{page.name})" for page, title in zip(pages, titles, strict=True))
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": figures,
     "errors": errors,
     "faults": faults,
+    "decisions": decisions,
 }
 
 
@@ -71,7 +79,7 @@ def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def renewed(page: str) -> str:
     """Return the text of a page with its generated blocks as they should be."""
-    return BLOCK.sub(lambda block: block[1] + GENERATORS[block["name"]]() + block[3], page)
+    return BLOCK.sub(lambda block: block[1] + GENERATORS[block["name"]]() + "\n" + block[3], page)
 
 
 def main(arguments: list[str]) -> int:
