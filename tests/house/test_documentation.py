@@ -42,7 +42,8 @@ def test_documented_commands_exist_with_their_options() -> None:
     wrong = [
         f"{page}: {line}"
         for page, line in command_lines()
-        if (words := line.split())[:1] == ["crewel"] and words[1:]
+        if (words := line.split())[:1] == ["crewel"]
+        and words[1:]
         and words[1] not in {"--version", "--help"}
         and (
             words[1] not in takes

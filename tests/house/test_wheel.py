@@ -1,0 +1,61 @@
+"""That a wheel holds what a checkout has: the package, the extensions, and the pages."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOT, tracked_files
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a wheel made from a copy, because a build writes beside its sources."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("app", "extensions", "static"):
+        ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
+    out = copy / "wheels"
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", out, copy]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    (made,) = out.iterdir()
+    return made
+
+
+def expected() -> set[str]:
+    """Return the names that the installed files of the repository have."""
+    names = set()
+    for file in tracked_files():
+        path = file.relative_to(ROOT)
+        if path.parts[0] == "app":
+            names.add(path.relative_to("app").as_posix())
+        elif path.parts[0] in {"extensions", "static"} and path.suffix in {".py", ".js", ".html", ".css", ".svg"}:
+            names.add(f"crewel/{path.as_posix()}")
+    return names
+
+
+def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    assert expected() <= held
+    assert "crewel/static/vendor/cometd/cometd.js" in held
+    assert not [name for name in held if "node_modules" in name or "package" in Path(name).name]
+
+
+def test_the_pages_are_found_in_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    script = "from crewel import assets; print(assets.static_dir()); print(assets.extensions_dir())"
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert ended.stdout.split() == [str(tmp_path / "crewel" / "static"), str(tmp_path / "crewel" / "extensions")]
