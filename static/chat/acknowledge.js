@@ -20,6 +20,12 @@ export class Acknowledge {
     #open = [];
     /** The place in #open that the reply being read has reached. */
     #place = 0;
+    #changed;
+
+    /** @param changed called with the figures whenever they may have changed */
+    constructor(changed = () => {}) {
+        this.#changed = changed;
+    }
 
     /** Stops acknowledging: connects repeat the number that was sent last. */
     hold() {
@@ -77,6 +83,7 @@ export class Acknowledge {
         this.#sent = batch;
         this.#open = this.#open.filter((entry) => entry.batch > batch);
         this.#place = 0;
+        this.#changed(this.figures);
     }
 
     /** The connect reply ends its batch: what came with it belongs to that batch now. */
@@ -88,6 +95,7 @@ export class Acknowledge {
             }
         }
         this.#place = 0;
+        this.#changed(this.figures);
     }
 
     /**

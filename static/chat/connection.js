@@ -29,7 +29,7 @@ const TRANSPORTS = {
 export class Connection {
     #cometd = new CometD();
     #line = new Line(this.#cometd);
-    #acknowledge = new Acknowledge();
+    #acknowledge;
     #events;
     #url;
     #person = null;
@@ -50,6 +50,7 @@ export class Connection {
     constructor(url, events) {
         this.#url = url;
         this.#events = events;
+        this.#acknowledge = new Acknowledge(events.figures);
         const cometd = this.#cometd;
         cometd.configure({url, logLevel: "warn", maxBackoff: 10000});
         // Outgoing messages meet these in the opposite order: our two have the last word.
@@ -220,7 +221,6 @@ export class Connection {
         }
         if (this.#person !== null) {
             this.#showState(message.error);
-            this.#events.figures(this.#acknowledge.figures);
         }
     }
 
