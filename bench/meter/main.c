@@ -125,7 +125,7 @@ static bool step(double rate, bool first) {
     schedule.rate = rate; schedule.start = clock_ns(); schedule.sent = 0;
     wire_tick(rate);
     ledger_window(UINT64_MAX, UINT64_MAX);
-    publish_for(opt.warmup);
+    publish_for(first ? opt.warmup : 1);
 
     histogram_clear(&publish_times);
     ledger_window(ledger_next(), UINT64_MAX);
