@@ -10,7 +10,7 @@ const TITLE = document.title;
 
 const STATES = {
     idle: "Not joined",
-    joining: "Joining…",
+    joining: "Connecting…",
     online: "Connected",
     lost: "Connection lost, trying again…",
     offline: "Offline, by your wish",

@@ -211,7 +211,9 @@ export class Connection {
             return;
         }
         const before = this.#online;
-        this.#crowded = message.advice?.["multiple-clients"] ?? this.#crowded;
+        if (message.advice) {
+            this.#crowded = message.advice["multiple-clients"] === true;
+        }
         this.#online = message.successful === true && !this.#line.isCut;
         if (message.advice?.reconnect === "none") {
             this.#onEnd();

@@ -4,6 +4,8 @@
 
 /** Lines kept on the page; the oldest go first. */
 const KEPT = 500;
+/** Pixels from the end that still count as being there. */
+const NEAR = 40;
 /** Characters of one line that are shown. */
 const SHOWN = 4000;
 
@@ -12,14 +14,21 @@ const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-di
 export class Log {
     #list;
     #rows = new WeakMap();
+    /** Whether the reader is at the end, and wants to stay there. */
+    #following = true;
 
     /** @param list the <ol> that shows the lines */
     constructor(list) {
         this.#list = list;
+        list.addEventListener("scroll", () => {
+            this.#following = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR;
+        });
+        new ResizeObserver(() => this.#follow()).observe(list);
     }
 
     clear() {
         this.#list.replaceChildren();
+        this.#following = true;
     }
 
     /** Adds a line of the page's own. */
@@ -29,12 +38,13 @@ export class Log {
 
     /**
      * Shows one message of the room, or, when it came before, marks the line that shows it.
-     * @param message the Bayeux message; its data should be {user, chat, membership?, scope?}, but may be anything
+     * @param message the Bayeux message; its data should be {user, chat, membership?, scope?, peer?}, but may be anything
      * @param own the reader's own name
      */
     heard(message, own) {
         if (message.again !== undefined) {
             mark(this.#rows.get(message.again.first), message.again.times);
+            this.#follow();
             return;
         }
         const line = lineOf(message.data, own);
@@ -43,12 +53,15 @@ export class Log {
     }
 
     #append(line) {
-        const atEnd = this.#list.scrollHeight - this.#list.scrollTop - this.#list.clientHeight < 40;
         this.#list.append(line);
         while (this.#list.childElementCount > KEPT) {
             this.#list.firstElementChild.remove();
         }
-        if (atEnd) {
+        this.#follow();
+    }
+
+    #follow() {
+        if (this.#following) {
             this.#list.scrollTop = this.#list.scrollHeight;
         }
     }
@@ -61,7 +74,7 @@ function textOf(value) {
 }
 
 function lineOf(data, own) {
-    const {user, chat, membership, scope} = data !== null && typeof data === "object" ? data : {};
+    const {user, chat, membership, scope, peer} = data !== null && typeof data === "object" ? data : {};
     if (chat === undefined) {
         return row("message", "", textOf(data));
     }
@@ -72,11 +85,12 @@ function lineOf(data, own) {
         return row("notice", "", textOf(chat));
     }
     const kind = scope === "private" ? "message private" : "message";
-    return row(user === own ? `${kind} own` : kind, textOf(user ?? ""), textOf(chat));
+    const scoped = scope === "private" ? `private to ${textOf(peer ?? "you")}` : "";
+    return row(user === own ? `${kind} own` : kind, textOf(user ?? ""), textOf(chat), scoped);
 }
 
-/** Returns a line: when, who, what, and the place of the mark "sent again". */
-function row(kind, who, what) {
+/** Returns a line: when, who, for whom, what, and the place of the mark "sent again". */
+function row(kind, who, what, scope = "") {
     const line = document.createElement("li");
     line.className = kind;
     const time = part("time", "when", clock.format(new Date()));
@@ -89,8 +103,8 @@ function row(kind, who, what) {
     if (who !== "") {
         line.append(part("b", "who", who), " ");
     }
-    if (kind.includes("private")) {
-        line.append(part("span", "scope", "private"), " ");
+    if (scope !== "") {
+        line.append(part("span", "scope", scope), " ");
     }
     line.append(part("span", "what", what), " ", again);
     return line;

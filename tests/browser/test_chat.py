@@ -127,8 +127,8 @@ def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
     sue.say("joe,sue::for both")
     eve.say("for all")
     for person in (joe, sue):
-        expect(person.sees("for sue").locator(".scope")).to_have_text("private")
-        expect(person.sees("for both").locator(".scope")).to_have_text("private")
+        expect(person.sees("for sue").locator(".scope")).to_have_text("private to sue")
+        expect(person.sees("for both").locator(".scope")).to_have_text("private to joe,sue")
         person.sees("for all")
     eve.sees("for all")
     assert eve.texts() == ["for all"]
@@ -200,7 +200,7 @@ def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
     keys.press("Tab")
     keys.type("psst")
     keys.press("Enter")
-    expect(sue.sees("psst").locator(".scope")).to_have_text("private")
+    expect(sue.sees("psst").locator(".scope")).to_have_text("private to sue")
     stops = []
     for _ in range(7):
         keys.press("Tab")

@@ -72,7 +72,7 @@ async def test_a_private_message_reaches_its_peers_and_its_sender_only(members: 
     whisper = {"room": HALL, "user": "joe", "chat": "psst <b>", "peer": "sue, sue"}
     reply = await joe.publish("/service/privatechat", whisper)
     assert reply["successful"]
-    told = {"channel": HALL, "data": {"chat": "psst <b>", "user": "joe", "scope": "private"}}
+    told = {"channel": HALL, "data": {"chat": "psst <b>", "user": "joe", "scope": "private", "peer": "sue"}}
     await sue.hear(lambda delivery: delivery == told)
     await joe.hear(lambda delivery: delivery == told)
     await joe.publish(HALL, {"user": "joe", "chat": "end"})

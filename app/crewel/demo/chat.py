@@ -124,7 +124,7 @@ class Chat:
         channel = f"/chat/{whisper.room}"
         receivers = self._rooms.sessions_named(whisper.room, whisper.peers)
         user = self._rooms.name_of(whisper.room, session.id) or whisper.user
-        data = {"chat": whisper.chat, "user": user, "scope": "private"}
+        data = {"chat": whisper.chat, "user": user, "scope": "private", "peer": ",".join(whisper.peers)}
         for receiver in dict.fromkeys([*receivers, session.id]):
             self._deliver(receiver, channel, data)
         self._tell_unknown(session, whisper)
