@@ -1,0 +1,119 @@
+"""Which subscriptions hear a message (reference 2.3), and what the server has to be told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewel.client.errors import SubscribeRefused
+from crewel.client.router import Router
+from crewel.client.subscription import Overflow, Subscription
+from tests.client.test_subscription import drained
+
+
+async def nobody(subscription: Subscription) -> None:
+    pass
+
+
+def subscribed(router: Router, channel: str, bound: int = 10, overflow: Overflow = Overflow.HOLD) -> Subscription:
+    subscription = Subscription(channel, bound=bound, overflow=overflow, release=nobody, on_room=router.made_room)
+    router.add(subscription, None)
+    return subscription
+
+
+def delivered(channel: str, data: Any = 1) -> dict[str, Any]:
+    return {"channel": channel, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("channel", "hearing"),
+    [
+        ("/foo", ["/foo", "/*", "/**"]),
+        ("/foo/bar", ["/foo/*", "/foo/**", "/**"]),
+        ("/foo/bar/", ["/foo/*", "/foo/**", "/**"]),
+        ("/foo/bar/baz", ["/foo/**", "/**"]),
+        ("/other", ["/*", "/**"]),
+        ("not a channel", []),
+    ],
+)
+async def test_a_message_is_fanned_out_to_every_pattern_that_matches(channel: str, hearing: list[str]) -> None:
+    router = Router()
+    subscriptions = [subscribed(router, name) for name in ("/foo", "/*", "/foo/*", "/foo/**", "/**")]
+    router.deliver(delivered(channel), retained=False)
+    assert sorted(each.channel for each in subscriptions if each.queued) == sorted(hearing)
+
+
+async def test_every_local_subscription_of_a_channel_hears_it_once() -> None:
+    router = Router()
+    first, second = subscribed(router, "/a"), subscribed(router, "/a")
+    router.deliver(delivered("/a"), retained=False)
+    assert (first.queued, second.queued) == (1, 1)
+    assert len(router.unconfirmed()) == 1
+
+
+async def test_only_the_last_one_of_a_channel_is_worth_telling_the_server() -> None:
+    router = Router()
+    first, second = subscribed(router, "/a"), subscribed(router, "/a")
+    assert router.remove(first) is None
+    assert router.remove(first) is None
+    interest = router.remove(second)
+    assert interest is not None
+    assert interest.channel == "/a"
+    assert router.remove(second) is None
+    assert not router.unconfirmed()
+
+
+async def test_a_new_session_is_told_of_everything_again() -> None:
+    router = Router()
+    subscribed(router, "/a")
+    [interest] = router.unconfirmed()
+    interest.confirmed = True
+    assert not router.unconfirmed()
+    router.forget_session()
+    assert router.unconfirmed() == [interest]
+
+
+async def test_a_refused_channel_ends_its_subscriptions_and_no_others() -> None:
+    router = Router()
+    refused, other = subscribed(router, "/a"), subscribed(router, "/b")
+    router.refuse(router.unconfirmed()[0], SubscribeRefused({"subscription": "/a", "error": "403::no"}))
+    with pytest.raises(SubscribeRefused, match="/a"):
+        await refused.receive(1)
+    assert not other.is_ended
+    assert [interest.channel for interest in router.unconfirmed()] == ["/b"]
+
+
+async def test_the_end_of_the_session_ends_all() -> None:
+    router = Router()
+    subscriptions = [subscribed(router, "/a"), subscribed(router, "/b")]
+    router.end(None)
+    assert [await drained(each) for each in subscriptions] == [[], []]
+
+
+async def test_a_batch_has_room_unless_a_held_queue_it_goes_to_is_full() -> None:
+    router = Router()
+    subscribed(router, "/full", bound=1)
+    subscribed(router, "/dropping", bound=1, overflow=Overflow.DROP_OLDEST)
+    for channel in ("/full", "/dropping"):
+        router.deliver(delivered(channel), retained=True)
+    assert not router.has_room([delivered("/full")])
+    assert router.has_room([delivered("/dropping"), delivered("/nobody"), {"channel": "/meta/connect"}])
+
+
+async def test_waiting_for_room_ends_when_the_queue_is_read() -> None:
+    router = Router()
+    queue = subscribed(router, "/a", bound=1)
+    router.deliver(delivered("/a"), retained=True)
+    waiting = asyncio.create_task(router.wait_for_room(5))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await queue.receive(1)
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_waiting_for_room_has_an_end() -> None:
+    router = Router()
+    subscribed(router, "/a", bound=1)
+    router.deliver(delivered("/a"), retained=True)
+    await router.wait_for_room(0.01)
+    assert not router.has_room([delivered("/a")])

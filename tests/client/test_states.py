@@ -1,0 +1,54 @@
+"""The session's table, cell by cell."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.client.states import ENDING, TRANSITIONS, USABLE, Event, ImpossibleTransitionError, State, next_state
+
+LIVE = (State.CONNECTING, State.CONNECTED, State.RECONNECTING)
+
+EXPECTED = {
+    (State.NEW, Event.OPENED): State.HANDSHAKING,
+    (State.NEW, Event.CLOSING): State.CLOSED,
+    (State.HANDSHAKING, Event.HANDSHAKEN): State.CONNECTING,
+    (State.HANDSHAKING, Event.ENDED): State.CLOSED,
+    (State.HANDSHAKING, Event.CLOSING): State.CLOSED,
+    **{(state, Event.ANSWERED): State.CONNECTED for state in LIVE},
+    **{(state, Event.CONNECTION_LOST): State.RECONNECTING for state in LIVE},
+    **{(state, Event.SESSION_LOST): State.HANDSHAKING for state in LIVE},
+    **{(state, Event.ENDED): State.CLOSED for state in LIVE},
+    **{(state, Event.CLOSING): State.DISCONNECTING for state in LIVE},
+    (State.DISCONNECTING, Event.DONE): State.CLOSED,
+}
+CELLS = [(state, event) for state in State for event in Event]
+
+
+@pytest.mark.parametrize(("state", "event"), [cell for cell in CELLS if cell in EXPECTED])
+def test_possible_cells_lead_where_the_table_says(state: State, event: Event) -> None:
+    assert next_state(state, event) is EXPECTED[state, event]
+
+
+@pytest.mark.parametrize(("state", "event"), [cell for cell in CELLS if cell not in EXPECTED])
+def test_impossible_cells_are_errors(state: State, event: Event) -> None:
+    with pytest.raises(ImpossibleTransitionError, match=state.value):
+        next_state(state, event)
+
+
+def test_every_state_has_a_row() -> None:
+    assert set(TRANSITIONS) == set(State)
+
+
+def test_closed_is_the_only_end() -> None:
+    assert [state for state, row in TRANSITIONS.items() if not row] == [State.CLOSED]
+    assert not USABLE & ENDING
+
+
+@given(st.lists(st.sampled_from(Event), max_size=40))
+def test_whatever_happens_a_session_can_still_be_closed(events: list[Event]) -> None:
+    state = State.NEW
+    for event in events:
+        state = TRANSITIONS[state].get(event, state)
+    if state not in ENDING:
+        state = next_state(state, Event.CLOSING)
+    assert state in ENDING
