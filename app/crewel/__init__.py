@@ -1,1 +1,57 @@
-"""Crewel: a Bayeux server for Python that does not lose messages."""
+"""Crewel: a Bayeux server for Python that does not lose messages.
+
+The names here are what an application is written with; everything else has its place in the tree.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewel.bayeux.message import Message
+    from crewel.broker.broker import Broker
+    from crewel.broker.services import Service
+    from crewel.broker.sessions import Session
+    from crewel.errors import RemoteCallError
+    from crewel.extension import Extension, SessionPart
+    from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
+    from crewel.security.policy import Refusal, SecurityPolicy
+
+__all__ = [
+    "GRANT",
+    "IGNORE",
+    "Broker",
+    "Deny",
+    "Extension",
+    "Message",
+    "Operation",
+    "Refusal",
+    "RemoteCallError",
+    "SecurityPolicy",
+    "Service",
+    "Session",
+    "SessionPart",
+]
+
+_HOMES = {
+    "Broker": "crewel.broker.broker",
+    "Deny": "crewel.security.authorizers",
+    "Extension": "crewel.extension",
+    "GRANT": "crewel.security.authorizers",
+    "IGNORE": "crewel.security.authorizers",
+    "Message": "crewel.bayeux.message",
+    "Operation": "crewel.security.authorizers",
+    "Refusal": "crewel.security.policy",
+    "RemoteCallError": "crewel.errors",
+    "SecurityPolicy": "crewel.security.policy",
+    "Service": "crewel.broker.services",
+    "Session": "crewel.broker.sessions",
+    "SessionPart": "crewel.extension",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line and the client need few of them."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'crewel' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

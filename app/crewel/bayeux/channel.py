@@ -1,0 +1,91 @@
+"""Channel names: their grammar, their kinds, and which patterns match which name (Bayeux 1.0, section 2).
+
+`parse` is the only way in. It answers a `Channel`, or None for a name that breaks the grammar; everything that publish
+and subscribe ask of a name is worked out there once and remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+__all__ = ["MAX_NAME", "Channel", "Kind", "matches", "parse"]
+
+MAX_NAME: Final = 1024
+"""Longest channel name in characters. A name consults one pattern for each of its segments, so an unbounded name would
+cost memory in the square of its length."""
+
+_REMEMBERED_NAME: Final = 256  # longer names are parsed each time: a cache of long names is a gift to an attacker
+_CHARSET: Final = re.compile(r"/[A-Za-z0-9 !#$()*+\-./@_{~}]+", re.ASCII)
+
+
+class Kind(Enum):
+    """What a channel is for, told by its first segment."""
+
+    META = "meta"
+    SERVICE = "service"
+    BROADCAST = "broadcast"
+
+
+class Channel:
+    """A valid name.
+
+    `name` has no trailing slash. `patterns` are the subscriptions that hear a message on it, the widest first
+    (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
+    """
+
+    __slots__ = ("is_wildcard", "kind", "name", "patterns")
+
+    def __init__(self, name: str, segments: list[str]) -> None:
+        self.name = name
+        self.kind = _kind(name)
+        self.is_wildcard = segments[-1] in ("*", "**")
+        self.patterns = _patterns(name, segments)
+
+    def __repr__(self) -> str:
+        return f"Channel({self.name!r})"
+
+
+def parse(name: str) -> Channel | None:
+    """The channel of this name, or None if the name is invalid: bad characters, an empty segment, a wildcard that is
+    not the last segment, or more than `MAX_NAME` characters. `/a***` and `/foo*` are literal names."""
+    return _remembered(name) if len(name) <= _REMEMBERED_NAME else _parse(name)
+
+
+def _parse(name: str) -> Channel | None:
+    if len(name) > MAX_NAME or _CHARSET.fullmatch(name) is None:
+        return None
+    stripped = name[:-1] if name.endswith("/") else name
+    segments = stripped[1:].split("/")
+    if "" in segments or any(segment in ("*", "**") for segment in segments[:-1]):
+        return None
+    return Channel(stripped, segments)
+
+
+_remembered = lru_cache(maxsize=16384)(_parse)
+
+
+def _kind(name: str) -> Kind:
+    # The whole first segment decides: `/meta` alone and `/metadata/x` are ordinary broadcast channels.
+    if name.startswith("/meta/"):
+        return Kind.META
+    if name.startswith("/service/"):
+        return Kind.SERVICE
+    return Kind.BROADCAST
+
+
+def _patterns(name: str, segments: list[str]) -> tuple[str, ...]:
+    parents = [""]
+    for segment in segments[:-1]:
+        parents.append(f"{parents[-1]}/{segment}")
+    deep = [f"{parent}/**" for parent in parents]
+    return tuple(dict.fromkeys([*deep, f"{parents[-1]}/*", name]))
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a subscription to `pattern` hears a message on `name`; False if either is not a valid name."""
+    channel = parse(name)
+    subscribed = parse(pattern)
+    return channel is not None and subscribed is not None and subscribed.name in channel.patterns

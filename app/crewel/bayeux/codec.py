@@ -1,0 +1,76 @@
+"""JSON in and out: bytes to a list of elements, values to bytes, ready parts to one payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from crewel.errors import Fault, PayloadError
+
+__all__ = ["check_batch", "decode", "encode", "join"]
+
+HANDSHAKE = "/meta/handshake"
+
+
+def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]:
+    """The elements of one payload: a JSON array, or a bare object as a list of one. An element need not be an object;
+    that is one message's fault and not the payload's. `max_depth` counts levels of arrays and objects, the batch's own
+    included. Raises PayloadError."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise PayloadError(Fault.MALFORMED) from None
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
+    if not value:
+        raise PayloadError(Fault.EMPTY)
+    check_batch(value, max_messages=max_messages)
+    if _openings(body) > max_depth and _depth(value) > max_depth:
+        raise PayloadError(Fault.TOO_DEEP)
+    return value
+
+
+def check_batch(elements: list[Any], *, max_messages: int) -> None:
+    """Raises PayloadError if these cannot be processed together: too many, or a handshake that is not alone."""
+    if len(elements) > max_messages:
+        raise PayloadError(Fault.TOO_MANY)
+    if len(elements) > 1 and any(_is_handshake(element) for element in elements):
+        raise PayloadError(Fault.HANDSHAKE_IN_BATCH)
+
+
+def encode(value: Any) -> bytes:
+    """The JSON of one message. Raises TypeError for what JSON cannot say."""
+    return orjson.dumps(value)
+
+
+def join(parts: Iterable[bytes]) -> bytes:
+    """One payload of ready messages: always an array."""
+    return b"[" + b",".join(parts) + b"]"
+
+
+def _is_handshake(element: object) -> bool:
+    return isinstance(element, dict) and element.get("channel") == HANDSHAKE
+
+
+def _openings(body: bytes | str) -> int:
+    # An upper bound for the depth that costs next to nothing; only payloads with many brackets are walked.
+    if isinstance(body, str):
+        return body.count("[") + body.count("{")
+    return body.count(b"[") + body.count(b"{")
+
+
+def _depth(value: Any) -> int:
+    depth = 0
+    level: list[Any] = [value]
+    while level:
+        depth += 1
+        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
+    return depth
+
+
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value

@@ -1,0 +1,125 @@
+"""One message as a client sent it, checked at the door; and the message that its subscribers get.
+
+Only `data` and unknown fields stay opaque. A wrong type in a field that the protocol names is never an exception of
+Python's: it is a `Refused` with the error that the reply carries, or it counts as absent where the reference says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.errors import BayeuxCode, Refused
+
+__all__ = ["MAX_ADVICE_MS", "Fields", "Message", "delivered"]
+
+Fields = dict[str, Any]
+"""A JSON object: a message on the wire."""
+
+MAX_ADVICE_MS: Final = 86_400_000
+"""A client may ask for a longer hold or pause than the server's own, but not for more than a day: each is a session that
+the server has to remember."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9]+", re.ASCII)
+
+# Bayeux 1.0 gives these a meaning in what a server sends; a publisher that sets them would speak with the server's voice.
+_SERVER_FIELDS: Final = ("clientId", "id", "advice", "successful", "error", "subscription")
+_SERVER_EXT: Final = ("publish", "update", "session", "ack", "subscribe")
+
+
+class Message:
+    """A message from a client. `fields` is what was sent, and an extension may change it; `channel` and `id` are checked."""
+
+    __slots__ = ("channel", "fields", "id")
+
+    def __init__(self, fields: Fields, channel: Channel, message_id: str | None) -> None:
+        self.fields = fields
+        self.channel = channel
+        self.id = message_id
+
+    @classmethod
+    def read(cls, fields: Fields) -> Message:
+        """The message, or Refused: first the channel is there, then its grammar, then the id (the order of the checks is
+        that of the reference, 1.7)."""
+        name = fields.get("channel")
+        if name is None:
+            raise Refused(BayeuxCode.CHANNEL_MISSING)
+        channel = parse(name) if isinstance(name, str) else None
+        if channel is None:
+            raise Refused(BayeuxCode.CHANNEL_INVALID)
+        message_id = echoed_id(fields)
+        if message_id is None and fields.get("id") is not None:
+            raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
+        if message_id is not None and _ID.fullmatch(message_id) is None:
+            raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
+        return cls(fields, channel, message_id)
+
+    @property
+    def client_id(self) -> str | None:
+        """The `clientId`; None if it is missing or not a string."""
+        value = self.fields.get("clientId")
+        return value if isinstance(value, str) else None
+
+    @property
+    def data(self) -> Any:
+        """The `data`, None if there is none."""
+        return self.fields.get("data")
+
+    @property
+    def ext(self) -> Fields:
+        """The `ext` object; empty if there is none or it is not an object."""
+        value = self.fields.get("ext")
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def has_advice(self) -> bool:
+        """Whether the request carried an `advice` object, be it empty."""
+        return isinstance(self.fields.get("advice"), dict)
+
+    def advised_ms(self, name: str) -> float | None:
+        """The request's `advice.timeout` or `advice.interval` in milliseconds; None if unset, negative or no number."""
+        advice = self.fields.get("advice")
+        value = advice.get(name) if isinstance(advice, dict) else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            return None
+        return min(value, MAX_ADVICE_MS)
+
+    def subscriptions(self) -> list[Channel]:
+        """The channels named by `subscription`, or Refused: one bad name refuses the whole request, before any is
+        subscribed."""
+        value = self.fields.get("subscription")
+        if value is None:
+            raise Refused(BayeuxCode.SUBSCRIPTION_MISSING)
+        names = value if isinstance(value, list) else [value]
+        channels = [parse(name) for name in names if isinstance(name, str)]
+        valid = [channel for channel in channels if channel is not None]
+        if not valid or len(valid) != len(names):
+            raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
+        return valid
+
+
+def echoed_id(fields: Fields) -> str | None:
+    """The `id` that a reply echoes, as a string: clients compare strings. None if there is none to echo."""
+    value = fields.get("id")
+    if isinstance(value, str) or value is None:
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def delivered(message: Message) -> Fields:
+    """The message that subscribers get: what was published, less what is the publisher's own affair (`id`, `clientId`)
+    and what only a server may say; always with `data`, for clients take a message without it for an acknowledgement."""
+    fields = {name: value for name, value in message.fields.items() if name not in _SERVER_FIELDS}
+    fields["channel"] = message.channel.name
+    fields.setdefault("data", None)
+    ext = fields.get("ext")
+    if isinstance(ext, dict) and any(name in ext for name in _SERVER_EXT):
+        kept = {name: value for name, value in ext.items() if name not in _SERVER_EXT}
+        if kept:
+            fields["ext"] = kept
+        else:
+            del fields["ext"]
+    return fields

@@ -1,0 +1,251 @@
+"""The broker: the sessions and channels of one server, and what the server itself may do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from inspect import isawaitable
+from typing import Any
+
+from crewel.bayeux import advice
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.message import Fields, Message
+from crewel.broker.browsers import Browsers
+from crewel.broker.channels import Channels
+from crewel.broker.guard import Guard
+from crewel.broker.inbound import Inbound
+from crewel.broker.outbound import Outbound
+from crewel.broker.peer import Peer
+from crewel.broker.services import Registry, Service
+from crewel.broker.sessions import Event, Session
+from crewel.delivery.entry import Entry
+from crewel.errors import ServiceError
+from crewel.extension import Extension, Pipe
+from crewel.metrics import Metrics
+from crewel.security.policy import OpenPolicy, SecurityPolicy
+from crewel.settings import Settings
+
+__all__ = ["Broker"]
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """Everything that one server knows. It belongs to one event loop: call it from there only."""
+
+    def __init__(
+        self, settings: Settings, extensions: Iterable[Extension] = (), loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        self.settings = settings
+        self.loop = loop or asyncio.get_running_loop()
+        self.metrics = Metrics()
+        self.is_draining = False
+        self.sessions: dict[str, Session] = {}
+        self.channels = Channels()
+        self.channels.make_lazy(settings.bayeux.lazy_channels)
+        self.guard = Guard()
+        self.registry = Registry()
+        self.browsers = Browsers(settings)
+        self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.disconnect)
+        self.outbound.pipe = Pipe(extensions)
+        self._inbound = Inbound(self)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.metrics.gauge("sessions", lambda: len(self.sessions))
+        self.metrics.gauge("held_connects", lambda: self.outbound.held)
+        self.metrics.gauge("channels", lambda: len(self.channels))
+        for extension in self.outbound.pipe.extensions:
+            extension.installed(self)
+
+    @property
+    def transports(self) -> list[str]:
+        """The connection types that the server offers, in its order."""
+        return list(self.settings.bayeux.transports)
+
+    def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
+        """Answer the elements of one payload through `peer.send`; a task is returned if something must be waited for."""
+        return self._inbound.receive(peer, elements)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run this in a task that the broker owns: its failure is logged, and it ends with the broker at the latest."""
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a background task failed", exc_info=error)
+
+    # What services use
+
+    def session(self, client_id: str) -> Session | None:
+        """The live session of this `clientId`."""
+        return self.sessions.get(client_id)
+
+    def publish(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> None:
+        """Publish as the server itself. Raises ValueError for an invalid channel or a wildcard, TypeError for data that
+        JSON cannot say."""
+        target = _literal(channel)
+        fields: Fields = {"channel": target.name, "data": data}
+        if ext is not None:
+            fields["ext"] = ext
+        self.broadcast(target, fields, lazy=lazy)
+
+    def deliver(self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
+        """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out."""
+        fields: Fields = {"channel": _literal(channel).name, "data": data}
+        if ext is not None:
+            fields["ext"] = ext
+        return self.deliver_fields(session, fields, lazy=lazy)
+
+    def disconnect(self, session: Session) -> None:
+        """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
+        if session.is_live:
+            session.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
+            self.remove(session, Event.DISCONNECT)
+
+    def set_policy(self, policy: SecurityPolicy) -> None:
+        """Let this policy decide. Raises ServiceError if another service has brought one."""
+        if type(self.guard.policy) is not OpenPolicy:
+            raise ServiceError("two services bring a security policy; a server has one")
+        self.guard.policy = policy
+
+    def install(self, services: Iterable[Service]) -> None:
+        """Install these services."""
+        for service in services:
+            service.install(self)
+
+    # What handlers use
+
+    def broadcast(self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None) -> None:
+        """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all."""
+        self.metrics.publishes += 1
+        outbound = self.outbound
+        if not outbound.pipe.send(None, fields):
+            return
+        entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
+        _ = entry.wire  # what cannot be encoded fails here, for its publisher, and not in somebody's queue
+        if publisher is not None and self._hears_itself(publisher, channel):
+            publisher = None
+        outbound.fan_out(entry, self.channels.subscribers(channel), publisher)
+        if self.registry.hearers:
+            self._tell_hearers(channel, fields)
+
+    def deliver_fields(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
+        """Queue a ready message for one session."""
+        if not session.is_live or not self.outbound.pipe.send(session, fields):
+            return False
+        entry = Entry(fields, lazy=lazy)
+        _ = entry.wire
+        self.outbound.enqueue(session, entry)
+        return True
+
+    def add(self, session: Session) -> None:
+        """Let a session live whose handshake was granted."""
+        session.move(Event.GRANTED)
+        self.sessions[session.id] = session
+        if session.peer is not None and session.peer.pushes:
+            self._rebind(session.peer, session)
+        self.metrics.handshakes += 1
+        self.saw(session)
+        self.outbound.rest(session)
+        for added in self.registry.session_added:
+            self._call(added, session)
+
+    def remove(self, session: Session, event: Event) -> None:
+        """End a session: by its disconnect, or by its silence."""
+        if not session.is_live:
+            return
+        for removed in self.registry.session_removed:
+            self._call(removed, session, event is Event.SILENCE)
+        session.move(event)
+        self.channels.unsubscribe_all(session)
+        self.sessions.pop(session.id, None)
+        if session.held is not None:
+            self.outbound.release(session)
+        elif session.socket is not None:
+            self.outbound.push(session)
+        session.socket = None
+        if session.connect_only:
+            # Only connects carry its messages, and none will come.
+            session.queue = [entry for entry in session.queue if entry.channel == "/meta/disconnect"]
+
+    def supersede(self, session: Session) -> None:
+        """A newer connect came: the held one gives way."""
+        self.metrics.connects += 1
+        self.outbound.supersede(session)
+
+    def saw(self, session: Session) -> None:
+        """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
+        now = self.loop.time()
+        session.last_seen = now
+        grace = now + self.settings.bayeux.max_interval_ms / 1000
+        if session.expires_at < grace:
+            session.expires_at = grace
+
+    def advice_for(self, session: Session) -> advice.Advice:
+        """The full advice of this session."""
+        return self.outbound.advice_for(session)
+
+    def sweep(self) -> None:
+        """End the sessions whose time is over, and forget channels that nobody uses."""
+        now = self.loop.time()
+        silence = self.settings.bayeux.max_processing_ms / 1000
+        for session in list(self.sessions.values()):
+            if session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
+                self.metrics.sessions_expired += 1
+                self.remove(session, Event.SILENCE)
+        self.channels.sweep()
+
+    def drain(self) -> None:
+        """Answer every held connect, and hold no more: the server is going down."""
+        self.is_draining = True
+        self.outbound.drain(self.sessions.values())
+
+    async def close(self) -> None:
+        """Drain, and end the tasks that still run."""
+        self.drain()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
+        if self.channels.is_kept_from_publisher(channel):
+            return False
+        own = publisher.broadcast_to_publisher
+        return self.settings.bayeux.broadcast_to_publisher if own is None else own
+
+    def _tell_hearers(self, channel: Channel, fields: Fields) -> None:
+        message = Message(fields, channel, None)
+        for pattern in channel.patterns:
+            for hearer in self.registry.hearers.get(pattern, ()):
+                self._call(hearer, message)
+
+    def _rebind(self, socket: Peer, session: Session) -> None:
+        before = socket.session
+        if before is not None and before.socket is socket:
+            before.socket = None
+        socket.session = session
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            result = function(*arguments)
+        except Exception:
+            log.exception("a service failed in %s", getattr(function, "__qualname__", function))
+        else:
+            if isawaitable(result):
+                self.spawn(_waited(result))
+
+
+async def _waited(awaitable: Any) -> None:
+    await awaitable
+
+
+def _literal(name: str) -> Channel:
+    channel = parse(name)
+    if channel is None or channel.is_wildcard:
+        raise ValueError(f"{name!r} is not the name of a channel that can be published to")
+    return channel

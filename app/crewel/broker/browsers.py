@@ -1,0 +1,63 @@
+"""Browsers: which HTTP requests may speak for a session, and how many connects one browser may hold (reference 3.7)."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections import Counter
+from typing import Final
+
+from crewel.broker.peer import Peer
+from crewel.broker.sessions import Session
+from crewel.settings import Settings
+
+__all__ = ["Browsers"]
+
+_COOKIE_ALPHABET: Final = string.digits + string.ascii_lowercase
+
+
+class Browsers:
+    """The cookie binding, and the count of held connects a cookie."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.bayeux
+        self._holding: Counter[str] = Counter()
+
+    def bind_new(self, session: Session, peer: Peer) -> None:
+        """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
+        the session open to the first HTTP request that shows its `clientId`."""
+        if peer.browser is None and not peer.pushes:
+            _mint(peer)
+        session.browser = peer.browser
+
+    def may_speak_for(self, session: Session, peer: Peer) -> bool:
+        """Whether this HTTP request belongs to the session's browser; the first one to use a session that was made over
+        a socket binds it."""
+        if session.browser is None:
+            if peer.browser is None:
+                _mint(peer)
+            session.browser = peer.browser
+        return self._settings.trust_client_session or session.browser == peer.browser
+
+    def admits(self, session: Session) -> bool:
+        """Whether one more connect of this browser may be held."""
+        limit = self._settings.max_sessions_per_browser
+        return limit < 0 or session.browser is None or self._holding[session.browser] < limit
+
+    def hold(self, session: Session) -> None:
+        """Count a connect that is held over HTTP."""
+        if session.browser is not None:
+            self._holding[session.browser] += 1
+
+    def release(self, session: Session) -> None:
+        """Count it no more."""
+        browser = session.browser
+        if browser is not None:
+            self._holding[browser] -= 1
+            if self._holding[browser] <= 0:
+                del self._holding[browser]
+
+
+def _mint(peer: Peer) -> None:
+    peer.browser = "".join(secrets.choice(_COOKIE_ALPHABET) for _ in range(25))
+    peer.mints_cookie = True

@@ -1,0 +1,119 @@
+"""The channels that the server knows, who is subscribed to each, and what holds for some of them.
+
+A message consults one key for each pattern that can match it (`Channel.patterns`): wildcards stand last in a pattern, so
+looking the patterns up is the same as walking a trie, and needs no tree (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.broker.sessions import Session
+from crewel.errors import SettingsError
+
+__all__ = ["IDLE_SWEEPS", "Channels"]
+
+IDLE_SWEEPS: Final = 3
+"""A channel without subscribers is forgotten after this many sweeps in a row."""
+
+
+class _Known:
+    __slots__ = ("idle_sweeps", "subscribers")
+
+    def __init__(self) -> None:
+        self.subscribers: dict[Session, None] = {}  # a set that keeps its order
+        self.idle_sweeps = 0
+
+
+class Channels:
+    """Channels by name; wildcard patterns are channels like others."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._lazy: set[str] = set()
+        self._silent: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def create(self, name: str) -> None:
+        """Know this channel, until it has been idle for `IDLE_SWEEPS` sweeps."""
+        known = self._known.get(name)
+        if known is None:
+            self._known[name] = _Known()
+        else:
+            known.idle_sweeps = 0
+
+    def subscribe(self, session: Session, name: str) -> None:
+        """Add the session to the subscribers of this channel or pattern; twice is once."""
+        self.create(name)
+        self._known[name].subscribers[session] = None
+        session.subscriptions.add(name)
+
+    def unsubscribe(self, session: Session, name: str) -> None:
+        """Take the session out; nothing happens if it was not subscribed."""
+        known = self._known.get(name)
+        if known is not None:
+            known.subscribers.pop(session, None)
+        session.subscriptions.discard(name)
+
+    def unsubscribe_all(self, session: Session) -> None:
+        """Take the session out of every channel."""
+        for name in list(session.subscriptions):
+            self.unsubscribe(session, name)
+
+    def subscribers(self, channel: Channel) -> Iterable[Session]:
+        """The sessions that hear a message on this channel, each once however many of its subscriptions match."""
+        known = self._known
+        heard: dict[Session, None] | None = None
+        for pattern in channel.patterns:
+            entry = known.get(pattern)
+            if entry is not None and entry.subscribers:
+                heard = entry.subscribers if heard is None else heard | entry.subscribers
+        return heard if heard is not None else ()
+
+    def count(self, name: str) -> int:
+        """How many sessions are subscribed to exactly this channel or pattern."""
+        known = self._known.get(name)
+        return len(known.subscribers) if known is not None else 0
+
+    def sweep(self) -> None:
+        """Forget the channels that have been without subscribers for `IDLE_SWEEPS` sweeps."""
+        for name, known in list(self._known.items()):
+            if known.subscribers:
+                known.idle_sweeps = 0
+                continue
+            known.idle_sweeps += 1
+            if known.idle_sweeps >= IDLE_SWEEPS:
+                del self._known[name]
+
+    def make_lazy(self, patterns: Iterable[str]) -> None:
+        """Let what is published to these channels, or to channels that these patterns match, wait for other messages."""
+        self._lazy.update(_valid(pattern) for pattern in patterns)
+
+    def is_lazy(self, channel: Channel) -> bool:
+        """Whether what is published to it is lazy."""
+        return bool(self._lazy) and not self._lazy.isdisjoint(channel.patterns)
+
+    def keep_from_publisher(self, patterns: Iterable[str]) -> None:
+        """Do not deliver what is published to these channels to the session that published it."""
+        self._silent.update(_valid(pattern) for pattern in patterns)
+
+    def is_kept_from_publisher(self, channel: Channel) -> bool:
+        """Whether the channel, or a pattern that matches it, is kept from publishers."""
+        return bool(self._silent) and not self._silent.isdisjoint(channel.patterns)
+
+
+def _valid(pattern: str) -> str:
+    channel = parse(pattern)
+    if channel is None:
+        raise SettingsError(f"{pattern!r} is not a channel name or pattern, such as /chat/** or /news/sport")
+    return channel.name

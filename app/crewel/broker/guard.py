@@ -1,0 +1,83 @@
+"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.message import Message
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Steps, wait
+from crewel.errors import DENIED_BY_POLICY
+from crewel.security.authorizers import Authorizer, Operation, refusal
+from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, SecurityPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Guard"]
+
+log = logging.getLogger(__name__)
+
+_Question = Callable[[Session, Channel, Message], Answer]
+
+
+class Guard:
+    """One policy for the server, and authorisers by channel or pattern."""
+
+    def __init__(self) -> None:
+        self.policy: SecurityPolicy = OpenPolicy()
+        self._authorizers: dict[str, list[Authorizer]] = {}
+
+    def authorize(self, pattern: str, authorizer: Authorizer) -> None:
+        """Ask this authoriser about every channel that the pattern matches."""
+        self._authorizers.setdefault(pattern, []).append(authorizer)
+
+    def handshake(self, session: Session, message: Message) -> Steps[Refusal | None]:
+        """The refusal of a handshake, or None if it is granted."""
+        try:
+            answer = yield from wait(self.policy.can_handshake(session, message))
+        except Exception:
+            log.exception("the security policy failed on a handshake: refused")
+            answer = False
+        return _refusal(answer)
+
+    def create(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        """The reason why the channel may not be created, or None."""
+        return self._decide(Operation.CREATE, self.policy.can_create, session, channel, message)
+
+    def subscribe(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        """The reason why the session may not subscribe, or None."""
+        return self._decide(Operation.SUBSCRIBE, self.policy.can_subscribe, session, channel, message)
+
+    def publish(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        """The reason why the session may not publish, or None."""
+        return self._decide(Operation.PUBLISH, self.policy.can_publish, session, channel, message)
+
+    def _decide(
+        self, operation: Operation, question: _Question, session: Session, channel: Channel, message: Message
+    ) -> Steps[str | None]:
+        try:
+            answer = question(session, channel, message)
+            if answer is not GRANTED:
+                refused = _refusal((yield from wait(answer)))
+                if refused is not None:
+                    return refused.reason
+            if not self._authorizers or channel.kind is Kind.META:
+                return None
+            return refusal(self._standing_on(channel), operation, channel, session, message)
+        except Exception:
+            log.exception("the security policy or an authoriser failed on %s %s: refused", operation.value, channel.name)
+            return DENIED_BY_POLICY
+
+    def _standing_on(self, channel: Channel) -> Iterator[Authorizer]:
+        for pattern in channel.patterns:
+            yield from self._authorizers.get(pattern, ())
+
+
+def _refusal(answer: Any) -> Refusal | None:
+    if answer is GRANTED:
+        return None
+    return answer if isinstance(answer, Refusal) else Refusal()

@@ -1,0 +1,127 @@
+"""The way in: from the elements of a payload to their replies (reference 1.7 and 1.9 give the order of the checks)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux import replies
+from crewel.bayeux.channel import Kind
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.exchange import Exchange
+from crewel.broker.meta import HANDLERS, HANDSHAKE, unknown_session
+from crewel.broker.peer import Peer
+from crewel.broker.publishing import publish
+from crewel.broker.sessions import Session, State, new_client_id
+from crewel.broker.steps import Steps, complete, start
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Inbound"]
+
+log = logging.getLogger(__name__)
+
+
+class Inbound:
+    """Processes what peers send."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
+        """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
+        exchange = Exchange(peer, elements)
+        self._find_session(exchange)
+        steps = self._process(exchange)
+        waiting, _ = start(steps)
+        if waiting is None:
+            self._broker.outbound.answer(exchange)
+            return None
+        return self._broker.spawn(self._finish(exchange, steps, waiting))
+
+    async def _finish(self, exchange: Exchange, steps: Steps[None], waiting: Awaitable[Any]) -> None:
+        session = exchange.session
+        if session is not None:
+            session.batching += 1  # what reaches the session meanwhile goes with this answer and wakes nothing
+        try:
+            await complete(steps, waiting)
+        finally:
+            if session is not None:
+                session.batching -= 1
+        self._broker.outbound.answer(exchange)
+
+    def _find_session(self, exchange: Exchange) -> None:
+        """The first message's `clientId` chooses the session of the whole payload."""
+        first = exchange.elements[0]
+        if not isinstance(first, dict) or first.get("channel") == HANDSHAKE:
+            return
+        client_id = first.get("clientId")
+        session = self._broker.sessions.get(client_id) if isinstance(client_id, str) else None
+        if session is None or not self._may_speak(exchange.peer, session):
+            return
+        exchange.session = session
+        session.peer = exchange.peer
+        self._broker.saw(session)
+
+    def _may_speak(self, peer: Peer, session: Session) -> bool:
+        if not peer.pushes:
+            return self._broker.browsers.may_speak_for(session, peer)
+        spoken_for = peer.session
+        if spoken_for is not session:
+            if spoken_for is not None and spoken_for.is_live:
+                return False
+            if self._broker.settings.websocket.require_handshake_per_connection:
+                return False
+            peer.session = session
+        # From here on deliveries go to this socket, even before its next connect: a page may have been reloaded.
+        session.socket = peer
+        return True
+
+    def _process(self, exchange: Exchange) -> Steps[None]:
+        for element in exchange.elements:
+            message: Message | None = None
+            try:
+                if not isinstance(element, dict):
+                    raise Refused(BayeuxCode.CHANNEL_MISSING)
+                message = Message.read(element)
+                reply = yield from self._handle(exchange, message)
+            except Refused as refused:
+                reply = _refusal(element, message, refused.error)
+            except Exception:
+                log.exception("a message could not be handled")
+                reply = _refusal(element, message, BayeuxCode.INTERNAL_ERROR)
+            exchange.replies.append((reply, message))
+
+    def _handle(self, exchange: Exchange, message: Message) -> Steps[Reply]:
+        broker = self._broker
+        name = message.channel.name
+        if name == HANDSHAKE:
+            session: Session | None = Session(broker, new_client_id())
+            exchange.session = session
+            session.peer = exchange.peer
+        else:
+            session = exchange.session
+            if session is not None and session.id != message.fields.get("clientId"):
+                session = None
+        pipe = broker.outbound.pipe
+        is_meta = message.channel.kind is Kind.META
+        if not (pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        if session is None or not (session.is_live or session.state is State.NEW):
+            return unknown_session(exchange, message)
+        if not is_meta:
+            return (yield from publish(broker, session, message))
+        handler = HANDLERS.get(name)
+        if handler is None:
+            raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
+        outcome = handler(broker, exchange, session, message)
+        return outcome if isinstance(outcome, dict) else (yield from outcome)
+
+
+def _refusal(element: object, message: Message | None, error: str) -> Reply:
+    return replies.refused(element, error) if message is None else replies.failed(message, error)

@@ -1,0 +1,122 @@
+"""One handler a meta channel (Bayeux 1.0, section 4; reference 1.3 to 1.5), and `HANDLERS`, the table of them.
+
+A handler gets the exchange, the session (live, but for the handshake's, which is to be made) and the message, and answers
+the reply, or the steps to it if it may have to wait for a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from crewel.bayeux import advice, replies
+from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.exchange import Exchange
+from crewel.broker.sessions import Event, Session, State
+from crewel.broker.steps import Steps
+from crewel.errors import BayeuxCode, Denied, denied
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["HANDLERS", "HANDSHAKE", "Handler", "unknown_session"]
+
+HANDSHAKE: Final = "/meta/handshake"
+CONNECT: Final = "/meta/connect"
+
+Handler = Callable[["Broker", Exchange, Session, Message], "Reply | Steps[Reply]"]
+
+
+def handshake(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+    """MAY carry anything; the version and the transports are not checked: hand-written clients leave them out."""
+    refusal = yield from broker.guard.handshake(session, message)
+    if refusal is not None:
+        exchange.session = None
+        reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
+        reply["advice"] = {"reconnect": refusal.reconnect}
+        if refusal.ext is not None:
+            reply["ext"] = refusal.ext
+        return reply
+    peer = exchange.peer
+    broker.browsers.bind_new(session, peer)
+    broker.add(session)
+    session.advised_on = peer.transport
+    reply = replies.handshaken(message, session.id, broker.transports, broker.advice_for(session))
+    exchange.handshake = reply
+    return reply
+
+
+def connect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
+    """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
+    broker.supersede(session)
+    exchange.was_connected = session.state is State.CONNECTED
+    session.move(Event.CONNECT)
+    session.transient_timeout_ms = message.advised_ms("timeout")
+    session.transient_interval_ms = message.advised_ms("interval")
+    transport = exchange.peer.transport
+    exchange.advise = session.advised_on != transport or message.has_advice
+    session.advised_on = transport
+    exchange.connect = replies.ok(message)
+    return exchange.connect
+
+
+def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
+    """Ends the session; what is queued goes out before the reply, and a held connect is answered."""
+    broker.remove(session, Event.DISCONNECT)
+    return replies.ok(message)
+
+
+def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+    """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
+    for channel in message.subscriptions():
+        error = yield from _refused_subscription(broker, session, channel, message)
+        if error is not None:
+            return replies.failed(message, error)
+        if not session.is_live:
+            return replies.failed(message, BayeuxCode.SUBSCRIBE_FAILED)
+        if channel.kind is Kind.BROADCAST:
+            broker.channels.subscribe(session, channel.name)
+    return replies.ok(message)
+
+
+def _refused_subscription(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+    is_known = channel.name in HANDLERS or channel.name in broker.channels or channel.kind is Kind.SERVICE
+    if not is_known:
+        reason = yield from broker.guard.create(session, channel, message)
+        if reason is not None:
+            return denied(reason, Denied.CREATE)
+    reason = yield from broker.guard.subscribe(session, channel, message)
+    return None if reason is None else denied(reason, Denied.SUBSCRIBE)
+
+
+def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
+    """MUST carry `subscription`. Names are taken one by one, as in subscribe."""
+    for channel in message.subscriptions():
+        if channel.name in HANDLERS:
+            return replies.failed(message, BayeuxCode.UNSUBSCRIBE_FAILED)
+        if channel.kind is not Kind.SERVICE and channel.name not in broker.channels:
+            return replies.failed(message, BayeuxCode.CHANNEL_MISSING)
+        broker.channels.unsubscribe(session, channel.name)
+    return replies.ok(message)
+
+
+def unknown_session(exchange: Exchange, message: Message) -> Reply:
+    """The reply to a message whose session is unknown or gone. Only a connect is advised: to shake hands again, or, if
+    the session was disconnected just now, to stop."""
+    reply = replies.failed(message, BayeuxCode.SESSION_UNKNOWN)
+    if message.channel.name == CONNECT:
+        gone = exchange.session is not None and exchange.session.state is State.DISCONNECTED
+        reply["advice"] = advice.removed() if gone else advice.handshake()
+    return reply
+
+
+HANDLERS: Final[Mapping[str, Handler]] = {
+    HANDSHAKE: handshake,
+    CONNECT: connect,
+    "/meta/disconnect": disconnect,
+    "/meta/subscribe": subscribe,
+    "/meta/unsubscribe": unsubscribe,
+}
+"""The five meta channels, by whole name: a prefix or a last segment never selects a handler."""

@@ -1,0 +1,354 @@
+"""The way out: queues, held connects, and the responses that leave.
+
+A publish only puts references into queues and marks sessions ready; the ready ones are flushed once a turn of the event
+loop, so that many messages share one response. A held connect is a stored continuation (`Held`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from crewel.bayeux import advice
+from crewel.bayeux.channel import Kind
+from crewel.bayeux.codec import encode
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.alarms import Alarms
+from crewel.broker.browsers import Browsers
+from crewel.broker.exchange import Exchange
+from crewel.broker.peer import Peer
+from crewel.broker.sessions import Held, Session, State
+from crewel.delivery.entry import Entry
+from crewel.errors import BayeuxCode
+from crewel.extension import Pipe
+from crewel.metrics import Metrics
+
+if TYPE_CHECKING:
+    from crewel.settings import Settings
+
+__all__ = ["Outbound"]
+
+log = logging.getLogger(__name__)
+
+_Replies = list[tuple[Reply, Message | None]]
+
+
+class Outbound:
+    """Queues entries, holds connects and answers exchanges. `end(session)` is called for a session whose queue was full
+    although it acknowledges: its messages are not dropped in silence."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        metrics: Metrics,
+        browsers: Browsers,
+        end: Callable[[Session], None],
+    ) -> None:
+        self._loop = loop
+        self._settings = settings.bayeux
+        self._metrics = metrics
+        self._browsers = browsers
+        self.pipe = Pipe(())
+        self.alarms = Alarms(loop, self._ring)
+        self._ready: list[Session] = []
+        self._end = end
+        self._overflowed: set[Session] = set()
+        self.held = 0
+        self._holds = True
+
+    # Into the queues
+
+    def fan_out(self, entry: Entry, sessions: Iterable[Session], publisher: Session | None) -> None:
+        """Put the entry into the queue of each session but the publisher's."""
+        for session in sessions:
+            if session is not publisher:
+                self.enqueue(session, entry)
+
+    def enqueue(self, session: Session, entry: Entry) -> None:
+        """Put the entry into the session's queue and mark the session ready."""
+        queue = session.queue
+        if len(queue) + session.retained >= self._settings.max_queue_messages:
+            self._overflow(session)
+        queue.append(entry)
+        if entry.lazy and self._settings.max_lazy_ms > 0:
+            self._wait_lazily(session)
+            return
+        session.urgent = True
+        if not session.is_ready:
+            self.make_ready(session)
+
+    def make_ready(self, session: Session) -> None:
+        """Let the next flush look at this session."""
+        if session.is_ready:
+            return
+        session.is_ready = True
+        if not self._ready:
+            self._loop.call_soon(self._flush)
+        self._ready.append(session)
+
+    def _wait_lazily(self, session: Session) -> None:
+        if session.lazy_at == inf:
+            session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
+            self.alarms.at(session, session.lazy_at)
+
+    def _overflow(self, session: Session) -> None:
+        if session.connect_only:
+            self._metrics.dropped["disconnect"] += 1
+            self._overflowed.add(session)
+            self.make_ready(session)
+        else:
+            self._metrics.dropped["drop_oldest"] += 1
+        if session.queue:
+            del session.queue[0]
+
+    # Out of the queues
+
+    def _flush(self) -> None:
+        ready, self._ready = self._ready, []
+        for session in ready:
+            session.is_ready = False
+            if session.urgent and not session.batching:
+                try:
+                    self._wake(session)
+                except Exception:
+                    log.exception("a flush failed")
+        while self._overflowed:
+            self._end(self._overflowed.pop())
+
+    def _wake(self, session: Session) -> None:
+        held = session.held
+        if session.socket is not None and not session.connect_only:
+            self.push(session)
+        elif held is not None and (not held.not_before or held.not_before <= self._loop.time()):
+            self.release(session)
+
+    def push(self, session: Session) -> None:
+        """Send what is queued over the session's socket, as long as the socket takes it."""
+        socket = session.socket
+        while socket is not None and session.queue and socket.is_writable:
+            entries = self._departing(session)
+            if entries:
+                socket.send([entry.wire for entry in entries])
+
+    def _departing(self, session: Session) -> list[Entry]:
+        entries = session.take(self._settings.max_response_bytes)
+        if not entries:
+            return entries
+        if session.parts:
+            entries = self.pipe.departing(session, entries)
+        self._metrics.deliveries += len(entries)
+        return entries
+
+    def _ring(self, session: Session, now: float) -> float:
+        if session.lazy_at <= now:
+            session.lazy_at = inf
+            session.urgent = session.urgent or bool(session.queue)
+            if session.urgent and not session.batching:
+                self._wake(session)
+        held = session.held
+        if held is not None and (held.deadline <= now or (session.urgent and held.not_before <= now)):
+            self.release(session)
+            held = None
+        if held is None:
+            return session.lazy_at
+        return min(session.lazy_at, held.deadline, held.not_before if held.not_before > now else inf)
+
+    # Answers
+
+    def answer(self, exchange: Exchange) -> None:
+        """Hold the exchange's connect, or send its replies with the messages that go with them."""
+        session = exchange.session
+        if session is not None and session.state is State.NEW:
+            session = None
+        if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
+            return
+        entries: list[Entry] = []
+        if session is not None and self._carries_messages(exchange, session):
+            entries = self._departing(session)
+        if exchange.handshake is not None and entries:
+            exchange.handshake["x-messages"] = len(entries)
+        self._respond(exchange.peer, session, exchange.replies, entries, replies_first=exchange.handshake is not None)
+        if session is None or not session.is_live:
+            return
+        if exchange.connect is not None or exchange.handshake is not None:
+            self.rest(session)
+        if not exchange.peer.pushes:
+            session.peer = None
+        if session.urgent:
+            self.make_ready(session)
+
+    def _carries_messages(self, exchange: Exchange, session: Session) -> bool:
+        if exchange.handshake is not None:
+            return self._settings.allow_message_delivery_during_handshake
+        if exchange.connect is not None or not session.is_live:
+            return True
+        return not (session.connect_only or exchange.peer.connect_only)
+
+    def _respond(
+        self, peer: Peer, session: Session | None, replies: _Replies, entries: list[Entry], *, replies_first: bool = False
+    ) -> None:
+        parts = []
+        for reply, message in replies:
+            if message is None or self._passes(session, reply, message):
+                parts.append(self._encoded(reply, message))
+        messages = [entry.wire for entry in entries]
+        # Messages come before replies; only a handshake reply goes before everything, for the client is nobody until then.
+        parts = parts + messages if replies_first else messages + parts
+        if parts or not peer.pushes:
+            peer.send(parts)
+
+    def _passes(self, session: Session | None, reply: Reply, message: Message) -> bool:
+        if message.channel.kind is Kind.META:
+            return self.pipe.send_meta(session, reply, message)
+        return self.pipe.send(session, reply)
+
+    def _encoded(self, reply: Reply, message: Message | None) -> bytes:
+        if not reply["successful"] and "error" in reply:
+            self._metrics.errors[reply["error"][:3]] += 1
+        try:
+            return encode(reply)
+        except TypeError:
+            log.exception("a policy or an extension put what JSON cannot say into a reply")
+            plain = {name: reply[name] for name in ("channel", "id") if name in reply}
+            return encode(plain | {"successful": False, "error": BayeuxCode.INTERNAL_ERROR})
+
+    # Connects
+
+    def _hold(self, exchange: Exchange, session: Session) -> bool:
+        """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
+        reply, peer = exchange.connect, exchange.peer
+        assert reply is not None
+        delay, session.hold_delay = session.hold_delay, 0.0
+        if exchange.is_alone and self._holds and (delay or not session.urgent):
+            if not peer.pushes and not self._browsers.admits(session):
+                self._tell_multiple_clients(session, reply, exchange.advise)
+                return False
+            timeout = self.timeout_ms(session) / 1000 if exchange.was_connected else 0.0
+            if timeout > 0 or delay:
+                _, message = exchange.replies[0]
+                assert message is not None
+                now = self._loop.time()
+                not_before = now + delay if delay else 0.0
+                self._keep(session, Held(peer, message, reply, now + max(timeout, delay), not_before, exchange.advise))
+                return True
+        if exchange.advise:
+            reply["advice"] = self.advice_for(session)
+        return False
+
+    def _keep(self, session: Session, held: Held) -> None:
+        session.held = held
+        session.expires_at = inf
+        self.held += 1
+        if not held.peer.pushes:
+            held.peer.session = session
+            self._browsers.hold(session)
+        self.alarms.at(session, min(held.deadline, held.not_before or inf))
+
+    def _let_go(self, session: Session) -> Held | None:
+        held = session.held
+        if held is not None:
+            session.held = None
+            self.held -= 1
+            if not held.peer.pushes:
+                held.peer.session = None
+                self._browsers.release(session)
+        return held
+
+    def release(self, session: Session) -> None:
+        """Answer the held connect with what is queued."""
+        held = self._let_go(session)
+        if held is None:
+            return
+        if session.state is State.EXPIRED:
+            held.reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
+        elif not session.is_live:
+            held.reply["advice"] = advice.none()
+        elif held.advise or session.advised_on is None:
+            held.reply["advice"] = self.advice_for(session)
+            session.advised_on = held.peer.transport
+        entries = self._departing(session)
+        self._respond(held.peer, session, [(held.reply, held.message)], entries)
+        if session.is_live:
+            self.rest(session)
+            if session.peer is held.peer and not held.peer.pushes:
+                session.peer = None
+
+    def supersede(self, session: Session) -> None:
+        """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
+        held = self._let_go(session)
+        if held is not None:
+            held.peer.supersede()
+
+    def vanished(self, peer: Peer) -> None:
+        """The connection of this request is gone: whatever comes waits for the next connect."""
+        session = peer.session
+        if session is not None and session.held is not None and session.held.peer is peer:
+            self._let_go(session)
+            self.rest(session)
+
+    def half_closed(self, peer: Peer) -> None:
+        """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
+        the connect is answered now: the one gets its answer, the other does not stay parked."""
+        session = peer.session
+        if session is not None and session.held is not None and session.held.peer is peer:
+            self.release(session)
+
+    def socket_closed(self, socket: Peer) -> None:
+        """The socket is gone. Its session stays, for a reload or another transport, as long as its connect would have
+        been held and the grace after it."""
+        session = socket.session
+        if session is None:
+            return
+        if session.socket is socket:
+            session.socket = None
+        held = session.held
+        if held is not None and held.peer is socket:
+            self._let_go(session)
+            self.rest(session)
+            session.expires_at += max(held.deadline - self._loop.time(), 0.0)
+
+    # Advice and expiry
+
+    def timeout_ms(self, session: Session) -> float:
+        """How long the connect being processed may be held."""
+        if session.transient_timeout_ms is not None:
+            return session.transient_timeout_ms
+        return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+
+    def interval_ms(self, session: Session) -> float:
+        """How long the client may pause before its next connect."""
+        if session.transient_interval_ms is not None:
+            return session.transient_interval_ms
+        return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
+
+    def advice_for(self, session: Session) -> advice.Advice:
+        """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
+        timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+        grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
+        return advice.retry(int(self.interval_ms(session)), timeout, grace)
+
+    def _tell_multiple_clients(self, session: Session, reply: Reply, advise: bool) -> None:
+        interval = self._settings.multi_session_interval_ms
+        reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if advise else None)
+        if interval > 0:
+            session.transient_interval_ms = interval
+        else:
+            reply["successful"] = False
+
+    def rest(self, session: Session) -> None:
+        """Start the time within which the next connect must come."""
+        grace = self.interval_ms(session) + self._settings.max_interval_ms
+        session.expires_at = self._loop.time() + grace / 1000
+
+    def drain(self, sessions: Iterable[Session]) -> None:
+        """Answer every held connect now: the server is going down."""
+        self._holds = False
+        for session in list(sessions):
+            self.release(session)
+        self.alarms.close()
+

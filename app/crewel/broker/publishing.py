@@ -1,0 +1,105 @@
+"""What a client's publish goes through: create, publish, listeners, and then everybody who is subscribed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux import replies
+from crewel.bayeux.channel import Kind
+from crewel.bayeux.message import Fields, Message, delivered
+from crewel.bayeux.replies import Reply
+from crewel.broker.services import RemoteCall
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Steps, wait
+from crewel.errors import BayeuxCode, Denied, Refused, RemoteCallError, denied
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["publish"]
+
+log = logging.getLogger(__name__)
+
+
+def publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
+    """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
+    not anybody hears it."""
+    channel = message.channel
+    if channel.is_wildcard:
+        raise Refused(BayeuxCode.CHANNEL_INVALID)
+    is_broadcast = channel.kind is Kind.BROADCAST
+    if is_broadcast and channel.name not in broker.channels:
+        reason = yield from broker.guard.create(session, channel, message)
+        if reason is not None:
+            raise Refused(denied(reason, Denied.PUBLISH_CREATE))
+    reason = yield from broker.guard.publish(session, channel, message)
+    if reason is not None:
+        raise Refused(denied(reason, Denied.PUBLISH))
+    if broker.registry.listeners:
+        yield from _listen(broker, session, message)
+    if not session.is_live:
+        raise Refused(BayeuxCode.SESSION_UNKNOWN)
+    if is_broadcast:
+        broker.channels.create(channel.name)
+        broker.broadcast(channel, delivered(message), publisher=session)
+    else:
+        call = broker.registry.calls.get(channel.name)
+        if call is not None:
+            _call(broker, call, session, message)
+        broker.metrics.publishes += 1
+    return replies.ok(message)
+
+
+def _listen(broker: Broker, session: Session, message: Message) -> Steps[None]:
+    for pattern in message.channel.patterns:
+        for listener in broker.registry.listeners.get(pattern, ()):
+            try:
+                verdict = yield from wait(listener(session, message))
+            except Exception:
+                log.exception("a listener failed on %s: the message goes on", message.channel.name)
+                continue
+            if verdict is False:
+                raise Refused(BayeuxCode.MESSAGE_DELETED)
+
+
+def _call(broker: Broker, call: RemoteCall, session: Session, message: Message) -> None:
+    """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
+    try:
+        result = call(session, message.data)
+    except Exception as error:
+        _tell(broker, session, message, _failure(message, error), successful=False)
+    else:
+        if isawaitable(result):
+            broker.spawn(_call_later(broker, result, session, message))
+        else:
+            _tell(broker, session, message, result, successful=True)
+
+
+async def _call_later(broker: Broker, pending: Awaitable[Any], session: Session, message: Message) -> None:
+    try:
+        result = await pending
+    except Exception as error:
+        _tell(broker, session, message, _failure(message, error), successful=False)
+    else:
+        _tell(broker, session, message, result, successful=True)
+
+
+def _failure(message: Message, error: Exception) -> Any:
+    if isinstance(error, RemoteCallError):
+        return error.data
+    # The caller learns that it failed, not how: a traceback is the server's own affair.
+    log.error("the remote call on %s failed", message.channel.name, exc_info=error)
+    return {"message": "internal error"}
+
+
+def _tell(broker: Broker, session: Session, message: Message, result: Any, *, successful: bool) -> None:
+    fields: Fields = {"channel": message.channel.name, "data": result, "successful": successful}
+    if message.id is not None:
+        fields["id"] = message.id
+    try:
+        broker.deliver_fields(session, fields)
+    except TypeError as error:
+        _tell(broker, session, message, _failure(message, error), successful=False)

@@ -1,0 +1,145 @@
+"""Services: an application written against the server, in one file.
+
+A `Service` collects what its decorators are put on; `install` binds it to a broker. `load_services` finds the services of
+a module for `crewel serve --service module`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crewel.bayeux.channel import parse
+from crewel.bayeux.message import Message
+from crewel.broker.sessions import Session
+from crewel.errors import ServiceError
+from crewel.security.authorizers import Authorizer
+from crewel.security.policy import SecurityPolicy
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Registry", "Service", "load_services"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Listener = Callable[[Session, Message], Any]
+Hearer = Callable[[Message], Any]
+RemoteCall = Callable[[Session, Any], Any]
+
+
+class Registry:
+    """What the installed services listen to, by channel or pattern."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[str, list[Listener]] = {}
+        self.hearers: dict[str, list[Hearer]] = {}
+        self.calls: dict[str, RemoteCall] = {}
+        self.session_added: list[Callable[[Session], Any]] = []
+        self.session_removed: list[Callable[[Session, bool], Any]] = []
+
+
+class Service:
+    """One application, or one part of it. `broker` is set once it is installed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.policy: SecurityPolicy | None = None
+        """The security policy of the whole server; at most one service may bring one."""
+        self._broker: Broker | None = None
+        self._bindings: list[Callable[[Broker], None]] = []
+
+    @property
+    def broker(self) -> Broker:
+        """The broker it is installed in. Raises ServiceError before that."""
+        if self._broker is None:
+            raise ServiceError(f"the service {self.name!r} is not installed in a server yet")
+        return self._broker
+
+    def publish(self, channel: str, data: Any, *, ext: dict[str, Any] | None = None, lazy: bool = False) -> None:
+        """Publish to everybody who is subscribed to the channel, as the server."""
+        self.broker.publish(channel, data, ext=ext, lazy=lazy)
+
+    def listener(self, channel: str) -> Callable[[F], F]:
+        """Call the function `(session, message)` for each message that a client publishes to this channel or pattern,
+        before it is broadcast and acknowledged. Returning False refuses it (`404::message_deleted`). It may be async; the
+        acknowledgement then waits for it."""
+        pattern = _pattern(channel)
+        return self._collect(lambda broker, function: _add(broker.registry.listeners, pattern, function))
+
+    def subscription(self, channel: str) -> Callable[[F], F]:
+        """Call the function `(message)` for each message that was broadcast on this channel or pattern. It may be async;
+        nothing waits for it."""
+        pattern = _pattern(channel)
+        return self._collect(lambda broker, function: _add(broker.registry.hearers, pattern, function))
+
+    def remote_call(self, target: str) -> Callable[[F], F]:
+        """Answer `cometd.remoteCall(target, data)` with what the function `(session, data)` returns. It may be async. A
+        `RemoteCallError` answers a failure with its data; any other exception is logged and told as an internal error."""
+        name = "/service/" + target.removeprefix("/")
+        channel = _pattern(name)
+
+        def bind(broker: Broker, function: RemoteCall) -> None:
+            if channel in broker.registry.calls:
+                raise ServiceError(f"two services answer the remote call {target!r}")
+            broker.registry.calls[channel] = function
+
+        return self._collect(bind)
+
+    def on_session_added(self, function: F) -> F:
+        """Call the function `(session)` when a handshake has been granted, before its reply."""
+        return self._collect(lambda broker, added: broker.registry.session_added.append(added))(function)
+
+    def on_session_removed(self, function: F) -> F:
+        """Call the function `(session, expired)` when a session has ended, before its subscriptions go."""
+        return self._collect(lambda broker, removed: broker.registry.session_removed.append(removed))(function)
+
+    def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:
+        """Ask the function `(operation, channel, session, message)` about this channel or pattern: GRANT, IGNORE or
+        Deny(reason)."""
+        pattern = _pattern(channel)
+        return self._collect(lambda broker, authorizer: broker.guard.authorize(pattern, authorizer))
+
+    def install(self, broker: Broker) -> None:
+        """Bind everything to this broker. Raises ServiceError if it is already installed, or a second one brings a
+        policy."""
+        if self._broker is not None:
+            raise ServiceError(f"the service {self.name!r} is already installed")
+        if self.policy is not None:
+            broker.set_policy(self.policy)
+        self._broker = broker
+        for bind in self._bindings:
+            bind(broker)
+
+    def _collect(self, bind: Callable[[Broker, Any], None]) -> Callable[[F], F]:
+        def decorate(function: F) -> F:
+            self._bindings.append(lambda broker: bind(broker, function))
+            return function
+
+        return decorate
+
+
+def load_services(modules: Iterable[str]) -> list[Service]:
+    """The services of these modules, in order. Raises ServiceError for a module that cannot be imported or holds none."""
+    found: list[Service] = []
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:
+            raise ServiceError(f"the service module {name!r} cannot be imported: {error!r}") from error
+        services = [value for value in vars(module).values() if isinstance(value, Service)]
+        if not services:
+            raise ServiceError(f"the module {name!r} holds no crewel.Service; write `{name.rpartition('.')[2]} = Service(...)`")
+        found.extend(service for service in services if service not in found)
+    return found
+
+
+def _pattern(name: str) -> str:
+    channel = parse(name)
+    if channel is None:
+        raise ServiceError(f"{name!r} is not a channel name or pattern, such as /chat/** or /service/members")
+    return channel.name
+
+
+def _add(table: dict[str, list[Any]], pattern: str, function: Callable[..., Any]) -> None:
+    table.setdefault(pattern, []).append(function)

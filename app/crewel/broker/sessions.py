@@ -1,0 +1,218 @@
+"""Sessions: their states, their queue, and the connect that they hold.
+
+Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.replies import Reply
+from crewel.delivery.entry import Entry
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.peer import Peer
+    from crewel.extension import SessionPart
+
+__all__ = ["TRANSITIONS", "Event", "Held", "Session", "State", "new_client_id"]
+
+
+class State(Enum):
+    """Where a session stands."""
+
+    NEW = "new"
+    HANDSHAKEN = "handshaken"
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+
+    is_live: bool
+
+
+class Event(Enum):
+    """What moves a session on."""
+
+    GRANTED = "the handshake was granted"
+    CONNECT = "a connect came"
+    DISCONNECT = "the client or the server ended it"
+    SILENCE = "no connect came in time"
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.NEW: {Event.GRANTED: State.HANDSHAKEN},
+    State.HANDSHAKEN: {
+        Event.CONNECT: State.CONNECTED,
+        Event.DISCONNECT: State.DISCONNECTED,
+        Event.SILENCE: State.EXPIRED,
+    },
+    State.CONNECTED: {
+        Event.CONNECT: State.CONNECTED,
+        Event.DISCONNECT: State.DISCONNECTED,
+        Event.SILENCE: State.EXPIRED,
+    },
+    State.DISCONNECTED: {},
+    State.EXPIRED: {},
+}
+"""The life of a session. An event that is missing from a state's row is impossible there."""
+
+for _state in State:
+    _state.is_live = Event.CONNECT in TRANSITIONS[_state]
+
+
+def new_client_id() -> str:
+    """An unguessable `clientId`: 128 random bits in 26 characters of `[a-z2-7]`."""
+    return base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
+
+
+class Held:
+    """A connect that waits: the continuation of a request, without a task or a future."""
+
+    __slots__ = ("advise", "deadline", "message", "not_before", "peer", "reply")
+
+    def __init__(self, peer: Peer, message: Message, reply: Reply, deadline: float, not_before: float, advise: bool) -> None:
+        self.peer = peer
+        self.message = message
+        self.reply = reply
+        self.deadline = deadline
+        """Loop time (s) at which it is answered even if nothing has come."""
+        self.not_before = not_before
+        """Loop time (s) before which it is not answered, whatever comes (`SessionPart`s slow a futile client down)."""
+        self.advise = advise
+
+
+class Session:
+    """One client of the server. Services read `id`, `attributes` and `subscriptions`, and use `deliver` and `disconnect`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_attributes",
+        "_broker",
+        "advised_on",
+        "alarm",
+        "batching",
+        "broadcast_to_publisher",
+        "browser",
+        "connect_only",
+        "expires_at",
+        "held",
+        "hold_delay",
+        "id",
+        "interval_ms",
+        "is_ready",
+        "last_seen",
+        "lazy_at",
+        "parts",
+        "peer",
+        "queue",
+        "retained",
+        "socket",
+        "state",
+        "subscriptions",
+        "timeout_ms",
+        "transient_interval_ms",
+        "transient_timeout_ms",
+        "urgent",
+    )
+
+    def __init__(self, broker: Broker, client_id: str) -> None:
+        self._broker = broker
+        self._attributes: dict[str, Any] | None = None
+        self.id = client_id
+        self.state = State.NEW
+        self.subscriptions: set[str] = set()
+        self.parts: tuple[SessionPart, ...] = ()
+        self.peer: Peer | None = None
+        """The request that is being processed, or the socket; None between requests."""
+
+        self.queue: list[Entry] = []
+        self.urgent = False
+        """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
+        self.lazy_at = inf
+        """Loop time (s) at which lazy messages stop waiting."""
+        self.retained = 0
+        """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
+        self.connect_only = False
+        """Whether only connect replies carry its messages."""
+        self.is_ready = False
+        self.batching = 0
+
+        self.held: Held | None = None
+        self.socket: Peer | None = None
+        self.hold_delay = 0.0
+        """Seconds that the reply to the connect being processed must wait; set by a part, used once."""
+        self.browser: str | None = None
+        """The cookie that its HTTP requests must carry; None until a session made by WebSocket is first used by HTTP."""
+        self.advised_on: str | None = None
+        """The transport that was last told the advice; None makes the next connect reply tell it."""
+        self.timeout_ms: int | None = None
+        self.interval_ms: int | None = None
+        self.transient_timeout_ms: float | None = None
+        self.transient_interval_ms: float | None = None
+        self.broadcast_to_publisher: bool | None = None
+
+        self.expires_at = inf
+        """Loop time (s) at which it expires; infinite while a connect is held."""
+        self.last_seen = 0.0
+        self.alarm = inf
+
+    def __repr__(self) -> str:
+        return f"<Session {self.state.value}>"  # never the id: it is the client's secret
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the application remembers of this session; it dies with it."""
+        if self._attributes is None:
+            self._attributes = {}
+        return self._attributes
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it can send and be delivered to."""
+        return self.state.is_live
+
+    def move(self, event: Event) -> None:
+        """Go to the state that the table names. Raises KeyError where it names none."""
+        self.state = TRANSITIONS[self.state][event]
+
+    def add_part(self, part: SessionPart) -> None:
+        """Let this part of an extension see the session's messages from now on."""
+        self.parts = (*self.parts, part)
+
+    def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
+        """Send this session a message, whatever it is subscribed to; False if the session is gone. Raises ValueError for
+        an invalid channel and TypeError for data that JSON cannot say."""
+        return self._broker.deliver(self, channel, data, ext=ext, lazy=lazy)
+
+    def disconnect(self) -> None:
+        """End the session: the client is told so and does not come back by itself."""
+        self._broker.disconnect(self)
+
+    def advise(self, *, timeout_ms: int | None = None, interval_ms: int | None = None) -> None:
+        """Set its own hold and pause; None returns to the server's. The next connect reply tells the client."""
+        self.timeout_ms = timeout_ms
+        self.interval_ms = interval_ms
+        self.advised_on = None
+
+    def take(self, max_bytes: int) -> list[Entry]:
+        """The entries for one response: as many from the front of the queue as fit, at least one. The rest stays."""
+        queue = self.queue
+        if not queue:
+            return queue
+        size = 0
+        for position, entry in enumerate(queue):
+            size += len(entry.wire) + 1
+            if size > max_bytes and position:
+                self.queue = queue[position:]
+                self.urgent = True  # the rest goes with the next connect, at once
+                return queue[:position]
+        self.queue = []
+        self.urgent = False
+        self.lazy_at = inf
+        return queue

@@ -1,0 +1,135 @@
+"""The Extension interface and its pipe.
+
+An extension sees every message of the server; a part, which an extension adds to a session, sees that session's. Incoming
+hooks run in the order of registration, outgoing ones in the reverse. A hook that answers False deletes the message; one
+that raises is logged and counts as True, so that a broken extension does not stop the traffic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux.message import Fields, Message
+from crewel.delivery.entry import Entry
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.sessions import Session
+
+__all__ = ["Extension", "Pipe", "SessionPart"]
+
+log = logging.getLogger(__name__)
+
+
+class Extension:
+    """The base of server extensions; override what you need. `ext` values live under `name` by convention."""
+
+    name = ""
+
+    def installed(self, broker: Broker) -> None:
+        """Called once, before the first message."""
+
+    def rcv(self, session: Session | None, message: Message) -> bool:
+        """A publish came in. `session` is None if it is unknown: this runs before the session is checked."""
+        return True
+
+    def rcv_meta(self, session: Session | None, message: Message) -> bool:
+        """A meta message came in; on a handshake `session` is the one that will be, should it be granted."""
+        return True
+
+    def send(self, session: Session | None, fields: Fields) -> bool:
+        """A message goes out: to all its subscribers (`session` None, once a message and not once a subscriber), to one
+        session, or the acknowledgement of a publish (it has `successful`). `fields` may be changed."""
+        return True
+
+    def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
+        """A meta reply goes out: for a connect, when it is released and not when it is held. `message` is its request."""
+        return True
+
+
+class SessionPart:
+    """What an extension keeps for one session; override what you need."""
+
+    def rcv(self, session: Session, message: Message) -> bool:
+        """A publish of this session came in."""
+        return True
+
+    def rcv_meta(self, session: Session, message: Message) -> bool:
+        """A meta message of this session came in."""
+        return True
+
+    def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
+        """These entries leave for the client in one response: the ones that shall, in their order. An entry is shared by
+        all its receivers: replace, never change."""
+        return entries
+
+    def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
+        """A meta reply to this session goes out."""
+        return True
+
+
+class Pipe:
+    """The extensions of a server, cut down to the hooks that each of them overrides."""
+
+    def __init__(self, extensions: Iterable[Extension]) -> None:
+        self.extensions = list(extensions)
+        self._rcv = self._overriding("rcv")
+        self._rcv_meta = self._overriding("rcv_meta")
+        self._send = self._overriding("send")[::-1]
+        self._send_meta = self._overriding("send_meta")[::-1]
+
+    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
+        return [getattr(each, hook) for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)]
+
+    def rcv(self, session: Session | None, message: Message) -> bool:
+        """Whether the publish goes on."""
+        parts = session.parts if session is not None else ()
+        return all(_asked(hook, session, message) for hook in self._rcv) and all(
+            _asked(part.rcv, session, message) for part in parts
+        )
+
+    def rcv_meta(self, session: Session | None, message: Message) -> bool:
+        """Whether the meta message goes on."""
+        for hook in self._rcv_meta:
+            if not _asked(hook, session, message):
+                return False
+        # Read only now: an extension adds its part while it handles the handshake, or has just ended the session.
+        parts = session.parts if session is not None else ()
+        return all(_asked(part.rcv_meta, session, message) for part in parts)
+
+    def send(self, session: Session | None, fields: Fields) -> bool:
+        """Whether the message goes out."""
+        for hook in self._send:
+            if not _asked(hook, session, fields):
+                return False
+        return True
+
+    def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
+        """Whether the reply goes out."""
+        if session is not None:
+            for part in reversed(session.parts):
+                if not _asked(part.send_meta, session, reply, message):
+                    return False
+        for hook in self._send_meta:
+            if not _asked(hook, session, reply, message):
+                return False
+        return True
+
+    def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
+        """The entries that leave in one response, as the session's parts leave them."""
+        for part in reversed(session.parts):
+            try:
+                entries = part.send(session, entries)
+            except Exception:
+                log.exception("a session part failed in send: the messages go out unchanged")
+        return entries
+
+
+def _asked(hook: Callable[..., Any], *arguments: object) -> bool:
+    try:
+        return hook(*arguments) is not False
+    except Exception:
+        log.exception("an extension failed in %s: the message goes on", getattr(hook, "__qualname__", hook))
+        return True

@@ -1,0 +1,83 @@
+"""Every figure that `/metrics` shows, declared once.
+
+The hot path adds to plain integers; they become Prometheus samples only when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+__all__ = ["DECLARED", "Declared", "Metrics"]
+
+
+class Declared(NamedTuple):
+    """A figure: its exposed name, its kind, what it counts, and its label if it has one."""
+
+    name: str
+    kind: str
+    meaning: str
+    label: str | None = None
+
+
+DECLARED = (
+    Declared("crewel_sessions", "gauge", "Sessions that are alive now."),
+    Declared("crewel_held_connects", "gauge", "Connects that are held now, waiting for a message."),
+    Declared("crewel_channels", "gauge", "Channels that are known now."),
+    Declared("crewel_sockets", "gauge", "WebSockets that are open now."),
+    Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
+    Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
+    Declared("crewel_connects_total", "counter", "Connects received."),
+    Declared("crewel_publishes_total", "counter", "Messages that clients or the server itself published and that were accepted."),
+    Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
+    Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
+    Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),
+    Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
+    Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
+)
+
+
+class Metrics(Collector):
+    """The counters of one server. The attributes are the figures' names without `crewel_` and `_total`."""
+
+    def __init__(self) -> None:
+        self.handshakes = 0
+        self.sessions_expired = 0
+        self.connects = 0
+        self.publishes = 0
+        self.deliveries = 0
+        self.resends = 0
+        self.dropped: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.refused_payloads: Counter[str] = Counter()
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Let `name` (a declared gauge, without `crewel_`) be read by this function."""
+        self._gauges[name] = read
+
+    def collect(self) -> Iterable[Metric]:
+        """The figures as they stand, for the Prometheus registry."""
+        for declared in DECLARED:
+            attribute = declared.name.removeprefix("crewel_").removesuffix("_total")
+            if declared.kind == "gauge":
+                value = self._gauges[attribute]() if attribute in self._gauges else 0
+                yield GaugeMetricFamily(declared.name, declared.meaning, value=value)
+            elif declared.label is None:
+                yield CounterMetricFamily(declared.name, declared.meaning, value=getattr(self, attribute))
+            else:
+                family = CounterMetricFamily(declared.name, declared.meaning, labels=[declared.label])
+                for label, count in sorted(getattr(self, attribute).items()):
+                    family.add_metric([label], count)
+                yield family
+
+    def exposition(self) -> bytes:
+        """The text that `/metrics` answers."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)

@@ -1,0 +1,74 @@
+"""The security policy: asked before a handshake, a create, a subscribe and a publish. What it does not grant is refused,
+and so is what it fails to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.message import Message
+from crewel.errors import DENIED_BY_POLICY
+
+if TYPE_CHECKING:
+    from crewel.broker.sessions import Session
+
+__all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy"]
+
+_SYSTEM_PREFIX: Final = "/__sys__"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal that says why. For a handshake, `reconnect="handshake"` invites the client to try again, and `ext` goes
+    into the reply."""
+
+    reason: str = DENIED_BY_POLICY
+    reconnect: Literal["none", "handshake"] = "none"
+    ext: dict[str, Any] | None = None
+
+
+GRANTED: Final = True
+Answer = bool | Refusal | Awaitable[bool | Refusal]
+
+
+class SecurityPolicy(Protocol):
+    """Each question is answered with True, False or a `Refusal`, at once or by an awaitable."""
+
+    def can_handshake(self, session: Session, message: Message) -> Answer:
+        """May this session come to be? `message.ext` holds the credentials, `session.peer` the request."""
+
+    def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this subscribe or publish create the channel?"""
+
+    def can_subscribe(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this session subscribe to the channel (or pattern)?"""
+
+    def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this session publish to the channel?"""
+
+
+class OpenPolicy:
+    """The policy `open`: everything but what belongs to the server itself, `/meta/**` and `/__sys__*`."""
+
+    def can_handshake(self, session: Session, message: Message) -> Answer:
+        """Everybody may."""
+        return GRANTED
+
+    def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """Every channel that is not the server's."""
+        return not is_reserved(channel)
+
+    def can_subscribe(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """To every channel that is not the server's."""
+        return not is_reserved(channel)
+
+    def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """To every channel that is not the server's."""
+        return not is_reserved(channel)
+
+
+def is_reserved(channel: Channel) -> bool:
+    """Whether the channel is the server's own: no client publishes to it or hears it."""
+    return channel.kind is Kind.META or channel.name.startswith(_SYSTEM_PREFIX)

@@ -1,0 +1,164 @@
+"""The composition root: settings become a broker, extensions, transports and pages in one aiohttp application.
+
+`serve` runs it, `build` makes it, `attach` mounts it in an application that somebody else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from aiohttp import web
+
+from crewel import assets
+from crewel.broker.broker import Broker
+from crewel.broker.services import Service
+from crewel.broker.sweeper import sweep_forever
+from crewel.errors import SettingsError
+from crewel.extension import Extension
+from crewel.pages import mount_pages
+from crewel.settings import Settings
+from crewel.transports.connection import Connection, mark_requests
+from crewel.transports.endpoint import Endpoint
+
+__all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
+
+log = logging.getLogger(__name__)
+
+BROKER = web.AppKey("BROKER", Broker)
+_SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
+
+BUILT_IN = {
+    "ack": "crewel.extensions.ack:AckExtension",
+    "activity": "crewel.extensions.activity:ActivityExtension",
+    "binary": "crewel.extensions.binary:BinaryExtension",
+    "timestamp": "crewel.extensions.timestamp:TimestampExtension",
+    "timesync": "crewel.extensions.timesync:TimesyncExtension",
+}
+"""The extensions that come with Crewel, by the name that `bayeux.extensions` uses."""
+
+
+def load_extensions(names: Iterable[str]) -> list[Extension]:
+    """The extensions of these names, or of `package.module:Class`. Raises SettingsError for one that there is not."""
+    return [_extension(name) for name in names]
+
+
+def _extension(name: str) -> Extension:
+    module, _, attribute = BUILT_IN.get(name, name).partition(":")
+    if not attribute:
+        known = ", ".join(sorted(BUILT_IN))
+        raise SettingsError(f"bayeux.extensions: there is no extension {name!r}; known are {known}, or package.module:Class")
+    try:
+        made = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise SettingsError(f"bayeux.extensions: {name!r} cannot be loaded: {error}") from error
+    if not isinstance(made, Extension):
+        raise SettingsError(f"bayeux.extensions: {name!r} is not a crewel.Extension")
+    return made
+
+
+def attach(app: web.Application, settings: Settings | None = None, services: Iterable[Service] = ()) -> Broker:
+    """Serve Bayeux in this application, at `bayeux.path`, and return the broker. To be called while an event loop runs,
+    before the application starts; the broker lives and ends with the application."""
+    settings = settings or Settings()
+    broker = Broker(settings, load_extensions(settings.bayeux.extensions))
+    broker.install(services)
+    Endpoint(broker).mount(app)
+    app[BROKER] = broker
+    app.cleanup_ctx.append(_life_of_broker)
+    # Held requests are answered before the server waits for requests to end.
+    app.on_shutdown.append(_drain)
+    return broker
+
+
+async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
+    sweeper = asyncio.create_task(sweep_forever(app[BROKER]))
+    yield
+    sweeper.cancel()
+    with suppress(asyncio.CancelledError):
+        await sweeper
+    await app[BROKER].close()
+
+
+async def _drain(app: web.Application) -> None:
+    app[BROKER].drain()
+
+
+def build(settings: Settings, services: Iterable[Service] = ()) -> web.Application:
+    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` says so."""
+    app = web.Application(middlewares=[mark_requests])
+    services = list(services)
+    if settings.http.demos:
+        from crewel.demo.chat import chat_service
+
+        services.append(chat_service())
+    attach(app, settings, services)
+    mount_pages(app, app[BROKER], assets.static_dir(), assets.extensions_dir())
+    return app
+
+
+async def serve(settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL.
+    Raises OSError if the address cannot be had, SettingsError for a certificate that cannot be used."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with listening(settings, services) as url:
+        on_ready(url)
+        await stop.wait()
+        log.info("going down")
+
+
+@asynccontextmanager
+async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIterator[str]:
+    """A server that listens; the value is its Bayeux URL."""
+    tls = _tls(settings)
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        runner = web.AppRunner(build(settings, services), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(_clean_up, runner)
+        http = settings.http
+
+        def connection() -> Connection:
+            assert runner.server is not None
+            return Connection(
+                runner.server,
+                loop=loop,
+                access_log=None,  # type: ignore[arg-type]
+                header_timeout=http.header_timeout_ms / 1000,
+                keepalive_timeout=http.keepalive_ms / 1000,
+                max_line_size=http.max_header_bytes,
+                max_field_size=http.max_header_bytes,
+            )
+
+        listener = await loop.create_server(connection, http.host, http.port, ssl=tls, backlog=1024)
+        stack.callback(listener.close)
+        port = listener.sockets[0].getsockname()[1]
+        host = f"[{http.host}]" if ":" in http.host else http.host
+        yield f"{'https' if tls else 'http'}://{host}:{port}{settings.bayeux.path}"
+
+
+async def _clean_up(runner: web.AppRunner) -> None:
+    runner._shutdown_timeout = _SHUTDOWN_TIMEOUT
+    await runner.cleanup()
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    certificate, key = settings.http.tls_cert, settings.http.tls_key
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise SettingsError("http.tls_cert and http.tls_key go together: one of them is missing")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"http.tls_cert and http.tls_key cannot be used: {error}") from error
+    return context

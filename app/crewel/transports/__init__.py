@@ -1,0 +1,1 @@
+"""How bytes travel: each transport turns requests or frames into elements for the broker, and ready parts into bytes."""

@@ -1,0 +1,99 @@
+"""Request bodies: every form in which clients send messages over HTTP (reference 3.8), and the limits on them."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from crewel.bayeux.codec import check_batch, decode
+from crewel.errors import Fault, PayloadError
+from crewel.settings import Settings
+
+__all__ = ["elements_of", "elements_of_values", "read_body"]
+
+_FORM = "application/x-www-form-urlencoded"
+
+# Real character sets by their codec's name. Python has codecs that no document is written in, some of them slow enough to
+# be a weapon (punycode, idna).
+_CHARSETS = ("utf-16", "utf-32", "ascii", "iso8859", "cp", "koi8", "shift_jis", "euc_", "gb", "big5")
+
+
+async def read_body(request: web.Request, settings: Settings) -> bytes:
+    """The body. Raises PayloadError if it is larger than `bayeux.max_message_bytes`, before it is read where its length
+    is announced, or does not arrive within `http.body_timeout_ms`."""
+    limit = settings.bayeux.max_message_bytes
+    if request.content_length is not None and request.content_length > limit:
+        raise PayloadError(Fault.TOO_LARGE)
+    try:
+        async with asyncio.timeout(settings.http.body_timeout_ms / 1000):
+            chunks, size = [], 0
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    raise PayloadError(Fault.TOO_LARGE)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise PayloadError(Fault.TOO_SLOW) from None
+    except (HttpProcessingError, web.RequestPayloadError):
+        raise PayloadError(Fault.MALFORMED) from None
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def elements_of(body: bytes, media_type: str, charset: str | None, settings: Settings) -> list[Any]:
+    """The elements of a POST. The media type decides little: clients send JSON under any name (`curl -d` under that of a
+    form), and forms as text/plain. Raises PayloadError."""
+    text = _text(body, charset)
+    if _is_form(text, media_type):
+        return _elements_of_form(text, settings)
+    return _decode(text, settings)
+
+
+def elements_of_values(values: list[str], settings: Settings) -> list[Any]:
+    """The elements of `message` parameters, which may repeat; each is an object or an array. Raises PayloadError."""
+    if not values:
+        raise PayloadError(Fault.EMPTY)
+    elements = [element for value in values for element in _decode(value, settings)]
+    check_batch(elements, max_messages=settings.bayeux.max_batch_messages)
+    return elements
+
+
+def _decode(text: bytes | str, settings: Settings) -> list[Any]:
+    return decode(text, max_messages=settings.bayeux.max_batch_messages, max_depth=settings.bayeux.max_depth)
+
+
+def _elements_of_form(text: bytes | str, settings: Settings) -> list[Any]:
+    try:
+        form = text.decode() if isinstance(text, bytes) else text
+        fields = parse_qs(form, strict_parsing=True, max_num_fields=settings.bayeux.max_batch_messages, errors="strict")
+    except ValueError:
+        raise PayloadError(Fault.MALFORMED) from None
+    return elements_of_values(fields.get("message", []), settings)
+
+
+def _is_form(text: bytes | str, media_type: str) -> bool:
+    if isinstance(text, str):
+        return text.startswith("message=") or (media_type == _FORM and not text.lstrip().startswith(("[", "{")))
+    return text.startswith(b"message=") or (media_type == _FORM and not text.lstrip().startswith((b"[", b"{")))
+
+
+def _text(body: bytes, charset: str | None) -> bytes | str:
+    """The body as the parser takes it: UTF-8 as it is, other charsets decoded. Raises PayloadError."""
+    if charset is None:
+        return body
+    try:
+        name = codecs.lookup(charset).name
+    except LookupError:
+        raise PayloadError(Fault.CHARSET) from None
+    if name == "utf-8":
+        return body
+    if not name.startswith(_CHARSETS):
+        raise PayloadError(Fault.CHARSET)
+    try:
+        return str(body, name)
+    except UnicodeError:
+        raise PayloadError(Fault.MALFORMED) from None

@@ -1,0 +1,63 @@
+"""The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from crewel.broker.broker import Broker
+from crewel.transports import callback_polling, long_polling, websocket
+from crewel.transports.cookies import BrowserCookie
+from crewel.transports.origins import Client, Origins
+
+__all__ = ["Endpoint"]
+
+
+class Endpoint:
+    """Answers every request to the Bayeux path."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.settings = broker.settings
+        self.origins = Origins(broker.settings)
+        self.cookie = BrowserCookie(broker.settings)
+        self.sockets: set[websocket.Socket] = set()
+        broker.metrics.gauge("sockets", lambda: len(self.sockets))
+
+    def mount(self, app: web.Application) -> None:
+        """Serve the Bayeux path, with or without anything after it, in this application."""
+        path = self.settings.bayeux.path
+        app.router.add_route("*", path, self.answer)
+        app.router.add_route("*", path + "/{below:.*}", self.answer)
+        app.on_shutdown.append(self._close_sockets)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Refuse a foreign origin, or answer by the transport that the request asks for."""
+        client = self.origins.client(request.headers, request.remote, request.scheme)
+        if not self.origins.allows(request.headers, client):
+            self.broker.metrics.refused_payloads["origin"] += 1
+            return web.Response(status=403, text="this origin may not talk to the server", headers={"Vary": "Origin"})
+        if request.method == "OPTIONS":
+            return web.Response(headers=self.origins.preflight(request.headers))
+        response = await self._dispatch(request, client)
+        if not response.prepared:
+            response.headers.update(self.origins.cors(request.headers))
+        return response
+
+    async def _dispatch(self, request: web.Request, client: Client) -> web.StreamResponse:
+        transports = self.settings.bayeux.transports
+        if request.method == "POST" and "long-polling" in transports:
+            return await long_polling.answer(self, request, client)
+        if request.method == "GET" and "websocket" in transports and websocket.is_upgrade(request):
+            return await websocket.answer(self, request, client)
+        if request.method == "GET" and "callback-polling" in transports:
+            bayeux = self.settings.bayeux
+            function = callback_polling.function_name(
+                request, bayeux.callback_parameter, bayeux.callback_parameter_max_length
+            )
+            if function is not None:
+                return await callback_polling.answer(self, request, client, function)
+        return web.Response(status=400, text="Unknown Bayeux Transport")
+
+    async def _close_sockets(self, _: web.Application) -> None:
+        for socket in list(self.sockets):
+            await socket.close(1001, "the server is going down")

@@ -1,0 +1,116 @@
+"""One origin rule for POST, JSONP and upgrade, and who the client is behind the proxies that are trusted.
+
+A refused origin gets its 403 before anything of the request is parsed. A request without `Origin` is no cross-site one,
+unless the browser says so in `Sec-Fetch-Site`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from crewel.settings import Settings
+
+__all__ = ["Client", "Origins"]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who is really calling: the address, and the scheme and host that the client used."""
+
+    address: str | None
+    scheme: str
+    host: str
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it came by TLS."""
+        return self.scheme in ("https", "wss")
+
+
+class Origins:
+    """Which web pages may talk to the server."""
+
+    def __init__(self, settings: Settings) -> None:
+        http = settings.http
+        self._everybody = "*" in http.allowed_origins
+        self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
+        self._own = _normal(http.public_url) if http.public_url is not None else None
+        self._proxies = http.trusted_proxies
+
+    def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
+        """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its
+        `X-Forwarded-*` headers tell."""
+        host = headers.get("Host", "")
+        if remote is None or not self._proxies or not self._is_trusted(remote):
+            return Client(remote, scheme, host)
+        return Client(
+            self._forwarded_for(headers, remote),
+            headers.get("X-Forwarded-Proto", scheme).rpartition(",")[2].strip().lower(),
+            headers.get("X-Forwarded-Host", host).rpartition(",")[2].strip(),
+        )
+
+    def allows(self, headers: Mapping[str, str], client: Client) -> bool:
+        """Whether a page of the request's origin may talk to the server."""
+        origin = headers.get("Origin")
+        if origin is None:
+            return self._everybody or headers.get("Sec-Fetch-Site") != "cross-site"
+        return self._everybody or _normal(origin) in self._allowed or self.is_own(origin, client)
+
+    def is_own(self, origin: str, client: Client) -> bool:
+        """Whether the origin is the server's own: `http.public_url`, or the host that the client asked for."""
+        own = self._own or _normal(f"{client.scheme}://{client.host}")
+        return _normal(origin) == own
+
+    def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.
+        Only for an origin that was allowed."""
+        origin = headers.get("Origin")
+        if origin is None:
+            return {}
+        return {"Access-Control-Allow-Origin": origin, "Access-Control-Allow-Credentials": "true", "Vary": "Origin"}
+
+    def preflight(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The answer to OPTIONS: what a page of an allowed origin may send."""
+        answer = self.cors(headers)
+        if answer:
+            asked = headers.get("Access-Control-Request-Headers")
+            answer["Access-Control-Allow-Methods"] = "GET,POST"
+            answer["Access-Control-Allow-Headers"] = asked or "X-Requested-With,Content-Type,Accept,Origin"
+            answer["Access-Control-Max-Age"] = "1800"
+        return answer
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            parsed = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._proxies)
+
+    def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
+        # From the right: each trusted proxy names whom it heard; the first that is not trusted is the client.
+        for hop in reversed([hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]):
+            remote = hop
+            if not self._is_trusted(hop):
+                break
+        return remote
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_PAGE_SCHEMES = {"ws": "http", "wss": "https"}
+
+
+def _normal(origin: str) -> str:
+    """The origin with scheme and host in lower case and without a default port; as it is, if it is no address."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return origin
+    if not parts.hostname:
+        return origin
+    scheme = _PAGE_SCHEMES.get(parts.scheme, parts.scheme)
+    suffix = "" if port is None or port == _DEFAULT_PORTS.get(scheme) else f":{port}"
+    return f"{scheme}://{parts.hostname}{suffix}"

@@ -1,0 +1,183 @@
+"""The WebSocket transport (reference, section 4): text frames of messages both ways, and messages pushed at any time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiohttp import WSMsgType, web
+
+from crewel.bayeux.codec import decode, join
+from crewel.broker.peer import Peer
+from crewel.errors import Fault, PayloadError
+
+if TYPE_CHECKING:
+    from crewel.transports.endpoint import Endpoint
+    from crewel.transports.origins import Client
+
+__all__ = ["Socket", "answer", "is_upgrade"]
+
+_CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
+_BINARY_REFUSED = 1003
+_GOING_AWAY = 1001
+
+
+class Socket(Peer):
+    """One WebSocket. Frames are written by a task of its own, so that the broker never waits for a slow reader; what the
+    reader does not take stays in the session's bounded queue."""
+
+    __slots__ = ("_client", "_endpoint", "_frames", "_last_frame_at", "_request", "_size", "_timer", "_wake", "_ws")
+
+    transport = "websocket"
+    pushes = True
+
+    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
+        super().__init__(endpoint.cookie.read(request.cookies))
+        settings = endpoint.settings
+        self._endpoint = endpoint
+        self._request = request
+        self._client = client
+        protocol = settings.websocket.protocol
+        self._ws = web.WebSocketResponse(
+            timeout=_CLOSE_TIMEOUT,
+            protocols=(protocol,) if protocol else (),
+            compress=settings.websocket.compression,
+            max_msg_size=settings.bayeux.max_message_bytes,
+            decode_text=False,
+        )
+        self._frames: deque[bytes] = deque()
+        self._size = 0
+        self._wake = asyncio.Event()
+        self._last_frame_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send one frame with these messages."""
+        frame = join(parts)
+        self._frames.append(frame)
+        self._size += len(frame)
+        self._wake.set()
+
+    def supersede(self) -> None:
+        """A connect that a newer one replaced gets no reply on a socket."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether less than one full response waits for the reader."""
+        return self._size < self._endpoint.settings.bayeux.max_response_bytes
+
+    async def run(self) -> web.WebSocketResponse:
+        """Open, serve until it is closed, and let go of the session."""
+        await self._ws.prepare(self._request)
+        sockets = self._endpoint.sockets
+        sockets.add(self)
+        writer = asyncio.create_task(self._write())
+        self._watch_idleness()
+        try:
+            await self._read()
+        finally:
+            sockets.discard(self)
+            if self._timer is not None:
+                self._timer.cancel()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            self._endpoint.broker.outbound.socket_closed(self)
+        return self._ws
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the socket; the reason is for people."""
+        await self._ws.close(code=code, message=reason.encode())
+
+    async def _read(self) -> None:
+        broker = self._endpoint.broker
+        async for frame in self._ws:
+            self._last_frame_at = broker.loop.time()
+            if frame.type is not WSMsgType.TEXT:
+                await self.close(_BINARY_REFUSED, "binary frames are not part of the protocol")
+                return
+            try:
+                elements = self._elements(frame.data)
+            except PayloadError as error:
+                broker.metrics.refused_payloads[error.fault.name.lower()] += 1
+                if not error.fault.close_code:
+                    continue
+                await self.close(error.fault.close_code, error.fault.text)
+                return
+            task = broker.receive(self, elements)
+            if task is not None:
+                await task  # frames of one socket are answered in their order
+        if self._ws.close_code == Fault.TOO_LARGE.close_code:
+            broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+
+    def _elements(self, frame: bytes) -> list[object]:
+        bayeux = self._endpoint.settings.bayeux
+        if not frame:
+            raise PayloadError(Fault.MALFORMED)
+        return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._frames:
+                frame = self._frames.popleft()
+                self._size -= len(frame)
+                try:
+                    await self._ws.send_frame(frame, WSMsgType.TEXT)
+                except ConnectionError:
+                    return  # the reader notices too, and ends the socket
+            session = self.session
+            if session is not None and session.urgent:
+                self._endpoint.broker.outbound.make_ready(session)
+
+    def _watch_idleness(self) -> None:
+        loop = self._endpoint.broker.loop
+        self._last_frame_at = loop.time()
+        self._timer = loop.call_later(self._idle_timeout, self._check_idleness)
+
+    @property
+    def _idle_timeout(self) -> float:
+        return self._endpoint.settings.websocket.idle_timeout_ms / 1000
+
+    def _check_idleness(self) -> None:
+        broker = self._endpoint.broker
+        left = self._last_frame_at + self._idle_timeout - broker.loop.time()
+        if left > 0:
+            self._timer = broker.loop.call_later(left, self._check_idleness)
+        else:
+            broker.spawn(self.close(_GOING_AWAY, "nothing came for too long"))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the upgrade request."""
+        return self._request.headers
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._client.address
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._client.is_secure
+
+
+def is_upgrade(request: web.Request) -> bool:
+    """Whether the request asks for a WebSocket."""
+    return request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> web.StreamResponse:
+    """Answer an upgrade; the socket is served in here until it closes."""
+    wanted = endpoint.settings.websocket.protocol
+    if wanted and wanted not in _offered(request):
+        return web.Response(status=400, text=f"this server speaks the sub-protocol {wanted} only")
+    return await Socket(endpoint, request, client).run()
+
+
+def _offered(request: web.Request) -> list[str]:
+    offers = request.headers.getall("Sec-WebSocket-Protocol", [])
+    return [offer.strip() for line in offers for offer in line.split(",")]

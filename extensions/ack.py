@@ -1,0 +1,92 @@
+"""Acknowledged messages: what a client has not acknowledged is sent again (reference 5.1).
+
+The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this
+comes from, the server's part adds a part to each session that asks for it, which keeps the unacknowledged entries by batch
+id: `rcv_meta` takes the acknowledgement and puts back what it does not cover, `send` retains what leaves, and `send_meta`
+tells the batch id. Such a session gets messages with connect replies only, on every transport.
+"""
+
+from __future__ import annotations
+
+from crewel.bayeux.message import Fields, Message
+from crewel.broker.broker import Broker
+from crewel.broker.sessions import Session
+from crewel.delivery.batches import Batches
+from crewel.delivery.entry import Entry
+from crewel.extension import Extension, SessionPart
+
+__all__ = ["AckExtension", "AcknowledgedSession"]
+
+HANDSHAKE = "/meta/handshake"
+CONNECT = "/meta/connect"
+
+
+class AckExtension(Extension):
+    """Adds an `AcknowledgedSession` to each session whose handshake carries `ext.ack` true."""
+
+    name = "ack"
+
+    def installed(self, broker: Broker) -> None:
+        """Remember the broker, whose settings and counters the sessions use."""
+        self._broker = broker
+
+    def rcv_meta(self, session: Session | None, message: Message) -> bool:
+        """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
+        if session is not None and message.channel.name == HANDSHAKE and message.ext.get("ack") in (True, "true"):
+            session.connect_only = True
+            session.add_part(AcknowledgedSession(self._broker))
+        return True
+
+
+class AcknowledgedSession(SessionPart):
+    """The unacknowledged entries of one session."""
+
+    __slots__ = ("_batches", "_broker")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._batches = Batches()
+
+    def rcv_meta(self, session: Session, message: Message) -> bool:
+        """Take the acknowledgement that a connect carries, and put back what it leaves open."""
+        if message.channel.name != CONNECT:
+            return True
+        batch = _batch(message)
+        again = self._batches.acknowledge(batch)
+        session.retained = 0
+        if not again:
+            return True
+        self._broker.metrics.resends += len(again)
+        session.queue = again + session.queue
+        session.hold_delay = self._batches.resend_delay()
+        if batch is not None:
+            # The client waits for these: its connect is answered with them at once, as if it had asked not to be held. A
+            # connect that acknowledges nothing at all is held as usual, and its reply carries them.
+            session.urgent = True
+            if not session.hold_delay:
+                message.fields.setdefault("advice", {})
+        return True
+
+    def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
+        """Retain what leaves with the next batch id."""
+        self._batches.retain(entries)
+        session.retained = len(self._batches)
+        return entries
+
+    def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
+        """Tell the batch id of a connect reply, or on the handshake that acknowledgements are on."""
+        if message.channel.name == CONNECT and reply["successful"]:
+            reply.setdefault("ext", {})["ack"] = self._batches.close()
+        elif message.channel.name == HANDSHAKE and reply["successful"]:
+            reply.setdefault("ext", {})["ack"] = self._handshake_answer(message)
+        return True
+
+    def _handshake_answer(self, message: Message) -> object:
+        if self._broker.settings.bayeux.allow_message_delivery_during_handshake:
+            return {"enabled": True, "batch": self._batches.close()}
+        return message.ext["ack"]  # in kind: true, or "true"
+
+
+def _batch(message: Message) -> int | None:
+    value = message.ext.get("ack")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
