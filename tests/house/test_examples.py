@@ -1,10 +1,16 @@
-"""That the examples of the README do what it says, against a real server."""
+"""That the examples of the documentation do what it says, against a real server."""
 
+import asyncio
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from crewel.client import Client, PublishRefused, RemoteCallFailedError
 from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.server_process import Server
@@ -40,3 +46,54 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
     command = ["node", "--input-type=module", "--eval", script]
     ended = subprocess.run(command, cwd=INTEROP, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ended.returncode, ended.stdout) == (0, "{ user: 'ann', chat: 'hello' }\n"), ended.stderr
+
+
+def service_and_mounting() -> list[str]:
+    """Return the Python examples of docs/applications.md: the service, and the application that mounts it."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "applications.md").read_text("utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def with_poll(tmp_path: Path) -> Path:
+    """Return a directory that holds the service of docs/applications.md."""
+    (tmp_path / "poll.py").write_text(service_and_mounting()[0])
+    return tmp_path
+
+
+@pytest.fixture
+def mounted(with_poll: Path) -> Iterator[str]:
+    """Run the aiohttp application of docs/applications.md; return where it serves Bayeux."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    script = service_and_mounting()[1].replace("8080", str(port))
+    process = subprocess.Popen([sys.executable, "-u", "-c", script], cwd=with_poll, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        assert "Running on" in process.stdout.readline()
+        yield f"http://127.0.0.1:{port}/cometd"
+        process.terminate()
+        process.communicate(timeout=LIMIT_S)
+
+
+async def use_the_poll(url: str) -> None:
+    """Do everything that the example service offers, and what it refuses."""
+    async with asyncio.timeout(LIMIT_S), Client(url) as client:
+        results = await client.subscribe("/poll/*")
+        await client.publish("/service/vote", "tea")
+        assert (await anext(results)).data == {"tea": 1}
+        assert await client.remote_call("poll/count", "tea") == 1
+        with pytest.raises(RemoteCallFailedError):
+            await client.remote_call("poll/count", "gin")
+        with pytest.raises(PublishRefused, match="404::message_deleted"):
+            await client.publish("/service/vote", "coffee")
+        with pytest.raises(PublishRefused, match="403:results_come_from_the_server:publish_denied"):
+            await client.publish("/poll/result", {"tea": 1000})
+
+
+@pytest.mark.usefixtures("with_poll")
+async def test_the_example_service_counts_votes(start_server: StartServer) -> None:
+    await use_the_poll(start_server(service="poll").url)
+
+
+async def test_the_example_application_mounts_the_service(mounted: str) -> None:
+    await use_the_poll(mounted)
