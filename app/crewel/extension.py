@@ -81,7 +81,9 @@ class Pipe:
         self._send_meta = self._overriding("send_meta")[::-1]
 
     def _overriding(self, hook: str) -> list[Callable[..., Any]]:
-        return [getattr(each, hook) for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)]
+        return [
+            getattr(each, hook) for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)
+        ]
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Whether the publish goes on."""

@@ -33,7 +33,7 @@ DECLARED = (
     Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
     Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
     Declared("crewel_connects_total", "counter", "Connects received."),
-    Declared("crewel_publishes_total", "counter", "Messages that clients or the server itself published and that were accepted."),
+    Declared("crewel_publishes_total", "counter", "Publishes accepted, from clients and from the server itself."),
     Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
     Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
     Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),

@@ -52,7 +52,9 @@ def _extension(name: str) -> Extension:
     module, _, attribute = BUILT_IN.get(name, name).partition(":")
     if not attribute:
         known = ", ".join(sorted(BUILT_IN))
-        raise SettingsError(f"bayeux.extensions: there is no extension {name!r}; known are {known}, or package.module:Class")
+        raise SettingsError(
+            f"bayeux.extensions: there is no extension {name!r}; known are {known}, or package.module:Class"
+        )
     try:
         made = getattr(importlib.import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:
@@ -121,9 +123,9 @@ async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIte
     tls = _tls(settings)
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        runner = web.AppRunner(build(settings, services), access_log=None)
+        runner = web.AppRunner(build(settings, services), access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
         await runner.setup()
-        stack.push_async_callback(_clean_up, runner)
+        stack.push_async_callback(runner.cleanup)
         http = settings.http
 
         def connection() -> Connection:
@@ -131,7 +133,7 @@ async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIte
             return Connection(
                 runner.server,
                 loop=loop,
-                access_log=None,  # type: ignore[arg-type]
+                access_log=None,
                 header_timeout=http.header_timeout_ms / 1000,
                 keepalive_timeout=http.keepalive_ms / 1000,
                 max_line_size=http.max_header_bytes,
@@ -143,11 +145,6 @@ async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIte
         port = listener.sockets[0].getsockname()[1]
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"{'https' if tls else 'http'}://{host}:{port}{settings.bayeux.path}"
-
-
-async def _clean_up(runner: web.AppRunner) -> None:
-    runner._shutdown_timeout = _SHUTDOWN_TIMEOUT
-    await runner.cleanup()
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

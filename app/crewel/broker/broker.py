@@ -93,7 +93,9 @@ class Broker:
             fields["ext"] = ext
         self.broadcast(target, fields, lazy=lazy)
 
-    def deliver(self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
+    def deliver(
+        self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
+    ) -> bool:
         """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out."""
         fields: Fields = {"channel": _literal(channel).name, "data": data}
         if ext is not None:
@@ -119,7 +121,9 @@ class Broker:
 
     # What handlers use
 
-    def broadcast(self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None) -> None:
+    def broadcast(
+        self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None
+    ) -> None:
         """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all."""
         self.metrics.publishes += 1
         outbound = self.outbound

@@ -16,7 +16,17 @@ __all__ = ["Exchange"]
 class Exchange:
     """A request or frame that is being answered. The session of its first message is the session of the whole of it."""
 
-    __slots__ = ("advise", "connect", "elements", "handshake", "is_alone", "peer", "replies", "session", "was_connected")
+    __slots__ = (
+        "advise",
+        "connect",
+        "elements",
+        "handshake",
+        "is_alone",
+        "peer",
+        "replies",
+        "session",
+        "was_connected",
+    )
 
     def __init__(self, peer: Peer, elements: list[Any]) -> None:
         self.peer = peer

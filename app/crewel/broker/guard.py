@@ -69,7 +69,9 @@ class Guard:
                 return None
             return refusal(self._standing_on(channel), operation, channel, session, message)
         except Exception:
-            log.exception("the security policy or an authoriser failed on %s %s: refused", operation.value, channel.name)
+            log.exception(
+                "the security policy or an authoriser failed on %s %s: refused", operation.value, channel.name
+            )
             return DENIED_BY_POLICY
 
     def _standing_on(self, channel: Channel) -> Iterator[Authorizer]:

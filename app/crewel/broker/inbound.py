@@ -100,14 +100,11 @@ class Inbound:
     def _handle(self, exchange: Exchange, message: Message) -> Steps[Reply]:
         broker = self._broker
         name = message.channel.name
+        session: Session | None
         if name == HANDSHAKE:
-            session: Session | None = Session(broker, new_client_id())
-            exchange.session = session
-            session.peer = exchange.peer
+            exchange.session = session = self._candidate(exchange.peer)
         else:
-            session = exchange.session
-            if session is not None and session.id != message.fields.get("clientId"):
-                session = None
+            session = self._speaker(exchange, message)
         pipe = broker.outbound.pipe
         is_meta = message.channel.kind is Kind.META
         if not (pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)):
@@ -121,6 +118,17 @@ class Inbound:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
         outcome = handler(broker, exchange, session, message)
         return outcome if isinstance(outcome, dict) else (yield from outcome)
+
+    def _candidate(self, peer: Peer) -> Session:
+        """The session that a handshake makes, should it be granted."""
+        session = Session(self._broker, new_client_id())
+        session.peer = peer
+        return session
+
+    def _speaker(self, exchange: Exchange, message: Message) -> Session | None:
+        """The exchange's session, if the message is its too."""
+        session = exchange.session
+        return session if session is not None and session.id == message.fields.get("clientId") else None
 
 
 def _refusal(element: object, message: Message | None, error: str) -> Reply:

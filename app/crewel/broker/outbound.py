@@ -190,7 +190,13 @@ class Outbound:
         return not (session.connect_only or exchange.peer.connect_only)
 
     def _respond(
-        self, peer: Peer, session: Session | None, replies: _Replies, entries: list[Entry], *, replies_first: bool = False
+        self,
+        peer: Peer,
+        session: Session | None,
+        replies: _Replies,
+        entries: list[Entry],
+        *,
+        replies_first: bool = False,
     ) -> None:
         parts = []
         for reply, message in replies:
@@ -351,4 +357,3 @@ class Outbound:
         for session in list(sessions):
             self.release(session)
         self.alarms.close()
-

@@ -69,7 +69,7 @@ def _call(broker: Broker, call: RemoteCall, session: Session, message: Message) 
     """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
     try:
         result = call(session, message.data)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
         _tell(broker, session, message, _failure(message, error), successful=False)
     else:
         if isawaitable(result):
@@ -81,7 +81,7 @@ def _call(broker: Broker, call: RemoteCall, session: Session, message: Message) 
 async def _call_later(broker: Broker, pending: Awaitable[Any], session: Session, message: Message) -> None:
     try:
         result = await pending
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
         _tell(broker, session, message, _failure(message, error), successful=False)
     else:
         _tell(broker, session, message, result, successful=True)

@@ -129,7 +129,9 @@ def load_services(modules: Iterable[str]) -> list[Service]:
             raise ServiceError(f"the service module {name!r} cannot be imported: {error!r}") from error
         services = [value for value in vars(module).values() if isinstance(value, Service)]
         if not services:
-            raise ServiceError(f"the module {name!r} holds no crewel.Service; write `{name.rpartition('.')[2]} = Service(...)`")
+            raise ServiceError(
+                f"the module {name!r} holds no crewel.Service; write `{name.rpartition('.')[2]} = Service(...)`"
+            )
         found.extend(service for service in services if service not in found)
     return found
 

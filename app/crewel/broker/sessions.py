@@ -76,7 +76,9 @@ class Held:
 
     __slots__ = ("advise", "deadline", "message", "not_before", "peer", "reply")
 
-    def __init__(self, peer: Peer, message: Message, reply: Reply, deadline: float, not_before: float, advise: bool) -> None:
+    def __init__(
+        self, peer: Peer, message: Message, reply: Reply, deadline: float, not_before: float, advise: bool
+    ) -> None:
         self.peer = peer
         self.message = message
         self.reply = reply

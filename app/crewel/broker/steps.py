@@ -34,14 +34,14 @@ def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:
 async def complete(steps: Steps[T], waiting: Awaitable[Any]) -> T:
     """Wait for this, then run to the end, waiting for whatever comes."""
     while True:
+        failure: Exception | None = None
+        value: Any = None
         try:
             value = await waiting
-        except Exception as error:
-            resume, argument = steps.throw, error
-        else:
-            resume, argument = steps.send, value
+        except Exception as error:  # noqa: BLE001 - the steps that asked are the ones to tell
+            failure = error
         try:
-            waiting = resume(argument)
+            waiting = steps.send(value) if failure is None else steps.throw(failure)
         except StopIteration as end:
             result: T = end.value
             return result

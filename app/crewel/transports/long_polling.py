@@ -37,5 +37,3 @@ async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> we
     peer = LongPollingPeer(endpoint, request, client)
     endpoint.broker.receive(peer, elements)
     return await peer.answered()
-
-

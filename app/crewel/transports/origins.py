@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 from crewel.settings import Settings
@@ -38,7 +38,7 @@ class Origins:
         self._everybody = "*" in http.allowed_origins
         self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
         self._own = _normal(http.public_url) if http.public_url is not None else None
-        self._proxies = http.trusted_proxies
+        self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
         """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its

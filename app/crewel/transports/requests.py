@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["RequestPeer", "refused"]
 
 
+_WATCH_INTERVAL = 1.0  # seconds between looks at a connection that cannot tell by itself that it is gone
+
+
 class RequestPeer(Peer):
     """A request that aiohttp parsed. It is answered once: with messages, or with the status of a superseded connect."""
 
@@ -36,7 +39,9 @@ class RequestPeer(Peer):
 
     def payload(self, parts: list[bytes]) -> web.Response:
         """The response that carries these messages."""
-        return web.Response(body=join(parts), content_type="application/json", headers={"Cache-Control": "no-cache, no-store"})
+        return web.Response(
+            body=join(parts), content_type="application/json", headers={"Cache-Control": "no-cache, no-store"}
+        )
 
     def send(self, parts: list[bytes]) -> None:
         """Answer the request with these messages."""
@@ -78,7 +83,9 @@ class RequestPeer(Peer):
             self._waiter.set_result(None)
 
     async def _watch(self) -> None:
-        await self._request.wait_for_disconnection()
+        # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
+        while self._request.transport is not None:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(_WATCH_INTERVAL)
         self.abandon()
 
     def _answer(self, response: web.Response) -> None:
