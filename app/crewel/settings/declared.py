@@ -65,7 +65,9 @@ class Http(Group):
     header_timeout_ms: Number = setting(
         10000, "A peer that has not sent its headers by then is cut off.", unit=_MS, ge=1
     )
-    body_timeout_ms: Number = setting(30000, "A peer that has not sent its body by then is cut off.", unit=_MS, ge=1)
+    body_timeout_ms: Number = setting(
+        30000, "A peer that has not sent its body by then is cut off.", unit=_MS, live=True, ge=1
+    )
     keepalive_ms: Number = setting(75000, "An idle connection is closed after this time.", unit=_MS, ge=1)
     max_header_bytes: Number = setting(16384, "Longer request headers are refused.", unit=_BYTES, ge=1024)
     demos: bool = setting(True, "Serve the pages at / and /chat/.")
@@ -97,7 +99,9 @@ class Bayeux(Group):
         live=True,
         ge=0,
     )
-    sweep_ms: Number = setting(1000, "How often sessions and channels that are over are looked for.", unit=_MS, ge=10)
+    sweep_ms: Number = setting(
+        1000, "How often sessions and channels that are over are looked for.", unit=_MS, live=True, ge=10
+    )
     max_processing_ms: Number = setting(
         -1,
         "A client that sends nothing for this long while its connect is held is gone; -1: never.",
@@ -199,7 +203,9 @@ class Bayeux(Group):
         expected="a path that starts with /",
     )
     cookie_max_age: Number = setting(-1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1)
-    cookie_secure: bool = setting(False, "Send that cookie over https only; always so when http.tls_cert is set.")
+    cookie_secure: bool = setting(
+        False, "Mark that cookie Secure in answers over https; always so when http.tls_cert is set."
+    )
     cookie_http_only: bool = setting(True, "Hide that cookie from scripts.")
     cookie_same_site: Annotated[
         Literal["lax", "strict", "none"] | None,
@@ -236,7 +242,7 @@ class Activity(Group):
     """The `activity` extension."""
 
     max_inactivity_ms: Number = setting(
-        300000, "A session whose user did nothing for this long is disconnected.", unit=_MS, ge=1
+        300000, "A session whose user did nothing for this long is disconnected.", unit=_MS, live=True, ge=1
     )
 
 
