@@ -59,7 +59,10 @@ Plan = Callable[[], Cut | None]
 
 
 def random_cuts(seed: int, chance: float, hows: Sequence[How] = (How.FIN, How.RESET), limit: int | None = None) -> Plan:
-    """Return a plan that cuts a burst with this chance, anywhere, each of `hows` equally often, `limit` times."""
+    """Return a plan that cuts a burst with this chance, each of `hows` equally often, at most `limit` times.
+
+    Half of the cuts fall into the first tenth of the burst, where the headers are, the others anywhere.
+    """
     chooser = random.Random(seed)
     left = limit
 
@@ -68,7 +71,7 @@ def random_cuts(seed: int, chance: float, hows: Sequence[How] = (How.FIN, How.RE
         if left == 0 or chooser.random() >= chance:
             return None
         left = None if left is None else left - 1
-        return Cut(chooser.random(), chooser.choice(hows))
+        return Cut(chooser.random() * chooser.choice((0.1, 1.0)), chooser.choice(hows))
 
     return plan
 
@@ -97,9 +100,9 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 class CuttingProxy:
-    """Forward from a free port of 127.0.0.1 to `server_port`, and breaks what its plan says."""
+    """Forward from a free port of 127.0.0.1 to `server_port`, and break what its plan says."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int | None) -> None:
         self.server_port = server_port
         self.port = 0
         self.breaks: list[Break] = []

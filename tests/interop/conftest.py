@@ -1,4 +1,4 @@
-"""Start other people's clients for the tests, and refuses to pretend when they are not installed."""
+"""Start other people's clients for the tests, and refuse to pretend when they are not installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 
 
 class OpenPeer(Protocol):
-    """Start a client of a kind in a process of its own, handshakes and connects to the server on this port."""
+    """Start a client of a kind in a process of its own, handshake and connect to the server on this port."""
 
     async def __call__(self, kind: Kind, port: int | None, **options: Any) -> Peer: ...
 

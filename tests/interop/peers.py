@@ -1,11 +1,12 @@
 """Other people's Bayeux clients, each in a process of its own that does what a test tells it.
 
 A driver (drivers/) takes a JSON command a line on stdin and answers each with a line; between answers it tells
-what happens. Commands: open, subscribe, publish, batch, call, reload, loaded, disconnect. Events:
+what happens. Commands: open, subscribe, unsubscribe, publish, publishBinary, batch,
+call, reload, loaded, disconnect. Events:
 
 | event | fields | when |
 | --- | --- | --- |
-| handshaken | clientId | a handshake succeeded, the first one or a later one |
+| handshaken | clientId, ext | a handshake succeeded, the first one or a later one |
 | connecting | transport, ack | a connect goes out |
 | connected | ack, advice | a connect was answered successfully |
 | subscribed | channel | the server confirmed a subscription |
@@ -21,7 +22,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def _kinds(library: str, version: str, command: tuple[str, ...], can: str = "") 
 
 def _cometd(version: str) -> list[Kind]:
     command = ("node", str(DRIVERS / "cometd.mjs"), version)
-    return _kinds("cometd", version, command, can="listeners batch call ack reload")
+    return _kinds("cometd", version, command, can="listeners batch call extensions")
 
 
 KINDS = [
@@ -106,12 +107,14 @@ class Peer:
         await self._process.wait()
         await self._reading
 
-    async def open(self, url: str, *, ack: bool = False, transports: tuple[str, ...] = (), **configure: Any) -> None:
-        """Make the handshake and waits for the first answered connect."""
+    async def open(
+        self, url: str, *, extensions: Sequence[str] = (), transports: Sequence[str] = (), **configure: Any
+    ) -> None:
+        """Make the handshake and wait for the first answered connect; `configure` are options of the cometd client."""
         answer = await self.do(
             "open",
             url=url,
-            ack=ack,
+            extensions=extensions,
             transports=transports or (self.kind.transport,),
             configure=configure,
             retry_s=0.1,

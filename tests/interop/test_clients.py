@@ -94,11 +94,12 @@ async def test_disconnect_is_answered_and_ends_the_session(
     kind: Kind, server: Server, root: str, open_peer: OpenPeer
 ) -> None:
     peer = await open_peer(kind, server.port)
+    other = await open_peer(kind, server.port)
     await peer.subscribe(root)
-    assert await knows_session(server, peer.client_id)
     answer = await peer.do("disconnect")
     assert answer["successful"]
     assert not await knows_session(server, peer.client_id)
+    assert await knows_session(server, other.client_id)
 
 
 @pytest.mark.parametrize("kind", kinds_that_can("batch"), ids=str)
@@ -115,9 +116,13 @@ async def test_batch_is_accepted_whole_and_arrives_in_order(
     assert [data["n"] for data in subscriber.heard()] == list(range(30))
 
 
+@pytest.mark.parametrize("extensions", [[], ["ack"]], ids=["", "ack"])
 @pytest.mark.parametrize("kind", kinds_that_can("call"), ids=str)
-async def test_remote_call_returns_the_result_of_the_service(kind: Kind, server: Server, open_peer: OpenPeer) -> None:
-    peer = await open_peer(kind, server.port)
+async def test_remote_call_returns_the_result_of_the_service(
+    kind: Kind, extensions: list[str], server: Server, open_peer: OpenPeer
+) -> None:
+    """With acknowledgements the result comes with the connect, after the acknowledgement of the call."""
+    peer = await open_peer(kind, server.port, extensions=extensions)
     answer = await peer.do("call", target="echo", data={"n": [1, None, "\u00fc"]})
     assert answer["successful"]
     assert answer["data"] == {"n": [1, None, "\u00fc"]}
@@ -129,7 +134,6 @@ async def test_remote_call_returns_the_result_of_the_service(kind: Kind, server:
 @pytest.mark.parametrize("kind", kinds_that_can("call"), ids=str)
 async def test_session_that_the_server_ends_stays_ended(kind: Kind, server: Server, open_peer: OpenPeer) -> None:
     peer = await open_peer(kind, server.port)
-    assert await knows_session(server, peer.client_id)
     await peer.do("call", target="leave", data={})
     await peer.tells("ended")
     assert not await knows_session(server, peer.client_id)

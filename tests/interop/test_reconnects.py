@@ -14,7 +14,7 @@ async def test_client_makes_a_new_session_after_the_server_restarted(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
     server = start_server("bayeux.timeout_ms=1000")
-    peer = await open_peer(kind, server.port)
+    peer = await open_peer(kind, server.port, extensions=["ack"] if "extensions" in kind.can else [])
     await peer.subscribe("/a/**")
     await peer.publish("/a/b", {"n": 1})
     await peer.hears({"n": 1})
@@ -51,12 +51,12 @@ async def all_acknowledged(peer: Peer) -> None:
     await peer.tells("connected", len(peer.told("connected")) + 2)
 
 
-@pytest.mark.parametrize("kind", kinds_that_can("reload"), ids=str)
+@pytest.mark.parametrize("kind", kinds_that_can("extensions"), ids=str)
 async def test_reloaded_page_goes_on_with_its_session_and_misses_nothing(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
     server = start_server("bayeux.timeout_ms=500")
-    page = await open_peer(kind, server.port, ack=True)
+    page = await open_peer(kind, server.port, extensions=["ack", "reload"])
     other = await open_peer(kind, server.port)
     await page.subscribe("/a")
     await other.publish("/a", {"n": 1})

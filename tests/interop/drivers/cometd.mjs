@@ -14,21 +14,27 @@ window.sessionStorage = {
     removeItem: name => kept.delete(name)
 };
 
-/** Versions 8 and 9 are ES modules with named exports; the older ones are CommonJS, an extension a file. */
+const EXTENSIONS = {
+    ack: "AckExtension",
+    binary: "BinaryExtension",
+    reload: "ReloadExtension",
+    timesync: "TimeSyncExtension"
+};
+
+/** Returns the library's classes. Versions 8 and 9 are ES modules; the older ones are CommonJS, an extension a file. */
 async function load(version) {
     const name = version === "9" ? "cometd" : `cometd-${version}`;
     if (version === "9" || version === "8") {
         return import(name);
     }
-    const extension = async file => (await import(`${name}/${file}.js`)).default;
-    return {
-        CometD: (await import(name)).default.CometD,
-        AckExtension: await extension("AckExtension"),
-        ReloadExtension: await extension("ReloadExtension")
-    };
+    const classes = {CometD: (await import(name)).default.CometD};
+    for (const extension of Object.values(EXTENSIONS)) {
+        classes[extension] = (await import(`${name}/${extension}.js`)).default;
+    }
+    return classes;
 }
 
-const {CometD, AckExtension, ReloadExtension} = await load(process.argv[2]);
+const library = await load(process.argv[2]);
 
 let client;
 let options;
@@ -63,7 +69,7 @@ function transportType() {
 function listen(channel) {
     return new Promise(resolve => {
         const handle = client.subscribe(channel, message => {
-            tell({event: "message", subscription: channel, channel: message.channel, data: message.data});
+            tell({event: "message", subscription: channel, channel: message.channel, data: plain(message.data)});
         }, reply => {
             if (reply.successful) {
                 tell({event: "subscribed", channel});
@@ -72,6 +78,11 @@ function listen(channel) {
         });
         subscriptions.set(channel, handle);
     });
+}
+
+/** Returns the data with the bytes that the binary extension has decoded as a list of numbers. */
+function plain(data) {
+    return data?.data instanceof ArrayBuffer ? {...data, data: [...new Uint8Array(data.data)]} : data;
 }
 
 function outcome(reply) {
@@ -105,7 +116,7 @@ function watch() {
 }
 
 function open() {
-    client = new CometD();
+    client = new library.CometD();
     for (const type of ["websocket", "long-polling", "callback-polling"]) {
         if (!options.transports.includes(type)) {
             client.unregisterTransport(type);
@@ -113,10 +124,9 @@ function open() {
     }
     // The first extension sees what comes in before all others, and what goes out after them.
     client.registerExtension("witness", new Witness());
-    if (options.ack) {
-        client.registerExtension("ack", new AckExtension());
+    for (const name of options.extensions) {
+        client.registerExtension(name, new library[EXTENSIONS[name]]());
     }
-    client.registerExtension("reload", new ReloadExtension());
     client.configure({url: options.url, logLevel: "warn", backoffIncrement: 20, maxBackoff: 200, ...options.configure});
     watch();
     return new Promise(resolve => {
@@ -143,6 +153,9 @@ obey({
     }),
     publish: ({channel, data}) => new Promise(resolve => {
         client.publish(channel, data, reply => resolve(outcome(reply)));
+    }),
+    publishBinary: ({channel, bytes}) => new Promise(resolve => {
+        client.publishBinary(channel, Uint8Array.from(bytes), true, {name: "bytes"}, reply => resolve(outcome(reply)));
     }),
     async batch({messages}) {
         let replies;
