@@ -125,7 +125,7 @@ class Client:
         Raises:
             PublishRefused: the server refused it, with `code`, `arguments` and `text`.
             TransportError: no answer; the server may have accepted it.
-            NotConnectedError, DisconnectedError: nothing was sent.
+            NotConnectedError: nothing was sent.
             ValueError: not a channel that can be published to.
         """
         [reply] = await self._session.request([publication(channel, data, ext)])

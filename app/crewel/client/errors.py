@@ -56,7 +56,7 @@ class NotConnectedError(ClientError):
 
 
 class DisconnectedError(ClientError):
-    """The session is over and the client will not make another."""
+    """The session is over and the client will not make another. A request that was on its way may have been accepted."""
 
 
 class NegotiationError(ClientError):

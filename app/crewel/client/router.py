@@ -19,12 +19,16 @@ from crewel.client.subscription import Overflow, Subscription
 
 @dataclass(slots=True)
 class Interest:
-    """One channel name: its local subscriptions, and whether the server of this session has confirmed it."""
+    """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
+
+    `asked` is set when the question that is on its way to the server, if any, has been settled.
+    """
 
     channel: str
     ext: Fields | None
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
+    asked: asyncio.Event | None = None
 
 
 class Router:
@@ -65,8 +69,8 @@ class Router:
         self.made_room()
 
     def unconfirmed(self) -> list[Interest]:
-        """What the server must be told of."""
-        return [interest for interest in self._interests.values() if not interest.confirmed]
+        """What the server must be told of, and is not being told."""
+        return [each for each in self._interests.values() if not each.confirmed and each.asked is None]
 
     def forget_session(self) -> None:
         """A new session knows of no subscription."""

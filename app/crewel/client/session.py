@@ -17,8 +17,8 @@ import copy
 import logging
 import math
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from crewel.bayeux.message import Fields
@@ -155,6 +155,9 @@ class Session:
         """
         while not interest.confirmed:
             await self.ready(self._config.network_delay)
+            if interest.asked is not None:
+                await interest.asked.wait()  # no longer than the request of whoever asks
+                continue
             moved = self._moved
             for refusal in await self._subscribe([interest]):
                 raise refusal
@@ -303,7 +306,7 @@ class Session:
     async def _follow(self, reply: Fields) -> bool:
         """Do what an answered connect asks for; False if the session is lost."""
         step = self._next_step(reply)
-        if step is Reconnect.NONE:
+        if step is Reconnect.NONE or self._dismissed:
             raise DisconnectedError("the server ended the session") from _refusal(reply)
         if step is Reconnect.HANDSHAKE:
             never_connected = self.state is State.CONNECTING
@@ -336,7 +339,8 @@ class Session:
             return []
         client_id = self.connection.client_id
         messages = [_subscribe_message(interest) for interest in interests]
-        replies = await self.connection.exchange(messages, self._config.network_delay)
+        with _being_asked(interests):
+            replies = await self.connection.exchange(messages, self._config.network_delay)
         refusals = []
         for interest, reply in zip(interests, replies, strict=True):
             if is_successful(reply):
@@ -353,8 +357,8 @@ class Session:
         if advice is not None:
             self._advice = advice
         if reply.get("channel") == DISCONNECT and "id" not in reply and is_successful(reply):
+            # The held connect is answered next, and the requests that are on their way may be; only then it is over.
             self._dismissed = True
-            self.connection.exchanges.fail_all(DisconnectedError("the server ended the session"))
 
     async def _until(self, states: frozenset[State]) -> None:
         while self.state not in states:
@@ -377,6 +381,19 @@ class Session:
 
 def _refusal(reply: Fields) -> RefusedError | None:
     return None if is_successful(reply) else RefusedError(reply)
+
+
+@contextmanager
+def _being_asked(interests: list[Interest]) -> Iterator[None]:
+    settled = asyncio.Event()
+    for interest in interests:
+        interest.asked = settled
+    try:
+        yield
+    finally:
+        settled.set()
+        for interest in interests:
+            interest.asked = None
 
 
 def _subscribe_message(interest: Interest) -> Fields:

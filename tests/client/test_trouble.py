@@ -1,0 +1,329 @@
+"""The client when things go wrong: servers that vanish, connections that are cut, transports that are refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewel.client import (
+    BackoffRule,
+    Client,
+    Event,
+    HandshakeRefused,
+    NegotiationError,
+    NotConnectedError,
+    State,
+    TransportError,
+)
+from tests.client.support import LIMIT_S, SERVICE, Steps
+from tests.conftest import StartServer
+from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
+
+QUICK = BackoffRule(initial=0.02, factor=1.5, maximum=0.2)
+SETS = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=3000", "bayeux.sweep_ms=100")
+
+
+async def test_a_server_that_is_not_there_is_told_at_once(start_server: StartServer, transport: str) -> None:
+    server = start_server()
+    server.terminate()
+    client = Client(server.url, transports=[transport], open_timeout=0)
+    with pytest.raises(TransportError, match=f"{server.port}/cometd: connection refused"):
+        await client.__aenter__()
+    assert client.state is State.CLOSED
+
+
+async def test_opening_waits_for_a_server_that_comes_later(start_server: StartServer, transport: str) -> None:
+    server = start_server()
+    server.terminate()
+    client = Client(server.url, transports=[transport], backoff=QUICK, open_timeout=LIMIT_S)
+    entering = asyncio.create_task(client.__aenter__())
+    await asyncio.sleep(0)
+    start_server(port=server.port)
+    await asyncio.wait_for(entering, LIMIT_S)
+    assert client.state in (State.CONNECTING, State.CONNECTED)
+    await client.__aexit__(None, None, None)
+
+
+async def test_opening_can_be_cancelled(start_server: StartServer) -> None:
+    server = start_server()
+    server.terminate()
+    before = asyncio.all_tasks()
+    entering = asyncio.create_task(Client(server.url, backoff=QUICK).__aenter__())
+    await asyncio.sleep(0.05)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("ack", [True, False])
+async def test_after_a_restart_the_session_is_new_and_its_subscriptions_are_there(
+    start_server: StartServer, transport: str, ack: bool
+) -> None:
+    server = start_server(*SETS, service=SERVICE)
+    steps = Steps()
+    async with Client(server.url, transports=[transport], ack=ack, backoff=QUICK, on_state=steps) as client:
+        wide, exact = await client.subscribe("/a/**"), await client.subscribe("/a/b")
+        await steps.reach(State.CONNECTED)
+        first = client.client_id
+        server.kill()
+        await steps.reach(State.RECONNECTING)
+        start_server(*SETS, port=server.port, service=SERVICE)
+        await steps.reach(State.CONNECTED, times=2)
+        assert client.client_id != first
+        assert Event.SESSION_LOST in [step.event for step in steps.seen]
+        await client.publish("/a/b", "after")
+        assert [(await each.receive(LIMIT_S)).data for each in (wide, exact)] == ["after", "after"]
+
+
+async def test_requests_wait_for_the_next_session(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS, service=SERVICE)
+    steps = Steps()
+    async with Client(server.url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+        await steps.reach(State.CONNECTED)
+        server.kill()
+        await steps.reach(State.RECONNECTING)
+        call = asyncio.create_task(client.remote_call("echo", 1))
+        subscribing = asyncio.create_task(client.subscribe("/a"))
+        start_server(*SETS, port=server.port, service=SERVICE)
+        assert await asyncio.wait_for(call, LIMIT_S) == 1
+        subscription = await asyncio.wait_for(subscribing, LIMIT_S)
+        await client.publish("/a", 1)
+        assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+async def test_without_a_server_requests_fail_in_time(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS)
+    steps = Steps()
+    client = Client(server.url, transports=[transport], backoff=QUICK, on_state=steps, network_delay=1.0)
+    async with client:
+        await steps.reach(State.CONNECTED)
+        server.kill()
+        await steps.reach(State.RECONNECTING)
+        with pytest.raises(NotConnectedError):
+            await client.ready(0.05)
+        with pytest.raises(NotConnectedError):
+            await client.publish("/a", 1)
+
+
+async def test_a_cut_connection_keeps_the_session(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS)
+    steps = Steps()
+    async with CuttingProxy(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        async with Client(url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+            subscription = await client.subscribe("/a")
+            await steps.reach(State.CONNECTED)
+            first = client.client_id
+            proxy.arm(random_cuts(seed=1, chance=1.0, limit=1))
+            await steps.reach(State.CONNECTED, times=2)
+            assert client.client_id == first
+            await client.publish("/a", 1)
+            assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_with_acknowledgement_cuts_lose_nothing_and_repeat_nothing(
+    start_server: StartServer, transport: str, seed: int
+) -> None:
+    server = start_server(*SETS)
+    async with CuttingProxy(server.port) as proxy, Client(server.url) as publisher:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        async with Client(url, transports=[transport], backoff=QUICK) as client:
+            subscription = await client.subscribe("/a", bound=1000)
+            first = client.client_id
+            reader = asyncio.create_task(_receive(subscription, 300))
+            proxy.arm(random_cuts(seed, chance=0.2))
+            for number in range(300):
+                await publisher.publish("/a", number)
+                await asyncio.sleep(0.004)
+            await proxy.broken(5)
+            proxy.calm()
+            assert await asyncio.wait_for(reader, LIMIT_S) == list(range(300))
+            assert client.client_id == first
+            assert subscription.queued == 0
+
+
+async def _receive(subscription: Any, count: int) -> list[Any]:
+    return [(await anext(subscription)).data for _ in range(count)]
+
+
+async def test_a_silent_connection_is_given_up_in_time(start_server: StartServer, transport: str) -> None:
+    """The proxy passes half of an answer and then nothing, without closing: only the time-out notices."""
+    server = start_server(*SETS)
+    steps = Steps()
+    async with CuttingProxy(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        client = Client(url, transports=[transport], backoff=QUICK, on_state=steps, network_delay=0.5)
+        async with client:
+            await steps.reach(State.CONNECTED)
+            proxy.arm(listed_cuts(Cut(0.5, How.STALL)))
+            lost = await steps.reach(State.RECONNECTING)
+            assert isinstance(lost.reason, TransportError)
+            await steps.reach(State.CONNECTED, times=2)
+            await client.publish("/a", 1)
+
+
+async def test_a_session_that_expired_meanwhile_is_renewed(start_server: StartServer, transport: str) -> None:
+    """The server forgets the session while nothing gets through; the next connect is told so."""
+    server = start_server("bayeux.timeout_ms=500", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=50", service=SERVICE)
+    steps = Steps()
+    async with CuttingProxy(server.port) as proxy, Client(server.url) as witness:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        gone = await witness.subscribe("/gone")
+        async with Client(url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+            subscription = await client.subscribe("/a")
+            await steps.reach(State.CONNECTED)
+            proxy.arm(random_cuts(seed=1, chance=1.0))
+            assert (await gone.receive(LIMIT_S)).data == "expired"
+            proxy.calm()
+            await steps.reach(State.CONNECTED, times=2)
+            await client.publish("/a", 1)
+            assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+async def test_a_refused_upgrade_falls_back_to_long_polling(start_server: StartServer) -> None:
+    server = start_server("bayeux.transports=long-polling")
+    async with Client(server.url) as client:
+        assert client.transport == "long-polling"
+        subscription = await client.subscribe("/a")
+        await client.publish("/a", 1)
+        assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+async def test_when_sockets_stop_working_the_session_goes_on_over_long_polling(start_server: StartServer) -> None:
+    """The same session: what was sent meanwhile is not lost with it."""
+    server = start_server("bayeux.timeout_ms=1000")
+    gate = UpgradeRefusingProxy(server.port)
+    steps = Steps()
+    async with gate:
+        client = Client(f"http://127.0.0.1:{gate.port}/cometd", backoff=QUICK, on_state=steps)
+        async with client, Client(server.url) as publisher:
+            subscription = await client.subscribe("/a")
+            await steps.reach(State.CONNECTED)
+            first = client.client_id
+            assert client.transport == "websocket"
+            gate.refuse()
+            await steps.reach(State.RECONNECTING)
+            await publisher.publish("/a", "meanwhile")
+            assert (await subscription.receive(LIMIT_S)).data == "meanwhile"
+            assert (client.transport, client.client_id) == ("long-polling", first)
+
+
+class UpgradeRefusingProxy:
+    """Passes everything until it is told to cut what there is and to answer upgrades with 502, as some proxies do."""
+
+    def __init__(self, server_port: int) -> None:
+        self.port = 0
+        self._server_port = server_port
+        self._refusing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> None:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        await self._cut()
+
+    def refuse(self) -> None:
+        self._refusing = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _cut(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            if self._refusing and b"upgrade: websocket" in head.lower():
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                await writer.drain()
+                return
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+            try:
+                up_writer.write(head)
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(_pipe(reader, up_writer))
+                    both.create_task(_pipe(up_reader, writer))
+            finally:
+                up_writer.close()
+        finally:
+            writer.close()
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(65536):
+        writer.write(chunk)
+        await writer.drain()
+    writer.close()
+
+
+async def test_no_common_transport_is_an_error(start_server: StartServer) -> None:
+    server = start_server("bayeux.transports=long-polling")
+    with pytest.raises(TransportError, match="answered 400 to the upgrade"):
+        await Client(server.url, transports=["websocket"], open_timeout=0).__aenter__()
+    socket_only = start_server("bayeux.transports=websocket")
+    with pytest.raises((NegotiationError, TransportError)):
+        await Client(socket_only.url, transports=["long-polling"], open_timeout=0).__aenter__()
+
+
+async def test_a_refused_handshake_is_final(start_server: StartServer, transport: str) -> None:
+    server = start_server(service="tests.client.strict")
+    with pytest.raises(HandshakeRefused) as refused:
+        await Client(server.url, transports=[transport]).__aenter__()
+    assert (refused.value.code, refused.value.text) == (403, "handshake_denied")
+
+
+async def test_a_server_that_asks_for_another_try_gets_it(start_server: StartServer, transport: str) -> None:
+    server = start_server(service="tests.client.strict")
+    token = {"ext": {"token": "let me in later"}}
+    async with Client(server.url, transports=[transport], handshake=token, backoff=QUICK) as client:
+        assert client.client_id is not None
+
+
+@pytest.mark.parametrize("ack", [True, False])
+async def test_messages_that_come_with_the_handshake_arrive_once(
+    start_server: StartServer, transport: str, ack: bool
+) -> None:
+    server = start_server(
+        "bayeux.timeout_ms=500", "bayeux.allow_message_delivery_during_handshake=true", service="tests.client.strict"
+    )
+    steps = Steps()
+    client = Client(
+        server.url, transports=[transport], ack=ack, handshake={"ext": {"token": "let me in"}}, on_state=steps
+    )
+    heard = client_listener(client, "/greeting")
+    async with client:
+        await steps.reach(State.CONNECTED)
+        await client.publish("/service/any", None)
+        last = await client.subscribe("/last")
+        await client.publish("/last", None)
+        await last.receive(LIMIT_S)
+    assert heard == ["hello", "again"]
+
+
+def client_listener(client: Client, channel: str) -> list[Any]:
+    """What an extension sees on a channel that nobody could subscribe to before the handshake."""
+    from crewel.bayeux.message import Fields
+    from crewel.client import Extension
+
+    heard: list[Any] = []
+
+    class Listener(Extension):
+        def incoming(self, message: Fields) -> Fields:
+            if message.get("channel") == channel:
+                heard.append(message["data"])
+            return message
+
+    client.add_extension(Listener())
+    return heard
