@@ -12,6 +12,7 @@ import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 from aiohttp import web
 
@@ -23,14 +24,17 @@ from crewel.errors import SettingsError
 from crewel.extension import Extension
 from crewel.pages import mount_pages
 from crewel.settings import Settings
+from crewel.settings.declared import Http
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
+from crewel.transports.fast_lane import FastConnection, FastLane
 
 __all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
 
 log = logging.getLogger(__name__)
 
 BROKER = web.AppKey("BROKER", Broker)
+ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 
 BUILT_IN = {
@@ -70,7 +74,9 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
     settings = settings or Settings()
     broker = Broker(settings, load_extensions(settings.bayeux.extensions))
     broker.install(services)
-    Endpoint(broker).mount(app)
+    endpoint = Endpoint(broker)
+    endpoint.mount(app)
+    app[ENDPOINT] = endpoint
     app[BROKER] = broker
     app.cleanup_ctx.append(_life_of_broker)
     # Held requests are answered before the server waits for requests to end.
@@ -121,30 +127,37 @@ async def serve(settings: Settings, services: Iterable[Service], on_ready: Calla
 async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIterator[str]:
     """A server that listens; the value is its Bayeux URL."""
     tls = _tls(settings)
+    http = settings.http
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        runner = web.AppRunner(build(settings, services), access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
+        app = build(settings, services)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        http = settings.http
-
-        def connection() -> Connection:
-            assert runner.server is not None
-            return Connection(
-                runner.server,
-                loop=loop,
-                access_log=None,
-                header_timeout=http.header_timeout_ms / 1000,
-                keepalive_timeout=http.keepalive_ms / 1000,
-                max_line_size=http.max_header_bytes,
-                max_field_size=http.max_header_bytes,
-            )
-
-        listener = await loop.create_server(connection, http.host, http.port, ssl=tls, backlog=1024)
+        by_aiohttp = partial(_connection, runner, http, loop)
+        connect: Callable[[], asyncio.Protocol] = by_aiohttp
+        if http.fast_lane and "long-polling" in settings.bayeux.transports:
+            lane = FastLane(app[ENDPOINT], by_aiohttp)
+            stack.callback(lane.close)
+            connect = partial(FastConnection, lane)
+        listener = await loop.create_server(connect, http.host, http.port, ssl=tls, backlog=1024)
         stack.callback(listener.close)
         port = listener.sockets[0].getsockname()[1]
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"{'https' if tls else 'http'}://{host}:{port}{settings.bayeux.path}"
+
+
+def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop) -> Connection:
+    assert runner.server is not None
+    return Connection(
+        runner.server,
+        loop=loop,
+        access_log=None,
+        header_timeout=http.header_timeout_ms / 1000,
+        keepalive_timeout=http.keepalive_ms / 1000,
+        max_line_size=http.max_header_bytes,
+        max_field_size=http.max_header_bytes,
+    )
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -70,6 +70,9 @@ class Http(Group):
     )
     keepalive_ms: Number = setting(75000, "An idle connection is closed after this time.", unit=_MS, ge=1)
     max_header_bytes: Number = setting(16384, "Longer request headers are refused.", unit=_BYTES, ge=1024)
+    fast_lane: bool = setting(
+        True, "Answer Bayeux POSTs at the connection. false: by aiohttp, slower, to the same effect."
+    )
     demos: bool = setting(True, "Serve the pages at / and /chat/.")
 
 

@@ -40,6 +40,7 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
     except TimeoutError:
         raise PayloadError(Fault.TOO_SLOW) from None
     except (HttpProcessingError, web.RequestPayloadError):
+        request.content.feed_eof()  # else aiohttp reads on, and logs as its own failure what is answered here
         raise PayloadError(Fault.MALFORMED) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

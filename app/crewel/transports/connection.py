@@ -3,6 +3,7 @@
 - A peer that does not finish its headers is cut off (`http.header_timeout_ms`).
 - A peer whose request is held, and who is gone, is noticed at once and not at the end of the hold.
 - A peer that closed only its own direction still gets its answer (asyncio closes both by itself).
+- A connection that came from the fast lane goes back to it with its next Bayeux request.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aiohttp.web_protocol import RequestHandler
 
 if TYPE_CHECKING:
     from crewel.broker.outbound import Outbound
+    from crewel.transports.fast_lane import FastConnection
     from crewel.transports.requests import RequestPeer
 
 __all__ = ["Connection", "mark_requests"]
@@ -24,13 +26,25 @@ __all__ = ["Connection", "mark_requests"]
 class Connection(RequestHandler):
     """aiohttp's protocol for one connection, watched."""
 
-    __slots__ = ("_header_timeout", "_header_timer", "_is_busy", "_outbound", "_parked")
+    __slots__ = (
+        "_fast",
+        "_header_timeout",
+        "_header_timer",
+        "_is_busy",
+        "_may_return",
+        "_outbound",
+        "_parked",
+        "_unanswered",
+    )
 
     def __init__(self, manager: web.Server, *, header_timeout: float, **options: Any) -> None:
         super().__init__(manager, **options)
         self._header_timeout = header_timeout
         self._header_timer: asyncio.TimerHandle | None = None
         self._is_busy = False  # between the end of a request's headers and the end of its response
+        self._fast: FastConnection | None = None
+        self._may_return = True  # all bytes so far were whole requests, and each has been answered
+        self._unanswered = False
         self._parked: RequestPeer | None = None
         self._outbound: Outbound | None = None
 
@@ -48,9 +62,15 @@ class Connection(RequestHandler):
         self._is_busy = True
         self._stop_timer()
 
-    def end(self) -> None:
-        """Its response is ready."""
+    def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
+        """aiohttp says so when a response has been written, whether or not anybody logs it."""
         self._is_busy = False
+        self._unanswered = False
+        super().log_access(request, response, time)
+
+    def comes_from(self, fast: FastConnection) -> None:
+        """The fast lane handed this connection over and takes it back when it can."""
+        self._fast = fast
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time for the first headers."""
@@ -59,9 +79,25 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what came; if it begins a request, its headers must be complete in time."""
+        if self._fast is not None and self._may_return and not self._unanswered and self._fast.wants(data):
+            self._return(self._fast, data)
+        else:
+            self.serve(data)
+
+    def serve(self, data: bytes) -> None:
+        """Take these bytes, whatever they are."""
+        if self._may_return:
+            self._may_return = not self._unanswered and _is_one_request_without_body(data)
+            self._unanswered = True
         if not self._is_busy and self._header_timer is None:
             self._start_timer()
         super().data_received(data)
+
+    def _return(self, fast: FastConnection, data: bytes) -> None:
+        self._stop_timer()
+        self.keep_alive(True)  # stops aiohttp's own timer: the fast lane watches from here on
+        assert self.transport is not None
+        fast.take_back(self.transport, data)
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The peer sends no more. True keeps the connection open while it still has an answer to get."""
@@ -79,6 +115,9 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
         if self._parked is not None:
             self._parked.abandon()
+        if self._fast is not None:
+            self._fast.gone()
+            self._fast = None
 
     def _start_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout, self._cut_off)
@@ -96,12 +135,16 @@ class Connection(RequestHandler):
 
 @web.middleware
 async def mark_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell the connection where a request begins and ends."""
+    """Tell the connection that the headers of a request are complete."""
     connection = request.protocol
-    if not isinstance(connection, Connection):
-        return await handler(request)
-    connection.begin()
-    try:
-        return await handler(request)
-    finally:
-        connection.end()
+    if isinstance(connection, Connection):
+        connection.begin()
+    return await handler(request)
+
+
+def _is_one_request_without_body(data: bytes) -> bool:
+    """Whether this is a whole request and nothing else. Only after such a one is it certain where the next begins."""
+    if not data.startswith((b"GET ", b"HEAD ", b"OPTIONS ")) or not data.endswith(b"\r\n\r\n"):
+        return False
+    lowered = data.lower()
+    return data.count(b"\r\n\r\n") == 1 and b"content-length" not in lowered and b"transfer-encoding" not in lowered

@@ -1,0 +1,328 @@
+"""The fast lane: Bayeux POSTs read and answered at the connection, everything else handed to aiohttp.
+
+A plain POST to the Bayeux path is parsed by httptools and answered straight on the transport; a connect that is held costs
+no task and no future. Anything else on the connection (pages, upgrades, chunked bodies, refused origins, what is no HTTP)
+goes to aiohttp with the bytes that came, and comes back once aiohttp has answered it. aiohttp serves Bayeux as well
+(`http.fast_lane=false`), so nothing is known here that is not known there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Final, cast
+
+from crewel.broker.peer import Peer
+from crewel.errors import Fault, PayloadError
+from crewel.transports.bodies import elements_of
+from crewel.transports.heads import Head, read_head
+
+if TYPE_CHECKING:
+    from crewel.transports.connection import Connection
+    from crewel.transports.endpoint import Endpoint
+
+__all__ = ["FastConnection", "FastLane"]
+
+log = logging.getLogger(__name__)
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
+_OK: Final = b"HTTP/1.1 200 OK\r\n"
+_MAX_WATCH_INTERVAL: Final = 1.0  # seconds between looks at the connections' deadlines
+
+
+class FastLane:
+    """What the connections of one server share: the endpoint, their deadlines, and the way to aiohttp."""
+
+    def __init__(self, endpoint: Endpoint, make_connection: Callable[[], Connection]) -> None:
+        self.endpoint = endpoint
+        self.broker = endpoint.broker
+        self.settings = endpoint.settings
+        self.make_connection = make_connection
+        self.connections: set[FastConnection] = set()
+        self.loop = endpoint.broker.loop
+        self.date = b""
+        http = self.settings.http
+        self.header_timeout = http.header_timeout_ms / 1000
+        self.body_timeout = http.body_timeout_ms / 1000
+        self.keepalive = http.keepalive_ms / 1000
+        self._target = f"POST {self.settings.bayeux.path}".encode()
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch()
+
+    def is_bayeux(self, data: bytes) -> bool | None:
+        """Whether these bytes begin a POST to the Bayeux path; None if there are too few to tell."""
+        target = self._target
+        if len(data) <= len(target):
+            return None if target.startswith(data) else False
+        return data.startswith(target) and data[len(target)] in b" /?"
+
+    def _watch(self) -> None:
+        """Cut off who is too slow, every so often: one timer for all connections and none for each."""
+        now = self.loop.time()
+        self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
+        for connection in [each for each in self.connections if each.deadline <= now]:
+            connection.too_late()
+        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
+        self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
+
+    def close(self) -> None:
+        """Close what is idle now and the rest when it has been answered."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self.connections):
+            connection.close_when_idle()
+
+
+class FastConnection(asyncio.Protocol, Peer):
+    """One connection, and the peer of the request that it is answering: there is never more than one."""
+
+    __slots__ = (
+        "_aiohttp",
+        "_chunks",
+        "_head",
+        "_is_busy",
+        "_is_clogged",
+        "_is_closing",
+        "_lane",
+        "_needed",
+        "_received",
+        "_remote",
+        "_transport",
+        "deadline",
+    )
+
+    transport = "long-polling"
+
+    def __init__(self, lane: FastLane) -> None:
+        Peer.__init__(self, None)
+        self._lane = lane
+        self._transport: asyncio.Transport | None = None
+        self._aiohttp: Connection | None = None
+        self._head: Head | None = None
+        self._remote: str | None = None
+        self._chunks: list[bytes] = []
+        self._received = 0
+        self._needed = 0  # bytes without which there is no use in looking at the chunks again
+        self._is_busy = False
+        self._is_clogged = False
+        self._is_closing = False
+        self.deadline = inf
+        """Loop time (s) at which the peer is too late with what it owes: a request, its body, or its reading."""
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
+        peername = transport.get_extra_info("peername")
+        self._remote = peername[0] if isinstance(peername, tuple) else None
+        self._lane.connections.add(self)
+        self.deadline = self._lane.loop.time() + self._lane.header_timeout
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Let go of the connect that is held here, if there is one."""
+        self._lane.connections.discard(self)
+        self._transport = None
+        self._aiohttp = None
+        self._lane.broker.outbound.vanished(self)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: an answer that it waits for still goes out, now."""
+        self._is_closing = True
+        if self._is_busy:
+            self._lane.broker.outbound.half_closed(self)
+        return self._is_busy
+
+    def pause_writing(self) -> None:
+        """The peer does not read its answers: take no more requests."""
+        self._is_clogged = True
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._is_clogged = False
+        self._go_on()
+
+    def close_when_idle(self) -> None:
+        """Take no more requests; close after the answer that is owed."""
+        self._is_closing = True
+        if not self._is_busy and self._transport is not None:
+            self._transport.close()
+
+    def too_late(self) -> None:
+        """The deadline has passed: close, with a word to a peer that is in the middle of a body."""
+        self.deadline = inf
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()  # it does not read: there is no use in waiting for what it was sent
+        elif self._head is not None and self._needed:
+            self._lane.broker.metrics.refused_payloads[Fault.TOO_SLOW.name.lower()] += 1
+            self._is_closing = True
+            self._answer(_status_line(Fault.TOO_SLOW.http_status), Fault.TOO_SLOW.text.encode())
+        else:
+            transport.close()
+
+    # Requests
+
+    def data_received(self, data: bytes) -> None:
+        """Collect what came, and answer the requests in it."""
+        self._chunks.append(data)
+        self._received += len(data)
+        if self._is_busy or self._is_clogged:
+            # Pipelined behind a request that is not answered yet; how much of it is kept is bounded.
+            if self._received > self._lane.settings.bayeux.max_message_bytes and self._transport is not None:
+                self._transport.pause_reading()
+        elif self._received >= self._needed:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while self._chunks and not (self._is_busy or self._is_clogged) and self._transport is not None:
+            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._chunks = [data]
+            if not self._take_request(data):
+                return
+
+    def _take_request(self, data: bytes) -> bool:
+        """Answer the request at the start of the data; False if it is not complete, or aiohttp was given it."""
+        lane = self._lane
+        head = self._head
+        if head is None or not data.startswith(head.raw):
+            head = self._read_head(data)
+            if head is None:
+                return False
+        start = len(head.raw)
+        end = start + head.length
+        if len(data) < end:
+            self._wait_for_body(end)
+            return False
+        try:
+            elements = elements_of(data[start:end], head.media_type, head.charset, lane.settings)
+        except PayloadError:
+            self._hand_over(data)
+            return False
+        self._chunks = [data[end:]] if len(data) > end else []
+        self._received = len(data) - end
+        self._needed = 0
+        self._is_busy = True
+        self.deadline = inf
+        self.browser = head.browser
+        self.mints_cookie = False
+        lane.broker.receive(self, elements)
+        return True
+
+    def _read_head(self, data: bytes) -> Head | None:
+        """The head at the start of the data; None if it is not complete yet, or if aiohttp was handed the connection."""
+        lane = self._lane
+        self._head = None
+        is_bayeux = lane.is_bayeux(data)
+        end = data.find(_END_OF_HEAD) if is_bayeux else -1
+        if is_bayeux is None or (is_bayeux and end < 0 and len(data) <= lane.settings.http.max_header_bytes):
+            self._needed = len(data) + 1
+            self.deadline = min(self.deadline, lane.loop.time() + lane.header_timeout)
+            return None
+        head = None
+        if is_bayeux and 0 <= end <= lane.settings.http.max_header_bytes:
+            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], self._remote, self._scheme())
+        if head is None or head.length > lane.settings.bayeux.max_message_bytes:
+            self._hand_over(data)
+            return None
+        self._head = head
+        return head
+
+    def _wait_for_body(self, end: int) -> None:
+        if self._needed != end:
+            self._needed = end
+            self.deadline = self._lane.loop.time() + self._lane.body_timeout
+
+    def _scheme(self) -> str:
+        assert self._transport is not None
+        return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
+
+    # To aiohttp, and back
+
+    def _hand_over(self, data: bytes) -> None:
+        """Let aiohttp serve from here on, beginning with these bytes."""
+        lane, transport = self._lane, self._transport
+        assert transport is not None
+        lane.connections.discard(self)
+        self._chunks, self._received, self._needed, self._head = [], 0, 0, None
+        self.deadline = inf
+        self._transport = None
+        if self._aiohttp is None:
+            self._aiohttp = lane.make_connection()
+            self._aiohttp.comes_from(self)
+            self._aiohttp.connection_made(transport)
+        transport.set_protocol(self._aiohttp)
+        self._aiohttp.serve(data)
+
+    def wants(self, data: bytes) -> bool:
+        """Whether a request that begins with these bytes is better served here."""
+        return bool(self._lane.is_bayeux(data)) and not self._is_closing
+
+    def take_back(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Serve again; aiohttp has answered everything that it was given."""
+        self._transport = transport
+        self._lane.connections.add(self)
+        transport.set_protocol(self)
+        self.data_received(data)
+
+    def gone(self) -> None:
+        """The connection ended while aiohttp had it."""
+        self._aiohttp = None
+
+    # Answers
+
+    def send(self, parts: list[bytes]) -> None:
+        """Answer the request with these messages."""
+        self._answer(_OK, b"[%b]" % b",".join(parts))
+
+    def supersede(self) -> None:
+        """End the held connect as the reference has it: a status that browsers do not repeat by themselves."""
+        self._answer(_status_line(self._lane.settings.bayeux.duplicate_connect_status), b"replaced by a newer connect")
+
+    def _answer(self, status: bytes, body: bytes) -> None:
+        transport, head, lane = self._transport, self._head, self._lane
+        self._is_busy = False
+        if transport is None or head is None:
+            return  # nobody is there any more
+        lines = head.lines
+        if self.mints_cookie and self.browser is not None:
+            cookie = lane.endpoint.cookie.header(self.browser, is_secure=head.client.is_secure)
+            lines += f"Set-Cookie: {cookie}\r\n".encode()
+        is_last = self._is_closing or not head.keep_alive
+        if is_last:
+            lines += b"Connection: close\r\n"
+        transport.write(b"%b%b%bContent-Length: %d\r\n\r\n%b" % (status, lines, lane.date, len(body), body))
+        # Also a peer that does not read its last answer has a deadline.
+        self.deadline = lane.loop.time() + lane.keepalive
+        if is_last:
+            transport.close()
+        elif self._chunks:
+            transport.resume_reading()
+            lane.loop.call_soon(self._go_on)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request."""
+        return self._head.headers if self._head is not None else {}
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._head.client.address if self._head is not None else self._remote
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._head is not None and self._head.client.is_secure
+
+
+def _status_line(status: int) -> bytes:
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else "Refused"
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
