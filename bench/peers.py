@@ -33,7 +33,7 @@ class Peer:
     websocket: bool = True
     ack: bool = True
     warmup_s: float = 3.0
-    prelude: int = 1000
+    prelude: int = 2000
     note: str = ""
 
 
@@ -163,8 +163,8 @@ def peers(crewel_settings: list[str]) -> tuple[Peer, ...]:
             prepare=_maven,
             command=_java_command,
             version=_java_version,
-            warmup_s=15.0,
-            prelude=4000,
+            warmup_s=30.0,
+            prelude=15000,
             note="warmed up for longer, so that the compiler of the JVM has done its work",
         ),
     )

@@ -168,6 +168,10 @@ def _processor() -> str:
     return platform.machine()
 
 
+def _kernel() -> str:
+    return ".".join(platform.release().split(".")[:2])
+
+
 def _memory_gib() -> float:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
@@ -182,7 +186,7 @@ def _circumstances(run: Run) -> str:
         f" {run.seconds:g} s a measurement, medians"
         + (" (in brackets the lowest and the highest round)." if run.rounds > 1 else "."),
         "",
-        f"- Machine: {_processor()}, {cores} cores, {_memory_gib():.0f} GiB, Linux {'.'.join(platform.release().split('.')[:2])};"
+        f"- Machine: {_processor()}, {cores} cores, {_memory_gib():.0f} GiB, Linux {_kernel()};"
         f" the server on one core, the meter on another ({output_of('cc', '--version')}).",
         f"- Processor use by others, of {cores} cores, before each round: "
         + (", ".join(f"{share:.2f}" for share in run.background) or "not known")

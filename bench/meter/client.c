@@ -19,7 +19,7 @@
 #define STAMP 26                     /* bytes, both `@` included */
 
 Totals totals;
-static Client *free_publishers;
+static struct { Client *first, *last; } free_publishers;   /* each in its turn, so that no session falls silent and expires */
 
 static const char *find(const char *text, size_t n, const char *part) { return memmem(text, n, part, strlen(part)); }
 
@@ -83,17 +83,27 @@ static void keep_connected(Client *c, State next) {
 static void rest(Client *c) {
     if (c->state != PUBLISHING) totals.settled++;
     c->state = RESTING;
-    if (c->role != PUBLISHER) return;
-    c->next_free = free_publishers;
-    free_publishers = c;
+    if (c->role != PUBLISHER) { if (c->index < opt.prelude) wire_close(c); return; }
+    c->next_free = NULL;
+    if (free_publishers.last) free_publishers.last->next_free = c; else free_publishers.first = c;
+    free_publishers.last = c;
+}
+
+static Client *free_publisher(void) {
+    Client *c;
+    do {
+        c = free_publishers.first;
+        if (c) free_publishers.first = c->next_free;
+        if (!free_publishers.first) free_publishers.last = NULL;
+    } while (c && c->state == LOST);
+    return c;
 }
 
 bool client_publish(uint64_t due) {
     static char body[8192], padding[4096];
     if (!*padding) memset(padding, 'x', sizeof padding - 1);
-    Client *c = free_publishers;
+    Client *c = free_publisher();
     if (!c) return false;
-    free_publishers = c->next_free;
     int room = rand() % opt.rooms;
     unsigned long message = (unsigned long)ledger_publish(room);
     int n = snprintf(body, sizeof body,
@@ -188,8 +198,6 @@ void client_opened(Client *c) { handshake(c); }
 /* The server closed the connection, or refused what the client cannot go on without. */
 void client_lost(Client *c) {
     if (c->state != LOST) totals.closed_early++;
-    for (Client **at = &free_publishers; *at; at = &(*at)->next_free)
-        if (*at == c) { *at = c->next_free; break; }
     c->state = LOST;
     wire_close(c);
 }

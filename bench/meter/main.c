@@ -77,6 +77,7 @@ static void read_options(int argc, char **argv) {
     if (!opt.port || !opt.pid) fail("--port and --pid of the server are wanted");
     if (opt.mode == DELIVER && (!opt.nrates || opt.payload < 26 || opt.payload > 4000)) fail("deliver wants --rates, and --payload from 26 to 4000");
     if (opt.mode != DELIVER) opt.publishers = 0;
+    if (opt.mode != STORM) opt.prelude = 0;
 }
 
 /* ---- the course of a run ---- */
@@ -117,16 +118,30 @@ static bool settled_all(void) { return totals.deliveries >= ledger_expected() &&
 
 static double per(double amount, double count) { return count > 0 ? amount / count : 0; }
 
-/* One rate: warm up, measure, wait for what is under way. True when a higher rate is worth trying. */
+static void start_schedule(double rate) {
+    schedule.rate = rate; schedule.start = clock_ns(); schedule.sent = 0;
+    wire_tick(rate);
+}
+
+static void settle(double seconds) {
+    wire_tick(0);
+    for (uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9); !settled_all() && clock_ns() < end && !late();) wire_turn(5);
+}
+
+/* At half the rate, since a server that is still cold would only pile up what the measurement then waits for. */
+static void warm_up(double rate) {
+    start_schedule(rate / 2);
+    publish_for(opt.warmup);
+    settle(10);
+}
+
+/* One rate: reach a steady state, measure, wait for what is under way. True when a higher rate is worth trying. */
 static bool step(double rate, bool first) {
     Totals before_all = totals;
     uint64_t expected_before = ledger_expected();
     histogram_clear(&delivery_times);
-    schedule.rate = rate; schedule.start = clock_ns(); schedule.sent = 0;
-    wire_tick(rate);
-    ledger_window(UINT64_MAX, UINT64_MAX);
-    publish_for(first ? opt.warmup : 1);
-
+    start_schedule(rate);
+    publish_for(1);
     histogram_clear(&publish_times);
     ledger_window(ledger_next(), UINT64_MAX);
     Totals t0 = totals;
@@ -139,8 +154,7 @@ static bool step(double rate, bool first) {
     uint64_t unsent = (uint64_t)((double)(clock_ns() - schedule.start) / 1e9 * rate);
     unsent = unsent > schedule.sent + 1 ? unsent - schedule.sent - 1 : 0;
 
-    wire_tick(0);
-    for (uint64_t end = clock_ns() + 5 * NS_PER_S; !settled_all() && clock_ns() < end && !late();) wire_turn(5);
+    settle(5);
     ledger_window(UINT64_MAX, UINT64_MAX);
 
     double deliveries = (double)(t1.deliveries - t0.deliveries), published = (double)(t1.published - t0.published);
@@ -164,6 +178,7 @@ static bool step(double rate, bool first) {
 static void deliver(void) {
     let_in(opt.clients + opt.publishers);
     run_for(1);
+    warm_up(opt.rates[0]);
     bool on = true;
     printf("\"steps\":[");
     for (int i = 0; i < opt.nrates && on; i++) on = step(opt.rates[i], i == 0);
@@ -199,7 +214,8 @@ static void raise_file_limit(void) {
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur < (rlim_t)(opt.clients + opt.publishers + 32)) fail("only %lu open files are allowed", (unsigned long)files.rlim_cur);
+    int wanted = opt.clients - opt.prelude + opt.publishers + opt.ramp + 32;      /* the prelude is gone again */
+    if (files.rlim_cur < (rlim_t)wanted) fail("%d open files are wanted, only %lu are allowed", wanted, (unsigned long)files.rlim_cur);
 }
 
 int main(int argc, char **argv) {
@@ -207,8 +223,8 @@ int main(int argc, char **argv) {
     raise_file_limit();
     srand(7);                        /* every run publishes to the same rooms in the same order */
     give_up_at = clock_ns() + (uint64_t)(opt.limit * 1e9);
-    double messages = 1000;
-    for (int i = 0; i < opt.nrates; i++) messages += opt.rates[i] * (opt.warmup + opt.seconds + 1);
+    double messages = 1000 + opt.rates[0] * opt.warmup;
+    for (int i = 0; i < opt.nrates; i++) messages += opt.rates[i] * (opt.seconds + 2);
     ledger_size((uint64_t)messages);
     clients = calloc((size_t)(opt.clients + opt.publishers), sizeof *clients);
     wire_start();

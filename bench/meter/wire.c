@@ -94,9 +94,11 @@ static void post(Client *c, const char *body, size_t n) {
     append(&c->out, body, n);
 }
 
+enum { TEXT = 1, CLOSE = 8, PING = 9, PONG = 10 };
+
 /* RFC 6455, 5.2: a client masks every frame. The key of zeros leaves the text as it is. */
-static void frame(Client *c, const char *body, size_t n) {
-    uint8_t head[8] = { 0x81, (uint8_t)(0x80 | n) };
+static void frame(Client *c, int opcode, const char *body, size_t n) {
+    uint8_t head[8] = { (uint8_t)(0x80 | opcode), (uint8_t)(0x80 | n) };
     size_t h = 2;
     if (n > 65535) fail("a frame of %zu bytes", n);
     if (n > 125) { head[1] = 0x80 | 126; head[2] = (uint8_t)(n >> 8); head[3] = (uint8_t)n; h = 4; }
@@ -105,7 +107,7 @@ static void frame(Client *c, const char *body, size_t n) {
 }
 
 void wire_send(Client *c, const char *body, size_t n) {
-    if (opt.websocket) frame(c, body, n); else post(c, body, n);
+    if (opt.websocket) frame(c, TEXT, body, n); else post(c, body, n);
     flush(c);
 }
 
@@ -181,8 +183,9 @@ static size_t take_frame(Client *c, char *bytes, size_t n) {
     }
     if (n < head + length) return 0;
     int opcode = f[0] & 15;
-    if (opcode == 1) client_received(c, bytes + head, length);
-    else if (opcode == 8) client_lost(c);
+    if (opcode == TEXT) client_received(c, bytes + head, length);
+    else if (opcode == PING) { frame(c, PONG, bytes + head, length); flush(c); }
+    else if (opcode == CLOSE) { complain("the server closed the WebSocket", bytes + head + 2, length > 2 ? length - 2 : 0); client_lost(c); }
     return head + length;
 }
 
@@ -194,7 +197,7 @@ static void readable(Client *c) {
         c->in.length = 0;
         size_t room = scratch.capacity - have;
         ssize_t n = recv(c->fd, scratch.bytes + have, room, 0);
-        if (n == 0 || (n < 0 && errno != EAGAIN)) { client_lost(c); return; }
+        if (n == 0 || (n < 0 && errno != EAGAIN)) { complain("the server closed a connection", "", 0); client_lost(c); return; }
         if (n < 0) n = 0;
         more = (size_t)n == room;
         totals.bytes_in += (uint64_t)n;

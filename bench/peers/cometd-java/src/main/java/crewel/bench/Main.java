@@ -69,6 +69,7 @@ public final class Main {
                 bayeux.setOption(BayeuxServerImpl.TRANSPORTS_OPTION,
                         JettyWebSocketTransport.class.getName() + "," + JSONHttpTransport.class.getName());
                 bayeux.setOption("ws.cometdURLMapping", MAPPING);
+                bayeux.setOption("ws.idleTimeout", "300000");
                 bayeux.setOption(AbstractServerTransport.JSON_CONTEXT_OPTION, JacksonJSONContextServer.class.getName());
                 bayeux.setOption(AbstractServerTransport.TIMEOUT_OPTION, "30000");
                 bayeux.setOption("maxSessionsPerBrowser", "-1");
