@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 
@@ -118,6 +119,20 @@ class Connection(RequestHandler):
         if self._fast is not None:
             self._fast.gone()
             self._fast = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what is no HTTP, or to a failure of ours. The first is a peer's affair, and no error to log."""
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        response = web.Response(status=status, text="not a request in HTTP")
+        response.force_close()
+        return response
 
     def _start_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout, self._cut_off)
