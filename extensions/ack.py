@@ -33,7 +33,7 @@ class AckExtension(Extension):
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
         if session is not None and message.channel.name == HANDSHAKE and message.ext.get("ack") in (True, "true"):
-            session.connect_only = True
+            session.connect_only = session.is_reliable = True
             session.add_part(AcknowledgedSession(self._broker))
         return True
 

@@ -29,6 +29,8 @@ class TimesyncExtension(Extension):
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note when the message came."""
+        if "ext" not in message.fields:
+            return True
         asked = message.ext.get("timesync")
         if isinstance(asked, dict) and _is_number(asked.get("tc")):
             asked[_RECEIVED] = _now()
@@ -38,6 +40,8 @@ class TimesyncExtension(Extension):
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell the times, if the client does not know them well enough yet."""
+        if "ext" not in message.fields:
+            return True
         asked = message.ext.get("timesync")
         if not isinstance(asked, dict) or _RECEIVED not in asked:
             return True

@@ -87,37 +87,28 @@ class Pipe:
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Whether the publish goes on."""
-        parts = session.parts if session is not None else ()
-        return all(_asked(hook, session, message) for hook in self._rcv) and all(
-            _asked(part.rcv, session, message) for part in parts
-        )
+        if not _agree(self._rcv, session, message):
+            return False
+        return session is None or not session.parts or _agree([part.rcv for part in session.parts], session, message)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        for hook in self._rcv_meta:
-            if not _asked(hook, session, message):
-                return False
-        # Read only now: an extension adds its part while it handles the handshake, or has just ended the session.
-        parts = session.parts if session is not None else ()
-        return all(_asked(part.rcv_meta, session, message) for part in parts)
+        if not _agree(self._rcv_meta, session, message):
+            return False
+        # Read only now: an extension may have added a part while it handled the handshake.
+        return session is None or not session.parts or _agree([part.rcv_meta for part in session.parts], session, message)
 
     def send(self, session: Session | None, fields: Fields) -> bool:
         """Whether the message goes out."""
-        for hook in self._send:
-            if not _asked(hook, session, fields):
-                return False
-        return True
+        return not self._send or _agree(self._send, session, fields)
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Whether the reply goes out."""
-        if session is not None:
-            for part in reversed(session.parts):
-                if not _asked(part.send_meta, session, reply, message):
-                    return False
-        for hook in self._send_meta:
-            if not _asked(hook, session, reply, message):
+        if session is not None and session.parts:
+            hooks = [part.send_meta for part in reversed(session.parts)]
+            if not _agree(hooks, session, reply, message):
                 return False
-        return True
+        return _agree(self._send_meta, session, reply, message)
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
@@ -129,9 +120,12 @@ class Pipe:
         return entries
 
 
-def _asked(hook: Callable[..., Any], *arguments: object) -> bool:
-    try:
-        return hook(*arguments) is not False
-    except Exception:
-        log.exception("an extension failed in %s: the message goes on", getattr(hook, "__qualname__", hook))
-        return True
+def _agree(hooks: list[Callable[..., Any]], *arguments: object) -> bool:
+    """Whether none of the hooks deletes the message."""
+    for hook in hooks:
+        try:
+            if hook(*arguments) is False:
+                return False
+        except Exception:
+            log.exception("an extension failed in %s: the message goes on", getattr(hook, "__qualname__", hook))
+    return True

@@ -130,7 +130,6 @@ class Broker:
         if not outbound.pipe.send(None, fields):
             return
         entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
-        _ = entry.wire  # what cannot be encoded fails here, for its publisher, and not in somebody's queue
         if publisher is not None and self._hears_itself(publisher, channel):
             publisher = None
         outbound.fan_out(entry, self.channels.subscribers(channel), publisher)
@@ -141,14 +140,14 @@ class Broker:
         """Queue a ready message for one session."""
         if not session.is_live or not self.outbound.pipe.send(session, fields):
             return False
-        entry = Entry(fields, lazy=lazy)
-        _ = entry.wire
-        self.outbound.enqueue(session, entry)
+        self.outbound.enqueue(session, Entry(fields, lazy=lazy))
         return True
 
     def add(self, session: Session) -> None:
         """Let a session live whose handshake was granted."""
         session.move(Event.GRANTED)
+        if self.settings.bayeux.meta_connect_deliver_only:
+            session.connect_only = True
         self.sessions[session.id] = session
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
@@ -175,11 +174,6 @@ class Broker:
         if session.connect_only:
             # Only connects carry its messages, and none will come.
             session.queue = [entry for entry in session.queue if entry.channel == "/meta/disconnect"]
-
-    def supersede(self, session: Session) -> None:
-        """A newer connect came: the held one gives way."""
-        self.metrics.connects += 1
-        self.outbound.supersede(session)
 
     def saw(self, session: Session) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections import Counter
 from typing import Final
 
 from crewel.broker.peer import Peer
@@ -21,7 +20,7 @@ class Browsers:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.bayeux
-        self._holding: Counter[str] = Counter()
+        self._holding: dict[str, int] = {}
 
     def bind_new(self, session: Session, peer: Peer) -> None:
         """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
@@ -42,20 +41,20 @@ class Browsers:
     def admits(self, session: Session) -> bool:
         """Whether one more connect of this browser may be held."""
         limit = self._settings.max_sessions_per_browser
-        return limit < 0 or session.browser is None or self._holding[session.browser] < limit
+        return limit < 0 or session.browser is None or self._holding.get(session.browser, 0) < limit
 
     def hold(self, session: Session) -> None:
-        """Count a connect that is held over HTTP."""
-        if session.browser is not None:
-            self._holding[session.browser] += 1
+        """Count a connect that is held over HTTP; nobody counts where there is no limit."""
+        browser = session.browser
+        if browser is not None and self._settings.max_sessions_per_browser >= 0:
+            self._holding[browser] = self._holding.get(browser, 0) + 1
 
     def release(self, session: Session) -> None:
         """Count it no more."""
-        browser = session.browser
-        if browser is not None:
-            self._holding[browser] -= 1
-            if self._holding[browser] <= 0:
-                del self._holding[browser]
+        if self._holding and session.browser is not None:
+            left = self._holding.pop(session.browser, 0) - 1
+            if left > 0:
+                self._holding[session.browser] = left
 
 
 def _mint(peer: Peer) -> None:

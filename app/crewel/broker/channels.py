@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.channel import Channel, Kind, parse
 from crewel.broker.sessions import Session
 from crewel.errors import SettingsError
 
@@ -71,7 +71,10 @@ class Channels:
             self.unsubscribe(session, name)
 
     def subscribers(self, channel: Channel) -> Iterable[Session]:
-        """The sessions that hear a message on this channel, each once however many of its subscriptions match."""
+        """The sessions that hear a message on this channel, each once however many of its subscriptions match. Nobody
+        hears a meta or service channel by subscription, not even by `/**`."""
+        if channel.kind is not Kind.BROADCAST:
+            return ()
         known = self._known
         heard: dict[Session, None] | None = None
         for pattern in channel.patterns:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
+from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
@@ -26,6 +27,9 @@ __all__ = ["Inbound"]
 
 log = logging.getLogger(__name__)
 
+_Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
+"""A message whose handler waits for something."""
+
 
 class Inbound:
     """Processes what peers send."""
@@ -37,28 +41,55 @@ class Inbound:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
-        steps = self._process(exchange)
-        waiting, _ = start(steps)
-        if waiting is None:
+        pending = self._process(exchange)
+        if pending is None:
             self._broker.outbound.answer(exchange)
             return None
-        return self._broker.spawn(self._finish(exchange, steps, waiting))
+        return self._broker.spawn(self._process_later(exchange, pending))
 
-    async def _finish(self, exchange: Exchange, steps: Steps[None], waiting: Awaitable[Any]) -> None:
+    async def _process_later(self, exchange: Exchange, pending: _Pending | None) -> None:
         session = exchange.session
         if session is not None:
             session.batching += 1  # what reaches the session meanwhile goes with this answer and wakes nothing
         try:
-            await complete(steps, waiting)
+            while pending is not None:
+                message, steps, waiting = pending
+                try:
+                    reply = await complete(steps, waiting)
+                except Exception as error:  # noqa: BLE001 - it becomes the reply
+                    reply = _refusal(message.fields, message, error)
+                exchange.replies.append((reply, message))
+                pending = self._process(exchange)
         finally:
             if session is not None:
                 session.batching -= 1
         self._broker.outbound.answer(exchange)
 
+    def _process(self, exchange: Exchange) -> _Pending | None:
+        """Answer the elements that have no reply yet, up to one that has to be waited for."""
+        replies = exchange.replies
+        for element in exchange.elements[len(replies) :] if replies else exchange.elements:
+            message: Message | None = None
+            try:
+                if not isinstance(element, dict):
+                    raise Refused(BayeuxCode.CHANNEL_MISSING)
+                message = Message.read(element)
+                outcome = self._handle(exchange, message)
+                if not isinstance(outcome, dict):
+                    waiting, done = start(outcome)
+                    if waiting is not None:
+                        return message, outcome, waiting
+                    assert done is not None
+                    outcome = done
+            except Exception as error:  # noqa: BLE001 - it becomes the reply
+                outcome = _refusal(element, message, error)
+            replies.append((outcome, message))
+        return None
+
     def _find_session(self, exchange: Exchange) -> None:
         """The first message's `clientId` chooses the session of the whole payload."""
         first = exchange.elements[0]
-        if not isinstance(first, dict) or first.get("channel") == HANDSHAKE:
+        if not isinstance(first, dict) or is_handshake(first):
             return
         client_id = first.get("clientId")
         session = self._broker.sessions.get(client_id) if isinstance(client_id, str) else None
@@ -82,44 +113,27 @@ class Inbound:
         session.socket = peer
         return True
 
-    def _process(self, exchange: Exchange) -> Steps[None]:
-        for element in exchange.elements:
-            message: Message | None = None
-            try:
-                if not isinstance(element, dict):
-                    raise Refused(BayeuxCode.CHANNEL_MISSING)
-                message = Message.read(element)
-                reply = yield from self._handle(exchange, message)
-            except Refused as refused:
-                reply = _refusal(element, message, refused.error)
-            except Exception:
-                log.exception("a message could not be handled")
-                reply = _refusal(element, message, BayeuxCode.INTERNAL_ERROR)
-            exchange.replies.append((reply, message))
-
-    def _handle(self, exchange: Exchange, message: Message) -> Steps[Reply]:
+    def _handle(self, exchange: Exchange, message: Message) -> Reply | Steps[Reply]:
         broker = self._broker
-        name = message.channel.name
-        session: Session | None
-        if name == HANDSHAKE:
+        channel = message.channel
+        if channel.name == HANDSHAKE:
             exchange.session = session = self._candidate(exchange.peer)
         else:
             session = self._speaker(exchange, message)
         pipe = broker.outbound.pipe
-        is_meta = message.channel.kind is Kind.META
+        is_meta = channel.kind is Kind.META
         if not (pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is State.NEW):
             return unknown_session(exchange, message)
         if not is_meta:
-            return (yield from publish(broker, session, message))
-        handler = HANDLERS.get(name)
+            return publish(broker, session, message)
+        handler = HANDLERS.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
-        outcome = handler(broker, exchange, session, message)
-        return outcome if isinstance(outcome, dict) else (yield from outcome)
+        return handler(broker, exchange, session, message)
 
-    def _candidate(self, peer: Peer) -> Session:
+    def _candidate(self, peer: Peer) -> Session | None:
         """The session that a handshake makes, should it be granted."""
         session = Session(self._broker, new_client_id())
         session.peer = peer
@@ -131,5 +145,11 @@ class Inbound:
         return session if session is not None and session.id == message.fields.get("clientId") else None
 
 
-def _refusal(element: object, message: Message | None, error: str) -> Reply:
+def _refusal(element: object, message: Message | None, failure: Exception) -> Reply:
+    """The reply to a message that was refused, or that could not be handled."""
+    if isinstance(failure, Refused):
+        error = failure.error
+    else:
+        log.error("a message could not be handled", exc_info=failure)
+        error = BayeuxCode.INTERNAL_ERROR
     return replies.refused(element, error) if message is None else replies.failed(message, error)

@@ -50,16 +50,23 @@ def handshake(broker: Broker, exchange: Exchange, session: Session, message: Mes
 
 def connect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
     """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
-    broker.supersede(session)
-    exchange.was_connected = session.state is State.CONNECTED
-    session.move(Event.CONNECT)
-    session.transient_timeout_ms = message.advised_ms("timeout")
-    session.transient_interval_ms = message.advised_ms("interval")
-    transport = exchange.peer.transport
-    exchange.advise = session.advised_on != transport or message.has_advice
-    session.advised_on = transport
-    exchange.connect = replies.ok(message)
-    return exchange.connect
+    peer = exchange.peer
+    broker.metrics.connects += 1
+    broker.outbound.supersede(session)
+    if not peer.pushes:
+        session.socket = None  # it has moved: its messages go with this transport from here on
+    if session.state is State.CONNECTED:
+        exchange.was_connected = True
+    else:
+        session.move(Event.CONNECT)
+    has_advice = message.has_advice
+    session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
+    session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
+    if has_advice or session.advised_on != peer.transport:
+        exchange.advise = True
+        session.advised_on = peer.transport
+    exchange.connect = reply = replies.ok(message)
+    return reply
 
 
 def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:

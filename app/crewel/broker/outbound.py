@@ -97,7 +97,7 @@ class Outbound:
             self.alarms.at(session, session.lazy_at)
 
     def _overflow(self, session: Session) -> None:
-        if session.connect_only:
+        if session.is_reliable:
             self._metrics.dropped["disconnect"] += 1
             self._overflowed.add(session)
             self.make_ready(session)

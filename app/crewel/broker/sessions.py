@@ -107,7 +107,9 @@ class Session:
         "hold_delay",
         "id",
         "interval_ms",
+        "is_live",
         "is_ready",
+        "is_reliable",
         "last_seen",
         "lazy_at",
         "parts",
@@ -128,6 +130,8 @@ class Session:
         self._attributes: dict[str, Any] | None = None
         self.id = client_id
         self.state = State.NEW
+        self.is_live = False
+        """Whether it can send and be delivered to: it has been granted and has not ended."""
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.peer: Peer | None = None
@@ -142,6 +146,8 @@ class Session:
         """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
         self.connect_only = False
         """Whether only connect replies carry its messages."""
+        self.is_reliable = False
+        """Whether it acknowledges: no message to it is dropped in silence."""
         self.is_ready = False
         self.batching = 0
 
@@ -174,14 +180,10 @@ class Session:
             self._attributes = {}
         return self._attributes
 
-    @property
-    def is_live(self) -> bool:
-        """Whether it can send and be delivered to."""
-        return self.state.is_live
-
     def move(self, event: Event) -> None:
         """Go to the state that the table names. Raises KeyError where it names none."""
         self.state = TRANSITIONS[self.state][event]
+        self.is_live = self.state.is_live
 
     def add_part(self, part: SessionPart) -> None:
         """Let this part of an extension see the session's messages from now on."""
@@ -207,13 +209,14 @@ class Session:
         queue = self.queue
         if not queue:
             return queue
-        size = 0
-        for position, entry in enumerate(queue):
-            size += len(entry.wire) + 1
-            if size > max_bytes and position:
-                self.queue = queue[position:]
-                self.urgent = True  # the rest goes with the next connect, at once
-                return queue[:position]
+        if len(queue) > 1:
+            size = 0
+            for position, entry in enumerate(queue):
+                size += len(entry.wire) + 1
+                if size > max_bytes and position:
+                    self.queue = queue[position:]
+                    self.urgent = True  # the rest goes with the next connect, at once
+                    return queue[:position]
         self.queue = []
         self.urgent = False
         self.lazy_at = inf

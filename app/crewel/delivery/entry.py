@@ -9,25 +9,20 @@ __all__ = ["Entry"]
 
 
 class Entry:
-    """A message as its receivers get it. `fields` must not change once somebody has read `wire`; a receiver that needs
-    another form gets an entry of its own."""
+    """A message as its receivers get it. `fields` must not change any more; a receiver that needs another form gets an
+    entry of its own."""
 
-    __slots__ = ("_wire", "fields", "lazy")
+    __slots__ = ("fields", "lazy", "wire")
 
     def __init__(self, fields: Fields, *, lazy: bool = False) -> None:
+        """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
         self.fields = fields
         self.lazy = lazy
-        self._wire: bytes | None = None
+        self.wire = encode(fields)
+        """Its JSON."""
 
     @property
     def channel(self) -> str:
         """The channel that it is delivered on."""
         name: str = self.fields["channel"]
         return name
-
-    @property
-    def wire(self) -> bytes:
-        """Its JSON, encoded at the first need. Raises TypeError if the server's own code put in what JSON cannot say."""
-        if self._wire is None:
-            self._wire = encode(self.fields)
-        return self._wire
