@@ -32,17 +32,19 @@ class Kind(Enum):
 class Channel:
     """A valid name.
 
-    `name` has no trailing slash. `patterns` are the subscriptions that hear a message on it, the widest first
-    (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
+    `name` has no trailing slash. `patterns` are the names of what stands on it (subscriptions, listeners, authorisers), the
+    widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
+    `is_system` says that the server speaks of itself on it: no pattern but the name itself stands on it.
     """
 
-    __slots__ = ("is_wildcard", "kind", "name", "patterns")
+    __slots__ = ("is_system", "is_wildcard", "kind", "name", "patterns")
 
     def __init__(self, name: str, segments: list[str]) -> None:
         self.name = name
         self.kind = _kind(name)
         self.is_wildcard = segments[-1] in ("*", "**")
-        self.patterns = _patterns(name, segments)
+        self.is_system = name.startswith("/__sys__")
+        self.patterns = (name,) if self.is_system else _patterns(name, segments)
 
     def __repr__(self) -> str:
         return f"Channel({self.name!r})"
@@ -85,7 +87,10 @@ def _patterns(name: str, segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a subscription to `pattern` hears a message on `name`; False if either is not a valid name."""
+    """Whether a subscription to `pattern` hears a message on `name`; False if either is not a valid name, and for meta and
+    service channels, which nobody hears by subscription."""
     channel = parse(name)
     subscribed = parse(pattern)
-    return channel is not None and subscribed is not None and subscribed.name in channel.patterns
+    if channel is None or subscribed is None or channel.kind is not Kind.BROADCAST:
+        return False
+    return subscribed.name in channel.patterns

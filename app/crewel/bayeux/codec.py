@@ -9,9 +9,9 @@ import orjson
 
 from crewel.errors import Fault, PayloadError
 
-__all__ = ["check_batch", "decode", "encode", "join"]
+__all__ = ["check_batch", "decode", "encode", "is_handshake", "join"]
 
-HANDSHAKE = "/meta/handshake"
+_HANDSHAKE = ("/meta/handshake", "/meta/handshake/")  # a trailing slash names the same channel
 
 
 def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]:
@@ -29,7 +29,7 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
     if not value:
         raise PayloadError(Fault.EMPTY)
     check_batch(value, max_messages=max_messages)
-    if _openings(body) > max_depth and _depth(value) > max_depth:
+    if _openings(body) >= max_depth and _depth(value) > max_depth:
         raise PayloadError(Fault.TOO_DEEP)
     return value
 
@@ -38,7 +38,7 @@ def check_batch(elements: list[Any], *, max_messages: int) -> None:
     """Raises PayloadError if these cannot be processed together: too many, or a handshake that is not alone."""
     if len(elements) > max_messages:
         raise PayloadError(Fault.TOO_MANY)
-    if len(elements) > 1 and any(_is_handshake(element) for element in elements):
+    if len(elements) > 1 and any(is_handshake(element) for element in elements):
         raise PayloadError(Fault.HANDSHAKE_IN_BATCH)
 
 
@@ -52,12 +52,13 @@ def join(parts: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
-def _is_handshake(element: object) -> bool:
-    return isinstance(element, dict) and element.get("channel") == HANDSHAKE
+def is_handshake(element: object) -> bool:
+    """Whether this element asks for a session."""
+    return isinstance(element, dict) and element.get("channel") in _HANDSHAKE
 
 
 def _openings(body: bytes | str) -> int:
-    # An upper bound for the depth that costs next to nothing; only payloads with many brackets are walked.
+    # The depth at most (a bare object's batch not counted), for next to nothing; only what has many brackets is walked.
     if isinstance(body, str):
         return body.count("[") + body.count("{")
     return body.count(b"[") + body.count(b"{")

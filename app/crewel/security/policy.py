@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy"]
 
-_SYSTEM_PREFIX: Final = "/__sys__"
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -71,4 +69,4 @@ class OpenPolicy:
 
 def is_reserved(channel: Channel) -> bool:
     """Whether the channel is the server's own: no client publishes to it or hears it."""
-    return channel.kind is Kind.META or channel.name.startswith(_SYSTEM_PREFIX)
+    return channel.kind is Kind.META or channel.is_system

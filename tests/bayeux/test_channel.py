@@ -1,0 +1,191 @@
+"""Channel names (Bayeux 1.0, section 2; reference 2.1 to 2.3)."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.bayeux.channel import MAX_NAME, Kind, matches, parse
+
+ALLOWED = string.ascii_letters + string.digits + " !#$()*+-./@_{~}"
+segments = st.text("ab*.", min_size=1, max_size=3) | st.sampled_from(["*", "**", "a", "b", "meta", "service"])
+paths = st.lists(segments, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
+
+
+class TestGrammar:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "/a",
+            "/foo/bar",
+            "/*",
+            "/**",
+            "/foo/*",
+            "/foo/**",
+            "/a***",
+            "/foo*",
+            "/*a/b",
+            "/a b",
+            "/x/{v}",
+            "/.",
+            "/..",
+            "/meta",
+            "/service",
+            "/" + ALLOWED.replace("/", "").replace("*", ""),
+        ],
+    )
+    def test_a_valid_name_is_taken_as_it_is(self, name: str) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert channel.name == name
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "",
+            "/",
+            "//",
+            "a",
+            "a/b",
+            "/a//b",
+            "//a",
+            "/a//",
+            "/*/a",
+            "/**/a",
+            "/a/*/b",
+            "/a/**/*",
+            "/*/",
+            "/a\n",
+            "\n/a",
+        ],
+    )
+    def test_a_name_with_a_broken_structure_is_none(self, name: str) -> None:
+        # `/*/` is the one with a trailing slash that stays a good name.
+        assert (parse(name) is None) is (name != "/*/")
+
+    @pytest.mark.parametrize("character", [*",;:?&=%\"'<>[]\\^|`\n\t\0", "é", "ａ", "١", "😀"])
+    def test_characters_outside_the_set_are_refused(self, character: str) -> None:
+        assert parse(f"/a{character}") is None
+        assert parse(f"/{character}a") is None
+
+    def test_a_trailing_slash_is_not_part_of_the_name(self) -> None:
+        channel = parse("/foo/")
+        assert channel is not None
+        assert (channel.name, channel.patterns) == ("/foo", ("/**", "/*", "/foo"))
+
+    def test_a_name_is_bounded(self) -> None:
+        assert parse("/" + "a" * (MAX_NAME - 1)) is not None
+        assert parse("/" + "a" * MAX_NAME) is None
+
+    def test_case_matters(self) -> None:
+        assert not matches("/Foo", "/foo")
+
+    def test_a_channel_shows_its_name(self) -> None:
+        assert repr(parse("/a")) == "Channel('/a')"
+
+    @given(paths)
+    def test_what_was_parsed_parses_to_itself(self, name: str) -> None:
+        channel = parse(name)
+        if channel is not None:
+            again = parse(channel.name)
+            assert again is not None
+            assert (again.name, again.kind, again.patterns) == (channel.name, channel.kind, channel.patterns)
+
+
+class TestKind:
+    @pytest.mark.parametrize(
+        ("name", "kind"),
+        [
+            ("/meta/handshake", Kind.META),
+            ("/meta/x/y", Kind.META),
+            ("/meta/*", Kind.META),
+            ("/service/x", Kind.SERVICE),
+            ("/service/**", Kind.SERVICE),
+            ("/meta", Kind.BROADCAST),
+            ("/service", Kind.BROADCAST),
+            ("/metadata/x", Kind.BROADCAST),
+            ("/services/x", Kind.BROADCAST),
+            ("/a/meta/x", Kind.BROADCAST),
+            ("/Meta/x", Kind.BROADCAST),
+            ("/**", Kind.BROADCAST),
+        ],
+    )
+    def test_the_whole_first_segment_decides(self, name: str, kind: Kind) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert channel.kind is kind
+
+    @pytest.mark.parametrize(
+        ("name", "is_wildcard"), [("/*", True), ("/a/**", True), ("/a***", False), ("/foo*", False), ("/a", False)]
+    )
+    def test_only_a_whole_last_segment_is_a_wildcard(self, name: str, is_wildcard: bool) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert channel.is_wildcard is is_wildcard
+
+
+def naive_match(pattern: str, name: str) -> bool:
+    """The rule in words: segment by segment, `*` stands for one and a last `**` for one or more."""
+    wanted, given_segments = pattern.split("/")[1:], name.split("/")[1:]
+    if pattern == name:
+        return True
+    if wanted[-1] == "**":
+        return len(given_segments) >= len(wanted) and given_segments[: len(wanted) - 1] == wanted[:-1]
+    if wanted[-1] == "*":
+        return len(given_segments) == len(wanted) and given_segments[:-1] == wanted[:-1]
+    return False
+
+
+class TestMatching:
+    NAMES = ("/foo", "/foo/bar", "/foo/bar/baz", "/service/x", "/meta/connect")
+
+    @pytest.mark.parametrize(
+        ("pattern", "heard"),
+        [
+            ("/*", ["/foo"]),
+            ("/**", ["/foo", "/foo/bar", "/foo/bar/baz"]),
+            ("/foo/*", ["/foo/bar"]),
+            ("/foo/**", ["/foo/bar", "/foo/bar/baz"]),
+            ("/foo", ["/foo"]),
+            ("/service/*", []),
+            ("/service/x", []),
+            ("/meta/**", []),
+            ("/meta/connect", []),
+        ],
+    )
+    def test_the_table_of_the_reference(self, pattern: str, heard: list[str]) -> None:
+        assert [name for name in self.NAMES if matches(pattern, name)] == heard
+
+    def test_the_patterns_are_consulted_widest_first(self) -> None:
+        channel = parse("/a/b/c")
+        assert channel is not None
+        assert channel.patterns == ("/**", "/a/**", "/a/b/**", "/a/b/*", "/a/b/c")
+
+    def test_nothing_matches_an_invalid_name(self) -> None:
+        assert not matches("/**", "/a//b")
+        assert not matches("//", "/a")
+
+    def test_what_the_server_says_of_itself_is_heard_by_its_whole_name_only(self) -> None:
+        """Design, section 10: no wildcard of a client hears `/__sys__*`."""
+        assert matches("/__sys__deadMessage", "/__sys__deadMessage")
+        assert not matches("/*", "/__sys__deadMessage")
+        assert not matches("/**", "/__sys__/a")
+        assert matches("/a/**", "/a/__sys__x")
+
+    @given(paths, paths)
+    def test_it_agrees_with_the_rule_in_words(self, pattern: str, name: str) -> None:
+        channel, subscribed = parse(name), parse(pattern)
+        if channel is None or subscribed is None:
+            assert not matches(pattern, name)
+        elif channel.kind is Kind.BROADCAST:
+            assert matches(pattern, name) is naive_match(pattern, name)
+        else:
+            assert not matches(pattern, name)
+
+    @given(paths)
+    def test_no_pattern_is_consulted_twice(self, name: str) -> None:
+        channel = parse(name)
+        if channel is not None:
+            assert len(set(channel.patterns)) == len(channel.patterns)
+            assert channel.name in channel.patterns
