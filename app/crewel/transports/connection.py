@@ -28,10 +28,12 @@ class Connection(RequestHandler):
     """aiohttp's protocol for one connection, watched."""
 
     __slots__ = (
+        "_answered",
         "_fast",
         "_header_timeout",
         "_header_timer",
         "_is_busy",
+        "_is_half_closed",
         "_may_return",
         "_outbound",
         "_parked",
@@ -43,6 +45,8 @@ class Connection(RequestHandler):
         self._header_timeout = header_timeout
         self._header_timer: asyncio.TimerHandle | None = None
         self._is_busy = False  # between the end of a request's headers and the end of its response
+        self._answered = 0  # of aiohttp's _request_count
+        self._is_half_closed = False
         self._fast: FastConnection | None = None
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
@@ -67,6 +71,9 @@ class Connection(RequestHandler):
         """aiohttp says so when a response has been written, whether or not anybody logs it."""
         self._is_busy = False
         self._unanswered = False
+        self._answered += 1
+        if self._is_half_closed and self._answered == self._request_count:
+            response.force_close()
         super().log_access(request, response, time)
 
     def comes_from(self, fast: FastConnection) -> None:
@@ -105,10 +112,11 @@ class Connection(RequestHandler):
         parked = self._parked
         if parked is not None and self._outbound is not None:
             self._outbound.half_closed(parked)
-        if not self._is_busy:
-            return False
-        self.keep_alive(False)
-        return True
+        request = self._current_request
+        if request is not None and not request.content.is_eof():
+            return False  # the rest of its body will never come
+        self._is_half_closed = True
+        return self._answered < self._request_count
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, and with it the one who waits for a held connect."""

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
+from crewel.bayeux.codec import decode
 from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
@@ -171,7 +172,10 @@ class FastConnection(asyncio.Protocol, Peer):
     # Requests
 
     def data_received(self, data: bytes) -> None:
-        """Collect what came, and answer the requests in it."""
+        """Answer the requests in what came, and keep what is not a whole one yet."""
+        if not (self._chunks or self._is_busy or self._is_clogged):
+            self._serve(data)
+            return
         self._chunks.append(data)
         self._received += len(data)
         if self._is_busy or self._is_clogged:
@@ -182,39 +186,55 @@ class FastConnection(asyncio.Protocol, Peer):
             self._go_on()
 
     def _go_on(self) -> None:
-        while self._chunks and not (self._is_busy or self._is_clogged) and self._transport is not None:
-            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-            self._chunks = [data]
-            if not self._take_request(data):
+        """Serve what was kept, if there is nothing in the way."""
+        if self._chunks and not self._is_busy and not self._is_clogged and self._transport is not None:
+            data = b"".join(self._chunks)
+            self._keep(b"")
+            self._serve(data)
+
+    def _serve(self, data: bytes) -> None:
+        while data:
+            taken = self._take_request(data)
+            if not taken:
+                return
+            data = data[taken:]
+            if data and (self._is_busy or self._is_clogged or self._transport is None):
+                self._keep(data)
                 return
 
-    def _take_request(self, data: bytes) -> bool:
-        """Answer the request at the start of the data; False if it is not complete, or aiohttp was given it."""
-        lane = self._lane
+    def _keep(self, data: bytes) -> None:
+        self._chunks = [data] if data else []
+        self._received = len(data)
+
+    def _take_request(self, data: bytes) -> int:
+        """Answer the request at the start of the data and return its length; 0 if it is not complete, and kept, or if
+        aiohttp was given it."""
         head = self._head
         if head is None or not data.startswith(head.raw):
             head = self._read_head(data)
             if head is None:
-                return False
+                return 0
         start = len(head.raw)
         end = start + head.length
         if len(data) < end:
-            self._wait_for_body(end)
-            return False
+            self._wait_for_body(data, end)
+            return 0
+        bayeux = self._lane.settings.bayeux
         try:
-            elements = elements_of(data[start:end], head.media_type, head.charset, lane.settings)
+            if head.is_json:
+                elements = decode(data[start:end], max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
+            else:
+                elements = elements_of(data[start:end], head.media_type, head.charset, self._lane.settings)
         except PayloadError:
             self._hand_over(data)
-            return False
-        self._chunks = [data[end:]] if len(data) > end else []
-        self._received = len(data) - end
+            return 0
         self._needed = 0
         self._is_busy = True
         self.deadline = inf
         self.browser = head.browser
         self.mints_cookie = False
-        lane.broker.receive(self, elements)
-        return True
+        self._lane.broker.receive(self, elements)
+        return end
 
     def _read_head(self, data: bytes) -> Head | None:
         """The head at the start of the data; None if it is not complete yet, or if aiohttp was handed the connection."""
@@ -223,6 +243,7 @@ class FastConnection(asyncio.Protocol, Peer):
         is_bayeux = lane.is_bayeux(data)
         end = data.find(_END_OF_HEAD) if is_bayeux else -1
         if is_bayeux is None or (is_bayeux and end < 0 and len(data) <= lane.settings.http.max_header_bytes):
+            self._keep(data)
             self._needed = len(data) + 1
             self.deadline = min(self.deadline, lane.loop.time() + lane.header_timeout)
             return None
@@ -235,7 +256,8 @@ class FastConnection(asyncio.Protocol, Peer):
         self._head = head
         return head
 
-    def _wait_for_body(self, end: int) -> None:
+    def _wait_for_body(self, data: bytes, end: int) -> None:
+        self._keep(data)
         if self._needed != end:
             self._needed = end
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
@@ -251,7 +273,8 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert transport is not None
         lane.connections.discard(self)
-        self._chunks, self._received, self._needed, self._head = [], 0, 0, None
+        self._keep(b"")
+        self._needed, self._head = 0, None
         self.deadline = inf
         self._transport = None
         if self._aiohttp is None:

@@ -26,7 +26,7 @@ _UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"content-encoding
 class Head:
     """One head: what it says of the body and of the client, and the lines that begin every response to it."""
 
-    __slots__ = ("browser", "charset", "client", "keep_alive", "length", "lines", "media_type", "raw")
+    __slots__ = ("browser", "charset", "client", "is_json", "keep_alive", "length", "lines", "media_type", "raw")
 
     def __init__(self, endpoint: Endpoint, raw: bytes, headers: Mapping[str, str], length: int, client: Client) -> None:
         self.raw = raw
@@ -39,6 +39,8 @@ class Head:
         mime["content-type"] = headers.get("Content-Type", "")
         self.media_type = mime.get_content_type()
         self.charset = mime.get_content_charset()
+        self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
+        """Whether the body can be nothing but JSON in UTF-8."""
         lines = {
             "Content-Type": "application/json",
             "Cache-Control": "no-cache, no-store",
