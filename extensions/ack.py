@@ -32,7 +32,7 @@ class AckExtension(Extension):
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
-        if session is not None and message.channel.name == HANDSHAKE and message.ext.get("ack") in (True, "true"):
+        if session is not None and message.channel.name == HANDSHAKE and _asks(message):
             session.connect_only = session.is_reliable = True
             session.add_part(AcknowledgedSession(self._broker))
         return True
@@ -49,17 +49,13 @@ class AcknowledgedSession(SessionPart):
 
     def rcv_meta(self, session: Session, message: Message) -> bool:
         """Take the acknowledgement that a connect carries, and put back what it leaves open."""
-        if message.channel.name != CONNECT:
+        if message.channel.name != CONNECT or not session.is_live:
             return True
         batch = _batch(message)
-        again = self._batches.acknowledge(batch)
-        session.retained = 0
-        if not again:
-            return True
-        self._broker.metrics.resends += len(again)
-        session.queue = again + session.queue
+        session.queue = self._batches.acknowledge(batch, session.queue)
+        session.retained = len(self._batches)
         session.hold_delay = self._batches.resend_delay()
-        if batch is not None:
+        if self._batches.must_resend and batch is not None:
             # The client waits for these: its connect is answered with them at once, as if it had asked not to be held. A
             # connect that acknowledges nothing at all is held as usual, and its reply carries them.
             session.urgent = True
@@ -69,7 +65,7 @@ class AcknowledgedSession(SessionPart):
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """Retain what leaves with the next batch id."""
-        self._batches.retain(entries)
+        self._broker.metrics.resends += self._batches.retain(entries)
         session.retained = len(self._batches)
         return entries
 
@@ -85,6 +81,11 @@ class AcknowledgedSession(SessionPart):
         if self._broker.settings.bayeux.allow_message_delivery_during_handshake:
             return {"enabled": True, "batch": self._batches.close()}
         return message.ext["ack"]  # in kind: true, or "true"
+
+
+def _asks(message: Message) -> bool:
+    asked = message.ext.get("ack")
+    return asked is True or asked == "true"  # by identity: 1 == True, and 1 asks for nothing
 
 
 def _batch(message: Message) -> int | None:

@@ -62,4 +62,5 @@ def _now() -> int:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # Beyond this no double is exact: not a time, and sums of such numbers need not even be finite.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53

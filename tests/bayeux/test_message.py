@@ -41,7 +41,7 @@ class TestReading:
             ({"channel": "/a", "id": "a-b"}, BayeuxCode.MESSAGE_ID_INVALID),
             ({"channel": "/a", "id": "1.5"}, BayeuxCode.MESSAGE_ID_INVALID),
             ({"channel": "/a", "id": "1\n"}, BayeuxCode.MESSAGE_ID_INVALID),
-            ({"channel": "/a", "id": "١"}, BayeuxCode.MESSAGE_ID_INVALID),
+            ({"channel": "/a", "id": "\u0661"}, BayeuxCode.MESSAGE_ID_INVALID),
             ({"channel": "/a", "id": 1.5}, BayeuxCode.MESSAGE_ID_INVALID),
             ({"channel": "/a", "id": -1}, BayeuxCode.MESSAGE_ID_INVALID),
             ({"channel": "/a", "id": {}}, BayeuxCode.MESSAGE_ID_INVALID),

@@ -22,35 +22,42 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("_futile", "_retained", "number")
+    __slots__ = ("_are_back", "_futile", "_open", "number")
 
     def __init__(self) -> None:
         self.number = 1
         """The number that the next connect reply carries."""
-        self._retained: dict[int, list[Entry]] = {}
-        self._futile = 0  # connects in a row that acknowledged nothing although something was retained
+        self._open: dict[int, list[Entry]] = {}
+        self._are_back = False  # whether the open entries are the front of the queue, and not at the client
+        self._futile = 0  # connects in a row that acknowledged nothing although something had been sent
 
     def __len__(self) -> int:
-        return sum(map(len, self._retained.values()))
+        """How many entries are neither acknowledged nor in the queue."""
+        return 0 if self._are_back else self._count()
 
-    def acknowledge(self, batch: int | None) -> list[Entry]:
-        """Forget what the batches up to this one held, and return the rest, oldest first, to be sent again.
+    @property
+    def must_resend(self) -> bool:
+        """Whether the front of the queue is something that the client was sent before."""
+        return self._are_back
 
-        None (a connect without an acknowledgement) and a number that was never sent acknowledge nothing.
+    def acknowledge(self, batch: int | None, queue: list[Entry]) -> list[Entry]:
+        """The session's queue after a connect that acknowledges this batch and those before it: what is still open, in
+        its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
+        sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
         """
-        if not self._retained:
+        if not self._open:
             self._futile = 0
-            return []
-        if batch is not None and batch < self.number:
-            before = len(self._retained)
-            for number in [number for number in self._retained if number <= batch]:
-                del self._retained[number]
-            self._futile = 0 if len(self._retained) < before else self._futile + 1
-        else:
+            return queue
+        unsent = queue[self._count() :] if self._are_back else queue
+        settled = [number for number in self._open if batch is not None and number <= batch < self.number]
+        for number in settled:
+            del self._open[number]
+        if settled:
+            self._futile = 0
+        elif not self._are_back:
             self._futile += 1
-        again = [entry for entries in self._retained.values() for entry in entries]
-        self._retained.clear()
-        return again
+        self._are_back = bool(self._open)
+        return [*(entry for entries in self._open.values() for entry in entries), *unsent]
 
     def resend_delay(self) -> float:
         """Seconds that the reply to the connect just acknowledged must wait: 0 for a client that makes progress, and for
@@ -59,13 +66,23 @@ class Batches:
             return 0.0
         return min(FIRST_RESEND_DELAY * 2.0 ** min(self._futile - 2, 16), MAX_RESEND_DELAY)
 
-    def retain(self, entries: list[Entry]) -> None:
-        """Keep what the reply with the current number carries."""
+    def retain(self, entries: list[Entry]) -> int:
+        """Keep what the reply with the current number carries: the front of the queue. How many were sent before."""
+        again = 0
+        if self._are_back:
+            # Open entries that this reply does not carry belong to no batch: to have got it says nothing of them.
+            again = min(self._count(), len(entries))
+            self._open.clear()
+            self._are_back = False
         if entries:
-            self._retained.setdefault(self.number, []).extend(entries)
+            self._open.setdefault(self.number, []).extend(entries)
+        return again
 
     def close(self) -> int:
         """The number for the reply that is going out; the next reply has the next one."""
         number = self.number
         self.number = number + 1
         return number
+
+    def _count(self) -> int:
+        return sum(map(len, self._open.values()))

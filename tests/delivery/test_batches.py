@@ -1,0 +1,287 @@
+"""Batches (reference 5.1; design, section 4): what is sent is kept until it is acknowledged.
+
+`Link` is one session and its client with a network between them that loses replies and lets connects overtake each other;
+the properties at the end drive it at random.
+"""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.batches import FIRST_RESEND_DELAY, MAX_RESEND_DELAY, Batches
+from crewel.delivery.entry import Entry
+
+
+def entries(*numbers: int) -> list[Entry]:
+    return [Entry({"channel": "/a", "data": number}) for number in numbers]
+
+
+def numbers_of(queue: list[Entry]) -> list[int]:
+    return [entry.fields["data"] for entry in queue]
+
+
+def sent(batches: Batches, queue: list[Entry]) -> int:
+    """Let these leave in one connect reply; the batch number that the reply tells."""
+    batches.retain(queue)
+    return batches.close()
+
+
+class TestAcknowledging:
+    def test_numbers_start_at_one_and_every_reply_takes_the_next(self) -> None:
+        batches = Batches()
+        assert [sent(batches, []), sent(batches, entries(1)), sent(batches, [])] == [1, 2, 3]
+
+    def test_what_is_acknowledged_is_forgotten(self) -> None:
+        batches = Batches()
+        batch = sent(batches, entries(1, 2))
+        assert len(batches) == 2
+        assert batches.acknowledge(batch, []) == []
+        assert len(batches) == 0
+        assert not batches.must_resend
+
+    def test_what_is_not_acknowledged_goes_back_before_younger_entries(self) -> None:
+        batches = Batches()
+        sent(batches, [])
+        sent(batches, entries(1, 2))
+        assert numbers_of(batches.acknowledge(1, entries(3))) == [1, 2, 3]
+        assert batches.must_resend
+        assert len(batches) == 0  # they count as queued again
+
+    def test_a_later_acknowledgement_covers_the_batches_before_it(self) -> None:
+        batches = Batches()
+        for number in (1, 2, 3):
+            sent(batches, entries(number))
+        assert numbers_of(batches.acknowledge(2, entries(4))) == [3, 4]
+
+    @pytest.mark.parametrize("batch", [None, 0, -1, 2, 3, 10**9])
+    def test_nothing_and_a_batch_that_was_never_sent_acknowledge_nothing(self, batch: int | None) -> None:
+        batches = Batches()
+        assert sent(batches, entries(1)) == 1
+        assert numbers_of(batches.acknowledge(batch, [])) == [1]
+
+    def test_an_entry_belongs_to_the_last_reply_that_held_it(self) -> None:
+        batches = Batches()
+        first = sent(batches, entries(1))
+        second = sent(batches, batches.acknowledge(0, []))
+        assert numbers_of(batches.acknowledge(first, [])) == [1]
+        third = sent(batches, entries(1))
+        assert batches.acknowledge(third, []) == []
+        assert (first, second, third) == (1, 2, 3)
+
+    def test_a_resend_that_a_newer_connect_overtakes_is_not_sent_if_that_acknowledges_it(self) -> None:
+        """The reply came late: the connect that asked for the resend is replaced by one that has the acknowledgement."""
+        batches = Batches()
+        batch = sent(batches, entries(1))
+        queue = batches.acknowledge(0, entries(2))
+        assert numbers_of(queue) == [1, 2]
+        assert numbers_of(batches.acknowledge(batch, queue)) == [2]
+
+    def test_a_newer_connect_that_acknowledges_nothing_leaves_the_resend_as_it_is(self) -> None:
+        batches = Batches()
+        sent(batches, entries(1))
+        queue = batches.acknowledge(0, entries(2))
+        assert numbers_of(batches.acknowledge(0, [*queue, *entries(3)])) == [1, 2, 3]
+        assert batches.must_resend
+
+    def test_what_a_resend_had_no_room_for_belongs_to_no_batch(self) -> None:
+        """The client got batch 2; that says nothing of the entry that only the lost batch 1 carried."""
+        batches = Batches()
+        sent(batches, entries(1, 2))
+        queue = batches.acknowledge(0, [])
+        assert batches.retain(queue[:1]) == 1
+        assert numbers_of(batches.acknowledge(batches.close(), queue[1:])) == [2]
+
+    def test_the_entries_that_leave_again_are_counted(self) -> None:
+        batches = Batches()
+        assert batches.retain(entries(1, 2)) == 0
+        batches.close()
+        queue = batches.acknowledge(0, entries(3))
+        assert batches.retain(queue) == 2
+        assert len(batches) == 3
+
+
+class TestResendDelay:
+    def test_the_first_resend_is_at_once_then_the_pause_doubles(self) -> None:
+        batches = Batches()
+        queue = entries(1)
+        delays = []
+        for _ in range(10):
+            sent(batches, queue)
+            queue = batches.acknowledge(0, [])
+            delays.append(batches.resend_delay())
+        assert delays == pytest.approx([0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
+        assert delays[1] == FIRST_RESEND_DELAY
+        assert delays[-1] == MAX_RESEND_DELAY
+
+    def test_it_stays_bounded_for_ever(self) -> None:
+        batches = Batches()
+        queue = entries(1)
+        for _ in range(3000):
+            sent(batches, queue)
+            queue = batches.acknowledge(None, [])
+        assert batches.resend_delay() == MAX_RESEND_DELAY
+
+    def test_new_messages_do_not_hurry_a_client_that_acknowledges_nothing(self) -> None:
+        batches = Batches()
+        queue: list[Entry] = []
+        for number in range(5):
+            sent(batches, [*queue, *entries(number)])
+            queue = batches.acknowledge(0, [])
+        assert batches.resend_delay() == pytest.approx(0.8)
+
+    def test_overtaken_connects_neither_lengthen_nor_end_the_pause(self) -> None:
+        batches = Batches()
+        queue = entries(1)
+        for _ in range(3):
+            sent(batches, queue)
+            queue = batches.acknowledge(0, [])
+        for _ in range(5):
+            queue = batches.acknowledge(0, queue)
+            assert batches.resend_delay() == pytest.approx(0.2)
+
+    def test_progress_of_any_kind_ends_it(self) -> None:
+        batches = Batches()
+        queue = entries(1)
+        for _ in range(4):
+            sent(batches, queue)
+            queue = batches.acknowledge(0, [])
+        assert batches.resend_delay() > 0
+        batches.acknowledge(sent(batches, queue), [])
+        assert batches.resend_delay() == 0
+
+    def test_a_client_that_was_sent_nothing_owes_nothing(self) -> None:
+        batches = Batches()
+        for _ in range(9):
+            sent(batches, [])
+            assert batches.acknowledge(0, []) == []
+        assert batches.resend_delay() == 0
+
+    @pytest.mark.parametrize("network_s", [0.0, 0.001, 0.05])
+    @pytest.mark.parametrize("is_busy", [False, True])
+    def test_a_client_that_never_acknowledges_makes_at_most_15_connects_in_30_seconds(
+        self, network_s: float, is_busy: bool
+    ) -> None:
+        """Handshake, a first connect that is answered at once, and one that is held until something comes: here at once."""
+        batches = Batches()
+        sent(batches, [])
+        queue, clock, connects = entries(1), 0.0, 1
+        while clock < 30:
+            connects += 1
+            queue = batches.acknowledge(0, queue)
+            clock += batches.resend_delay() + network_s
+            sent(batches, queue)
+            queue = entries(connects) if is_busy else []
+        assert 5 < connects <= 15
+
+
+class Link:
+    """A session and its client. The client acknowledges the last reply it got (as CometD's does), or whatever it likes."""
+
+    def __init__(self) -> None:
+        self.batches = Batches()
+        self.queue: list[Entry] = []
+        self.published = 0
+        self.last_ack = 0
+        self.got: list[tuple[int, list[int]]] = []
+        """The replies that arrived: number and content."""
+        self.times_sent: dict[int, int] = {}
+        self.acknowledged: set[int] = set()
+        self.resent_after_acknowledgement: list[int] = []
+
+    def publish(self) -> None:
+        self.published += 1
+        self.queue.append(entries(self.published)[0])
+
+    def connect(self) -> None:
+        """A connect arrives at the server; it may be held, or overtaken by the next."""
+        self.queue = self.batches.acknowledge(self.last_ack, self.queue)
+        for batch, content in self.got:
+            if batch == self.last_ack:
+                self.acknowledged.update(content)
+
+    def reply(self, limit: int, arrives: bool) -> None:
+        """The server answers the connect with at most `limit` entries; the network may lose the answer."""
+        leaving, self.queue = self.queue[:limit], self.queue[limit:]
+        self.batches.retain(leaving)
+        batch, content = self.batches.close(), numbers_of(leaving)
+        self.resent_after_acknowledgement += [number for number in content if number in self.acknowledged]
+        for number in content:
+            self.times_sent[number] = self.times_sent.get(number, 0) + 1
+        if arrives:
+            self.got.append((batch, content))
+            self.last_ack = batch
+
+    @property
+    def heard(self) -> list[int]:
+        """What the application heard: each number when it first came."""
+        return list(dict.fromkeys(number for _, content in self.got for number in content))
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["publish", "reply", "overtaken"]), st.integers(1, 4), st.booleans()), max_size=60
+)
+
+
+def run(link: Link, script: list[tuple[str, int, bool]]) -> None:
+    for what, limit, arrives in script:
+        if what == "publish":
+            link.publish()
+        else:
+            link.connect()
+            if what == "reply":
+                link.reply(limit, arrives)
+
+
+class TestNothingIsLost:
+    @given(steps)
+    def test_the_application_hears_everything_in_order(self, script: list[tuple[str, int, bool]]) -> None:
+        link = Link()
+        run(link, script)
+        for _ in range(link.published + 1):
+            link.connect()
+            link.reply(4, arrives=True)
+        assert link.heard == list(range(1, link.published + 1))
+
+    @given(steps)
+    def test_nothing_is_sent_again_that_was_acknowledged(self, script: list[tuple[str, int, bool]]) -> None:
+        link = Link()
+        run(link, script)
+        assert link.resent_after_acknowledgement == []
+
+    @given(steps.map(lambda script: [(what, limit, True) for what, limit, _ in script]))
+    def test_without_losses_everything_is_sent_once(self, script: list[tuple[str, int, bool]]) -> None:
+        link = Link()
+        run(link, script)
+        assert set(link.times_sent.values()) <= {1}
+
+    @given(steps)
+    def test_each_reply_is_in_order_and_the_numbers_rise(self, script: list[tuple[str, int, bool]]) -> None:
+        link = Link()
+        run(link, script)
+        assert all(content == sorted(content) for _, content in link.got)
+        assert all(before < after for (before, _), (after, _) in pairwise(link.got))
+
+    @given(steps, st.lists(st.none() | st.integers(-2, 80), min_size=1))
+    def test_whatever_a_client_acknowledges_what_it_never_named_is_kept(
+        self, script: list[tuple[str, int, bool]], claims: list[int | None]
+    ) -> None:
+        """A client may lie; it can lose only what was in the batches that it says it has."""
+        link = Link()
+        named: set[int] = set()
+        held_by: dict[int, list[int]] = {}
+        for position, (what, limit, _) in enumerate(script):
+            if what == "publish":
+                link.publish()
+                continue
+            claim = claims[position % len(claims)]
+            link.queue = link.batches.acknowledge(claim, link.queue)
+            if claim is not None:
+                named.update(number for batch, held in held_by.items() if batch <= claim for number in held)
+            leaving, link.queue = link.queue[:limit], link.queue[limit:]
+            link.batches.retain(leaving)
+            held_by[link.batches.close()] = numbers_of(leaving)
+        kept = numbers_of(link.batches.acknowledge(None, link.queue))
+        assert set(range(1, link.published + 1)) - named <= set(kept)
+        assert kept == sorted(kept)

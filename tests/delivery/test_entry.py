@@ -1,0 +1,27 @@
+"""Entries: encoded once, referenced by every queue."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from crewel.delivery.entry import Entry
+
+
+def test_an_entry_knows_its_channel_and_its_json() -> None:
+    entry = Entry({"channel": "/a", "data": {"n": 1}})
+    assert entry.channel == "/a"
+    assert orjson.loads(entry.wire) == {"channel": "/a", "data": {"n": 1}}
+    assert not entry.lazy
+    assert Entry({"channel": "/a"}, lazy=True).lazy
+
+
+def test_the_json_is_made_once() -> None:
+    entry = Entry({"channel": "/a", "data": 1})
+    assert entry.wire is entry.wire
+
+
+@pytest.mark.parametrize("data", [object(), {1: 2}, b"bytes", 2**70])
+def test_what_json_cannot_say_fails_for_who_sends_it(data: Any) -> None:
+    with pytest.raises(TypeError):
+        Entry({"channel": "/a", "data": data}).wire  # noqa: B018 - it may be encoded now or have been before
