@@ -53,7 +53,9 @@ def test_json_is_taken_under_any_media_type(server: Server, content_type: str | 
     assert_shaken(post(server, TEXT.encode(), content_type))
 
 
-@pytest.mark.parametrize("charset", ["iso-8859-1", "ISO-8859-15", "us-ascii", "utf-16", "utf-16le", "utf-32", "windows-1252"])
+@pytest.mark.parametrize(
+    "charset", ["iso-8859-1", "ISO-8859-15", "us-ascii", "utf-16", "utf-16le", "utf-32", "windows-1252"]
+)
 def test_other_charsets_are_decoded(server: Server, charset: str) -> None:
     assert_shaken(post(server, TEXT.encode(charset), f"application/json;charset={charset}"))
 
@@ -65,7 +67,9 @@ def test_a_body_is_decoded_by_its_charset_and_not_by_luck(server: Server) -> Non
     assert post(server, body).status == 400
 
 
-@pytest.mark.parametrize("charset", ["klingon", "punycode", "idna", "hex", "rot13", "zlib", "unicode_escape", "raw_unicode_escape"])
+@pytest.mark.parametrize(
+    "charset", ["klingon", "punycode", "idna", "hex", "rot13", "zlib", "unicode_escape", "raw_unicode_escape"]
+)
 def test_an_unknown_charset_is_not_guessed(server: Server, charset: str) -> None:
     assert post(server, TEXT.encode(), f"application/json;charset={charset}").status == 415
 
@@ -209,7 +213,9 @@ def test_a_bayeux_error_is_a_200(server: Server) -> None:
     }
 
 
-@pytest.mark.parametrize(("sent", "echoed"), [("abc", "abc"), (10, "10"), (True, "true"), ("007", "007"), (2**62, str(2**62))])
+@pytest.mark.parametrize(
+    ("sent", "echoed"), [("abc", "abc"), (10, "10"), (True, "true"), ("007", "007"), (2**62, str(2**62))]
+)
 def test_the_id_comes_back_as_a_string(server: Server, sent: Any, echoed: str) -> None:
     (reply,) = post(server, json.dumps([{**HANDSHAKE, "id": sent}]).encode()).messages
     assert reply["id"] == echoed
