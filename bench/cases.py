@@ -34,6 +34,7 @@ COLUMN_TITLES = {
     "p99_ms": "p99 ms",
     "max_ms": "max ms",
     "deliveries_per_s": "deliveries/s",
+    "server_cores": "cores in use",
     "lost": "lost",
     "duplicates": "twice",
     "sustained_per_s": "sustained deliveries/s",
@@ -59,6 +60,7 @@ def _delivery(result: Result) -> Figures:
         "p99_ms": step["latency_ms"]["p99"],
         "max_ms": step["latency_ms"]["max"],
         "deliveries_per_s": step["deliver_per_s"],
+        "server_cores": step["server_cores"],
         "lost": sum(s["lost"] for s in result["steps"]),
         "duplicates": sum(s["duplicates"] for s in result["steps"]),
         "errors": _errors(result),
@@ -95,7 +97,7 @@ def _storm(result: Result) -> Figures:
     }
 
 
-_LATENCY = ("cpu_us", "p50_ms", "p99_ms", "max_ms", "deliveries_per_s", "lost", "duplicates", "errors")
+_LATENCY = ("cpu_us", "p50_ms", "p99_ms", "max_ms", "deliveries_per_s", "server_cores", "lost", "duplicates", "errors")
 _ROOMS = {"mode": "deliver", "clients": "1000", "rooms": "10", "payload": "64"}
 
 CASES = (

@@ -14,6 +14,7 @@ import datetime as dt
 import json
 import os
 import shlex
+import signal
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ _Entry = TypeVar("_Entry", Case, Peer)
 def main() -> int:
     """Run the benchmark; 0 when everything that could be measured was."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended on the way out
     raise_file_limit()
     every = peers(options.set)
     run = Run(
@@ -121,8 +123,8 @@ def _one(run: Run, case: Case, peer: Peer, number: int) -> None:
     _say(
         f"{label}: " + ", ".join(f"{name} {value:.2f}" for name in case.columns if (value := figures[name]) is not None)
     )
-    if result["complaints"]:
-        _say(result["complaints"])
+    for complaint in result["complaints"]:
+        _say(f"    {complaint}")
 
 
 def _busy_cores(seconds: float) -> float:

@@ -127,5 +127,15 @@ def measure(server: Server, peer: Peer, case: Case, seconds: float) -> Result:
     except subprocess.TimeoutExpired as error:
         raise Failed("the meter did not end in time") from error
     result: Result = json.loads(done.stdout)
-    result["complaints"] = done.stderr.strip()
+    result["complaints"] = [*done.stderr.strip().splitlines(), *_doubts(result)]
     return result
+
+
+def _doubts(result: Result) -> list[str]:
+    """What makes figures doubtful: a meter that had no time of its own, messages that never left."""
+    steps = [*result.get("steps", []), *([result["storm"]] if "storm" in result else [])]
+    told = (
+        ["the meter had its core full: the latencies are its own"] if any(s["meter_cores"] > 0.9 for s in steps) else []
+    )
+    unsent = steps[0].get("unsent", 0) if steps else 0
+    return [*told, f"{unsent} messages were due and found no publisher at rest"] if unsent > 10 else told
