@@ -28,8 +28,10 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
         raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
     if not value:
         raise PayloadError(Fault.EMPTY)
-    check_batch(value, max_messages=max_messages)
-    if _openings(body) >= max_depth and _depth(value) > max_depth:
+    if len(value) > 1:
+        check_batch(value, max_messages=max_messages)
+    # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.
+    if len(body) > 2 * max_depth - 2 and _openings(body) >= max_depth and _depth(value) > max_depth:
         raise PayloadError(Fault.TOO_DEEP)
     return value
 

@@ -49,7 +49,7 @@ class Broker:
         self.browsers = Browsers(settings)
         self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.disconnect)
         self.outbound.pipe = Pipe(extensions)
-        self._inbound = Inbound(self)
+        self.inbound = Inbound(self)
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics.gauge("sessions", lambda: len(self.sessions))
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
@@ -61,10 +61,6 @@ class Broker:
     def transports(self) -> list[str]:
         """The connection types that the server offers, in its order."""
         return list(self.settings.bayeux.transports)
-
-    def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
-        """Answer the elements of one payload through `peer.send`; a task is returned if something must be waited for."""
-        return self._inbound.receive(peer, elements)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run this in a task that the broker owns: its failure is logged, and it ends with the broker at the latest."""

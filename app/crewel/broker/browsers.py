@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-import string
-from typing import Final
-
 from crewel.broker.peer import Peer
-from crewel.broker.sessions import Session
+from crewel.broker.sessions import Session, new_secret
 from crewel.settings import Settings
 
 __all__ = ["Browsers"]
-
-_COOKIE_ALPHABET: Final = string.digits + string.ascii_lowercase
-
 
 class Browsers:
     """The cookie binding, and the count of held connects a cookie."""
@@ -58,5 +51,5 @@ class Browsers:
 
 
 def _mint(peer: Peer) -> None:
-    peer.browser = "".join(secrets.choice(_COOKIE_ALPHABET) for _ in range(25))
+    peer.browser = new_secret()
     peer.mints_cookie = True

@@ -16,7 +16,7 @@ from crewel.broker.exchange import Exchange
 from crewel.broker.meta import HANDLERS, HANDSHAKE, unknown_session
 from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
-from crewel.broker.sessions import Session, State, new_client_id
+from crewel.broker.sessions import Session, State, new_secret
 from crewel.broker.steps import Steps, complete, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 
@@ -135,7 +135,7 @@ class Inbound:
 
     def _candidate(self, peer: Peer) -> Session | None:
         """The session that a handshake makes, should it be granted."""
-        session = Session(self._broker, new_client_id())
+        session = Session(self._broker, new_secret())
         session.peer = peer
         return session
 

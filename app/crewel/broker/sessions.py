@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crewel.broker.peer import Peer
     from crewel.extension import SessionPart
 
-__all__ = ["TRANSITIONS", "Event", "Held", "Session", "State", "new_client_id"]
+__all__ = ["TRANSITIONS", "Event", "Held", "Session", "State", "new_secret"]
 
 
 class State(Enum):
@@ -66,8 +66,8 @@ for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
 
 
-def new_client_id() -> str:
-    """An unguessable `clientId`: 128 random bits in 26 characters of `[a-z2-7]`."""
+def new_secret() -> str:
+    """An unguessable `clientId` or cookie: 128 random bits in 26 characters of `[a-z2-7]`."""
     return base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
 
 

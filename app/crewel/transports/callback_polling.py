@@ -67,5 +67,5 @@ async def answer(endpoint: Endpoint, request: web.Request, client: Client, funct
         endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
         return refused(error)
     peer = CallbackPeer(endpoint, request, client, function)
-    endpoint.broker.receive(peer, elements)
+    endpoint.broker.inbound.receive(peer, elements)
     return await peer.answered()

@@ -92,7 +92,6 @@ class FastConnection(asyncio.Protocol, Peer):
         "_lane",
         "_needed",
         "_received",
-        "_remote",
         "_transport",
         "deadline",
     )
@@ -105,7 +104,6 @@ class FastConnection(asyncio.Protocol, Peer):
         self._transport: asyncio.Transport | None = None
         self._aiohttp: Connection | None = None
         self._head: Head | None = None
-        self._remote: str | None = None
         self._chunks: list[bytes] = []
         self._received = 0
         self._needed = 0  # bytes without which there is no use in looking at the chunks again
@@ -120,8 +118,6 @@ class FastConnection(asyncio.Protocol, Peer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
-        peername = transport.get_extra_info("peername")
-        self._remote = peername[0] if isinstance(peername, tuple) else None
         self._lane.connections.add(self)
         self.deadline = self._lane.loop.time() + self._lane.header_timeout
 
@@ -233,7 +229,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = inf
         self.browser = head.browser
         self.mints_cookie = False
-        self._lane.broker.receive(self, elements)
+        self._lane.broker.inbound.receive(self, elements)
         return end
 
     def _read_head(self, data: bytes) -> Head | None:
@@ -249,7 +245,7 @@ class FastConnection(asyncio.Protocol, Peer):
             return None
         head = None
         if is_bayeux and 0 <= end <= lane.settings.http.max_header_bytes:
-            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], self._remote, self._scheme())
+            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], self._address(), self._scheme())
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
             return None
@@ -261,6 +257,10 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._needed != end:
             self._needed = end
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
+
+    def _address(self) -> str | None:
+        peername = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return peername[0] if isinstance(peername, tuple) else None
 
     def _scheme(self) -> str:
         assert self._transport is not None
@@ -338,7 +338,7 @@ class FastConnection(asyncio.Protocol, Peer):
     @property
     def remote(self) -> str | None:
         """The address of the client."""
-        return self._head.client.address if self._head is not None else self._remote
+        return self._head.client.address if self._head is not None else self._address()
 
     @property
     def is_secure(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.message import Message as MimeHeaders
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
@@ -35,10 +36,7 @@ class Head:
         self.client = client
         self.keep_alive = True
         self.browser = endpoint.cookie.read(_cookies(headers))
-        mime = MimeHeaders()
-        mime["content-type"] = headers.get("Content-Type", "")
-        self.media_type = mime.get_content_type()
-        self.charset = mime.get_content_charset()
+        self.media_type, self.charset = _media_type(headers.get("Content-Type", ""))
         self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
         """Whether the body can be nothing but JSON in UTF-8."""
         lines = {
@@ -97,6 +95,19 @@ def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -
     return head
 
 
+@lru_cache(maxsize=64)
+def _media_type(header: str) -> tuple[str, str | None]:
+    """The media type and the charset of a `Content-Type`."""
+    mime = MimeHeaders()
+    mime["content-type"] = header
+    return mime.get_content_type(), mime.get_content_charset()
+
+
 def _cookies(headers: Mapping[str, str]) -> Mapping[str, str]:
     header = headers.get("Cookie")
-    return {name: morsel.value for name, morsel in SimpleCookie(header).items()} if header else {}
+    if not header:
+        return {}
+    if ";" not in header and '"' not in header:
+        name, _, value = header.partition("=")  # one cookie, as most clients that are no browser send it
+        return {name.strip(): value.strip()}
+    return {name: morsel.value for name, morsel in SimpleCookie(header).items()}

@@ -35,5 +35,5 @@ async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> we
         endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
         return refused(error)
     peer = LongPollingPeer(endpoint, request, client)
-    endpoint.broker.receive(peer, elements)
+    endpoint.broker.inbound.receive(peer, elements)
     return await peer.answered()

@@ -7,8 +7,8 @@ unless the browser says so in `Sec-Fetch-Site`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from crewel.settings import Settings
@@ -16,8 +16,7 @@ from crewel.settings import Settings
 __all__ = ["Client", "Origins"]
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(NamedTuple):
     """Who is really calling: the address, and the scheme and host that the client used."""
 
     address: str | None

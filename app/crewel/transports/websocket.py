@@ -105,7 +105,7 @@ class Socket(Peer):
                     continue
                 await self.close(error.fault.close_code, error.fault.text)
                 return
-            task = broker.receive(self, elements)
+            task = broker.inbound.receive(self, elements)
             if task is not None:
                 await task  # frames of one socket are answered in their order
         if self._ws.close_code == Fault.TOO_LARGE.close_code:
