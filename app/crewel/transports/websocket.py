@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Socket", "answer", "is_upgrade"]
 
 _CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
+_LONGEST_AT_ONCE = 16 * 1024
 _BINARY_REFUSED = 1003
 _GOING_AWAY = 1001
 
 
 class Socket(Peer):
-    """One WebSocket. Frames are written by a task of its own, so that the broker never waits for a slow reader; what the
-    reader does not take stays in the session's bounded queue."""
+    """One WebSocket. A frame is written at once while the reader keeps up; behind a slow reader frames wait for a task
+    that writes them, so that the broker waits for nobody, and what is more than that stays in the session's bounded queue.
+    """
 
     __slots__ = ("_client", "_endpoint", "_frames", "_last_frame_at", "_request", "_size", "_timer", "_wake", "_ws")
 
@@ -56,9 +58,10 @@ class Socket(Peer):
     def send(self, parts: list[bytes]) -> None:
         """Send one frame with these messages."""
         frame = join(parts)
-        self._frames.append(frame)
-        self._size += len(frame)
-        self._wake.set()
+        if not self._write_at_once(frame):
+            self._frames.append(frame)
+            self._size += len(frame)
+            self._wake.set()
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
@@ -117,17 +120,35 @@ class Socket(Peer):
             raise PayloadError(Fault.MALFORMED)
         return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
 
+    def _write_at_once(self, frame: bytes) -> bool:
+        """Write without a task, which is most of a delivery's cost; False if the frame has to wait for its turn."""
+        transport = self._request.transport
+        if self._size or transport is None or transport.get_write_buffer_size():
+            return False
+        if len(frame) > _LONGEST_AT_ONCE:
+            return False  # aiohttp compresses long frames in a thread
+        writing = self._ws.send_frame(frame, WSMsgType.TEXT)
+        try:
+            writing.send(None)
+        except StopIteration:
+            pass
+        except ConnectionError:
+            pass  # the reader notices too, and ends the socket
+        else:
+            writing.close()  # written; it would only wait until the reader has taken it
+        return True
+
     async def _write(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._frames:
                 frame = self._frames.popleft()
-                self._size -= len(frame)
                 try:
                     await self._ws.send_frame(frame, WSMsgType.TEXT)
                 except ConnectionError:
                     return  # the reader notices too, and ends the socket
+                self._size -= len(frame)
             session = self.session
             if session is not None and session.urgent:
                 self._endpoint.broker.outbound.make_ready(session)
