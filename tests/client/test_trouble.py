@@ -165,13 +165,14 @@ async def test_a_silent_connection_is_given_up_in_time(start_server: StartServer
 
 
 async def test_a_session_that_expired_meanwhile_is_renewed(start_server: StartServer, transport: str) -> None:
-    """The server forgets the session while nothing gets through; the next connect is told so."""
-    server = start_server("bayeux.timeout_ms=500", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=50", service=SERVICE)
+    """The client comes back later than the server remembers it; the next connect is told so."""
+    server = start_server("bayeux.timeout_ms=500", "bayeux.max_interval_ms=100", "bayeux.sweep_ms=50", service=SERVICE)
+    late = BackoffRule(initial=3.0, maximum=3.0)
     steps = Steps()
     async with CuttingProxy(server.port) as proxy, Client(server.url) as witness:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
         gone = await witness.subscribe("/gone")
-        async with Client(url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+        async with Client(url, transports=[transport], backoff=late, on_state=steps) as client:
             subscription = await client.subscribe("/a")
             await steps.reach(State.CONNECTED)
             proxy.arm(random_cuts(seed=1, chance=1.0))

@@ -87,11 +87,12 @@ class BatchGate:
         return self._opening > 0
 
     def expect(self, deliveries: int) -> None:
-        """The handshake reply announced this many deliveries, in frames of their own.
+        """The handshake reply announced this many deliveries more, in frames of their own.
 
         They are the batch that the first connect acknowledges, which therefore has to wait for them.
         """
-        self._opening = deliveries
+        if deliveries > 0:
+            self._opening = deliveries
 
     def reset(self) -> None:
         """The connection is gone: what it left unfinished will be sent again."""

@@ -146,20 +146,25 @@ class Client:
             PublishRefused: the call itself was refused.
         """
         message = publication(f"/service/{target.removeprefix('/')}", data, None)
-        connection = self._session.connection
-        message["id"] = connection.next_id()
-        with connection.exchanges.result(message["id"]) as result:
-            try:
-                async with asyncio.timeout(timeout):
-                    [reply] = await self._session.request([message])
-                    if not is_successful(reply) and not result.done():
-                        raise PublishRefused(reply)
-                    answer = await result
-            except TimeoutError:
-                raise RemoteCallTimeoutError(f"{target}: no result within {timeout:g} s") from None
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._call(message, timeout)
+        except TimeoutError:
+            raise RemoteCallTimeoutError(f"{target}: no result within {timeout:g} s") from None
         if answer.get("successful") is False:
             raise RemoteCallFailedError(target, answer["data"])
         return answer["data"]
+
+    async def _call(self, message: Fields, timeout: float) -> Fields:
+        # A result is awaited from here on only: the loss of an earlier session must not fail a call that waits for the next.
+        await self._session.ready(timeout)
+        connection = self._session.connection
+        message["id"] = connection.next_id()
+        with connection.exchanges.result(message["id"]) as result:
+            [reply] = await self._session.request([message])
+            if not is_successful(reply) and not result.done():
+                raise PublishRefused(reply)
+            return await result
 
     async def subscribe(
         self,

@@ -164,19 +164,16 @@ class Connection:
         for fields in self.gate.admit(payload, whole):
             passed = self.pipe.incoming(fields)
             if passed is not None:
-                self._take(passed, whole)
+                self._take(passed)
+        if self._ack.enabled:
+            self.gate.expect(_still_to_come(payload))
         self._signal()
 
-    def _take(self, fields: Fields, whole: bool) -> None:
-        if is_delivery(fields):
-            if not self.exchanges.settle(fields):
-                self._router.deliver(fields, retained=self._ack.enabled)
-            return
-        announced = fields.get("x-messages")
-        if self._ack.enabled and not whole and isinstance(announced, int):
-            self.gate.expect(announced)
-        self._on_reply(fields)
-        self.exchanges.settle(fields)
+    def _take(self, fields: Fields) -> None:
+        if not is_delivery(fields):
+            self._on_reply(fields)
+        if not self.exchanges.settle(fields) and is_delivery(fields):
+            self._router.deliver(fields, retained=self._ack.enabled)
 
     def _lost(self, error: TransportError) -> None:
         self.gate.reset()
@@ -186,3 +183,9 @@ class Connection:
     def _signal(self) -> None:
         if not self.gate.is_opening:
             self._arrived.set()
+
+
+def _still_to_come(payload: list[Fields]) -> int:
+    """How many deliveries a handshake reply announced (reference 3.3) that are not in the same payload."""
+    announced = sum(fields["x-messages"] for fields in payload if isinstance(fields.get("x-messages"), int))
+    return announced - sum(map(is_delivery, payload)) if announced else 0

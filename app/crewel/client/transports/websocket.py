@@ -72,14 +72,15 @@ class WebSocket:
 
     async def close(self) -> None:
         """Close the socket and end its reader; whoever still waits for a reply is told."""
-        reader, self._reader = self._reader, None
-        socket, self._socket = self._socket, None
-        if reader is not None:
-            reader.cancel()
-            await asyncio.wait([reader])
+        # Forgotten only once it is done: if this is cancelled half-way, the next close takes up the rest.
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+            self._reader = None
             self._wiring.lost(TransportError("the socket was closed"))
-        if socket is not None:
-            await socket.close()
+        if self._socket is not None:
+            await self._socket.close()
+            self._socket = None
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         error = TransportError("the socket was closed")
