@@ -93,7 +93,7 @@ function showState(state, detail = {}) {
 function hint(state, {waiting = 0, crowded = false, error = ""}) {
     const sentences = [];
     if (state === "offline") {
-        sentences.push("The server keeps your session, and what you miss, for ten seconds (bayeux.max_interval_ms) unless told otherwise.");
+        sentences.push("The server keeps your session, and what you miss, for at least ten seconds (bayeux.max_interval_ms) unless told otherwise.");
     }
     if (state === "lost" && error) {
         sentences.push(`The server said ${error}.`);

@@ -58,6 +58,15 @@ export class Connection {
         cometd.registerExtension("acknowledge", this.#acknowledge);
         cometd.registerExtension("ack", new AckExtension());
         cometd.registerExtension("reload", new ReloadExtension());
+        const policy = cometd.onTransportFailure;
+        cometd.onTransportFailure = (message, failure, proceed) => {
+            const retry = () => policy(message, failure, proceed);
+            if (message.channel === "/meta/handshake" && failure.cause === "failure") {
+                this.#reconsider(retry, () => proceed({...failure, action: "none"}));
+            } else {
+                retry();
+            }
+        };
         cometd.addListener("/meta/handshake", (message) => this.#onHandshake(message));
         cometd.addListener("/meta/connect", (message) => this.#onConnect(message));
         cometd.addListener("/meta/disconnect", () => this.#onEnd());
@@ -247,29 +256,30 @@ export class Connection {
         }
     }
 
-    /** A handshake failed: give up if it is hopeless, else the client tries again by itself. */
-    async #onRefusal(message) {
-        const wanted = this.#person.transport;
-        const offered = message.supportedConnectionTypes ?? await offeredTransports(this.#url);
-        if (this.#person === null) {
-            return;
-        }
-        if (offered.length > 0 && wanted !== "automatic" && !offered.includes(wanted)) {
-            this.#giveUp(`This server does not offer ${wanted}. It offers: ${offered.join(", ")}.`);
-        } else if (this.#cometd.isDisconnected()) {
-            this.#giveUp(message.error ? `The server refused: ${message.error}` : "The server could not be reached.");
-        } else {
-            this.#showState(message.error);
-        }
+    /** A handshake was refused. The client decides after its listeners what to do: if it stops, so do we. */
+    #onRefusal(message) {
+        this.#showState(message.error);
+        queueMicrotask(() => {
+            if (this.#cometd.isDisconnected()) {
+                this.#reason = message.error ? `The server refused: ${message.error}` : "The server could not be reached.";
+                this.#onEnd();
+            }
+        });
     }
 
-    #giveUp(reason) {
-        this.#leaving = true;
-        this.#reason = reason;
+    /** A handshake got no answer: ask whether the chosen transport is offered at all, before it is tried for ever. */
+    async #reconsider(retry, stop) {
+        const wanted = this.#person?.transport;
+        const offered = wanted === "automatic" ? [] : await offeredTransports(this.#url);
         if (this.#cometd.isDisconnected()) {
-            this.#onEnd();
+            return;
+        }
+        if (offered.length === 0 || offered.includes(wanted)) {
+            retry();
         } else {
-            this.#cometd.disconnect();
+            stop();
+            this.#reason = `This server does not offer ${wanted}. It offers: ${offered.join(", ")}.`;
+            this.#onEnd();
         }
     }
 

@@ -137,7 +137,8 @@ def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
 
 
 def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer, meet: Meet):
-    server = start_server("bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+    # A closed socket leaves its session the rest of the hold, so the hold is short here.
+    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
     joe, sue, eve = [meet(server.base, name).join() for name in ("joe", "sue", "eve")]
     joe.sees_members(3)
     sue.press("Leave")
@@ -278,11 +279,29 @@ def test_a_transport_that_is_not_offered_is_named(start_server: StartServer, mee
     expect(missing).to_be_disabled()
 
 
+def test_a_refused_websocket_is_named(start_server: StartServer, meet: Meet):
+    server = start_server("bayeux.transports=long-polling")
+    joe = meet(server.base, "joe")
+    joe.expect_complaint("WebSocket connection")
+    joe.try_to_join(transport="websocket")
+    expect(joe.page.get_by_role("alert")).to_have_text("This server does not offer websocket. It offers: long-polling.")
+
+
+def test_the_automatic_choice_falls_back_to_long_polling(start_server: StartServer, meet: Meet):
+    server = start_server("bayeux.transports=long-polling")
+    joe = meet(server.base, "joe")
+    joe.expect_complaint("WebSocket connection")
+    joe.join()
+    expect(joe.figure("Transport")).to_have_text("long-polling")
+
+
 def test_two_tabs_of_one_browser_are_told_why_they_are_slow(base: str, meet: Meet):
     joe = meet(base, "joe").join(transport="long-polling")
     other = joe.page.context.new_page()
     other.goto(f"{base}/chat/")
     other.get_by_label("Your name").fill("twin")
+    # Another room, so that nothing ends the long poll of the first tab.
+    other.get_by_label("Room", exact=True).fill("wool")
     other.get_by_label("Transport", exact=True).select_option("long-polling")
     other.get_by_role("button", name="Join").click()
     expect(other.locator("#hint")).to_contain_text("Another tab of this browser")
