@@ -8,6 +8,7 @@ from crewel.settings import Settings
 
 __all__ = ["Browsers"]
 
+
 class Browsers:
     """The cookie binding, and the count of held connects a cookie."""
 

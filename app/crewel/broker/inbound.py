@@ -45,12 +45,12 @@ class Inbound:
         if pending is None:
             self._broker.outbound.answer(exchange)
             return None
+        if exchange.session is not None:
+            exchange.session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
         return self._broker.spawn(self._process_later(exchange, pending))
 
     async def _process_later(self, exchange: Exchange, pending: _Pending | None) -> None:
-        session = exchange.session
-        if session is not None:
-            session.batching += 1  # what reaches the session meanwhile goes with this answer and wakes nothing
+        session = exchange.session  # a refused handshake takes it away
         try:
             while pending is not None:
                 message, steps, waiting = pending

@@ -81,7 +81,7 @@ def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Mes
         error = yield from _refused_subscription(broker, session, channel, message)
         if error is not None:
             return replies.failed(message, error)
-        if not session.is_live:
+        if channel.kind is Kind.META or not session.is_live:
             return replies.failed(message, BayeuxCode.SUBSCRIBE_FAILED)
         if channel.kind is Kind.BROADCAST:
             broker.channels.subscribe(session, channel.name)

@@ -38,7 +38,7 @@ def publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
     reason = yield from broker.guard.publish(session, channel, message)
     if reason is not None:
         raise Refused(denied(reason, Denied.PUBLISH))
-    if broker.registry.listeners:
+    if broker.registry.listeners and session.is_live:
         yield from _listen(broker, session, message)
     if not session.is_live:
         raise Refused(BayeuxCode.SESSION_UNKNOWN)
