@@ -62,7 +62,7 @@ async def _subscribe(
     async with connecting.client(url, transports, ack) as client:
         subscriptions = [await client.subscribe(channel) for channel in channels]
         print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
-        client.on_state(_tell)
+        client.on_state(_Teller())
         await _print_all(subscriptions, count, show)
 
 
@@ -88,17 +88,28 @@ async def _print_all(subscriptions: list["Subscription"], count: int | None, sho
         await asyncio.wait(tasks)
 
 
-def _tell(step: "Transition") -> None:
-    from crewel.client import Event, State
+class _Teller:
+    """Tells on stderr that the connection is lost, and that it is there again."""
 
-    lost = {
-        Event.CONNECTION_LOST: "the connection is lost, trying again",
-        Event.SESSION_LOST: "the session is lost, messages may be missing; trying again",
-    }
-    if step.event in lost:
-        print(f"crewel: {lost[step.event]}{f' ({step.reason})' if step.reason else ''}", file=sys.stderr, flush=True)
-    elif step.new is State.CONNECTED and step.old in (State.RECONNECTING, State.CONNECTING):
-        print("crewel: connected again", file=sys.stderr, flush=True)
+    def __init__(self) -> None:
+        self._is_lost = False
+
+    def __call__(self, step: "Transition") -> None:
+        from crewel.client import Event, State
+
+        losses = (Event.CONNECTION_LOST, Event.SESSION_LOST)
+        reason = f" ({step.reason})" if step.reason else ""
+        if step.event is Event.CONNECTION_LOST:
+            self._say(f"the connection is lost, trying again{reason}")
+        elif step.event is Event.SESSION_LOST:
+            self._say(f"the session is lost, messages may be missing; trying again{reason}")
+        elif step.new is State.CONNECTED and self._is_lost:
+            self._say("connected again")
+        # Between the two may be a new handshake and its first connect, in which nothing is lost any more nor there again.
+        self._is_lost = step.new is not State.CONNECTED and (self._is_lost or step.event in losses)
+
+    def _say(self, text: str) -> None:
+        print("crewel:", text, file=sys.stderr, flush=True)
 
 
 def _printer(as_json: bool | None) -> Print:

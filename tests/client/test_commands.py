@@ -1,0 +1,246 @@
+"""`crewel pub` and `crewel sub`, each in a process of its own."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.cli.sub import widest
+from crewel.client import Client
+from tests.cli.command import assert_refused, crewel
+from tests.client.support import LIMIT_S, SERVICE
+from tests.conftest import StartServer
+from tests.server_process import ROOT, Server
+
+
+class Running:
+    """A command that runs until it is told to end, or ends by itself."""
+
+    def __init__(self, *arguments: str, directory: Path, stdout: int = subprocess.PIPE) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "crewel", *arguments],
+            cwd=directory,
+            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def told(self) -> str:
+        """The next line of its standard error."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def said(self) -> Any:
+        """The next line of its standard output, as JSON."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, str]:
+        """Its exit status and the rest of its standard error; after this signal, if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, err
+
+
+@pytest.fixture
+def subscribed(server: Server, tmp_path: Path) -> Iterator[Any]:
+    """Start `crewel sub` and wait until it is subscribed."""
+    started: list[Running] = []
+
+    def start(*arguments: str, url: str = server.url, **options: Any) -> Running:
+        running = Running("sub", f"--url={url}", *arguments, directory=tmp_path, **options)
+        started.append(running)
+        assert running.told().startswith("crewel: subscribed to ")
+        return running
+
+    yield start
+    for running in started:
+        running.process.kill()
+        running.process.communicate()
+
+
+def test_what_is_published_is_printed(server: Server, tmp_path: Path, subscribed: Any, transport: str) -> None:
+    listening = subscribed("/a/**", "--count=4", f"--transport={transport}")
+    for data in ('{"n": 1}', "plain text", "7"):
+        given = crewel("pub", "/a/b", data, f"--url={server.url}", f"--transport={transport}", directory=tmp_path)
+        assert given == (0, "", "")
+    crewel("pub", "/a/c", "null", f"--url={server.url}", directory=tmp_path)
+    assert [listening.said() for _ in range(4)] == [
+        {"channel": "/a/b", "data": {"n": 1}},
+        {"channel": "/a/b", "data": "plain text"},
+        {"channel": "/a/b", "data": 7},
+        {"channel": "/a/c", "data": None},
+    ]
+    assert listening.end() == (0, "")
+
+
+@pytest.mark.parametrize("ack", ["--ack", "--no-ack"])
+def test_the_address_may_come_from_the_environment(server: Server, tmp_path: Path, subscribed: Any, ack: str) -> None:
+    listening = subscribed("/env", "--count=2", ack)
+    ended = crewel("pub", "/env", "1", "--count=2", "--json", directory=tmp_path, environ={"CREWEL_URL": server.url})
+    assert (ended.status, ended.err) == (0, "")
+    assert [json.loads(line)["successful"] for line in ended.out.splitlines()] == [True, True]
+    assert listening.end() == (0, "")
+
+
+@pytest.mark.parametrize("dash", [[], ["-"]])
+def test_each_line_of_a_pipe_is_a_message(server: Server, tmp_path: Path, subscribed: Any, dash: list[str]) -> None:
+    listening = subscribed("/lines", "--count=3")
+    publishing = Running("pub", "/lines", *dash, "--count=3", f"--url={server.url}", directory=tmp_path)
+    publishing.process.stdin.write('one\n\n{"two": 2}\n3\nnever\n')  # type: ignore[union-attr]
+    assert publishing.end() == (0, "")
+    assert [listening.said()["data"] for _ in range(3)] == ["one", {"two": 2}, 3]
+
+
+def test_a_rate_is_kept(server: Server, tmp_path: Path) -> None:
+    start = time.monotonic()
+    assert crewel("pub", "/a", "1", "--count=6", "--rate=10", f"--url={server.url}", directory=tmp_path).status == 0
+    assert time.monotonic() - start >= 0.5
+
+
+@pytest.mark.parametrize("arguments", [("pub", "/a", "1"), ("sub", "/a")])
+def test_a_server_that_is_not_there_is_one_line(
+    start_server: StartServer, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    server = start_server()
+    server.terminate()
+    ended = crewel(*arguments, f"--url={server.url}", directory=tmp_path)
+    assert_refused(ended, server.url, "connection refused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pub", "/vetoed", "1"), "/vetoed was refused: 404::message_deleted"),
+        (("sub", "/fine", "/closed/a"), "/closed/a was refused: 403:nobody may:"),
+    ],
+)
+def test_a_refusal_is_one_line(server: Server, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert_refused(crewel(*arguments, f"--url={server.url}", directory=tmp_path), words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pub", "a", "1"), "not a channel name"),
+        (("pub", "/a/*", "1"), "nothing can be published"),
+        (("pub", "/a", "1", "--count=0"), "--count"),
+        (("pub", "/a", "1", "--transport=pigeon"), "pigeon"),
+        (("sub",), "CHANNEL"),
+        (("sub", "/a", "b"), "not a channel name"),
+        (("sub", "/a", "--url=ftp://a/b"), "not an http or ws URL"),
+    ],
+)
+def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    ended = crewel(*arguments, directory=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert words in " ".join(ended.err.split())
+
+
+def test_nothing_to_publish_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "crewel", "pub", "/a"]
+    ended = subprocess.run(command, cwd=tmp_path, stdin=theirs, capture_output=True, text=True, timeout=LIMIT_S)
+    os.close(ours)
+    os.close(theirs)
+    assert ended.returncode == 2
+    assert "DATA is missing" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number", "status"),
+    [
+        ((), signal.SIGINT, 0),
+        ((), signal.SIGTERM, 0),
+        (("--count=5",), signal.SIGINT, 130),
+        (("--count=5",), signal.SIGTERM, 143),
+    ],
+)
+async def test_a_signal_says_goodbye_first(
+    server: Server, subscribed: Any, arguments: tuple[str, ...], number: signal.Signals, status: int
+) -> None:
+    async with Client(server.url) as witness:
+        gone = await witness.subscribe("/gone")
+        assert subscribed("/a", *arguments).end(number) == (status, "")
+        assert (await gone.receive(LIMIT_S)).data == "said goodbye"
+
+
+def test_an_interrupted_pub_does_not_wait_for_its_input(server: Server, tmp_path: Path, subscribed: Any) -> None:
+    listening = subscribed("/a")
+    publishing = Running("pub", "/a", f"--url={server.url}", directory=tmp_path)
+    publishing.process.stdin.write("first\n")  # type: ignore[union-attr]
+    publishing.process.stdin.flush()  # type: ignore[union-attr]
+    assert listening.said()["data"] == "first"
+    publishing.process.send_signal(signal.SIGTERM)
+    assert publishing.process.wait(LIMIT_S) == 143
+    assert publishing.end() == (143, "")
+
+
+def test_a_reader_that_has_had_enough_is_no_error(server: Server, tmp_path: Path, subscribed: Any) -> None:
+    listening = subscribed("/a")
+    listening.process.stdout.close()
+    listening.process.stdout = None
+    crewel("pub", "/a", "1", "--count=3", f"--url={server.url}", directory=tmp_path)
+    assert listening.end() == (0, "")
+
+
+def test_people_get_a_line_that_cannot_steer_their_terminal(server: Server, tmp_path: Path, subscribed: Any) -> None:
+    ours, theirs = pty.openpty()
+    subscribed("/a", stdout=theirs)
+    os.close(theirs)
+    data = json.dumps({"evil": "\x1b]0;title\x07", "markup": "[bold]x[/]", "word": "größe"})
+    crewel("pub", "/a", data, f"--url={server.url}", directory=tmp_path)
+    crewel("pub", "/a", "\x1b[2J", f"--url={server.url}", directory=tmp_path)
+    printed = b""
+    while printed.count(b"\n") < 2:
+        printed += os.read(ours, 4096)
+    os.close(ours)
+    lines = re.sub(r"\x1b\[[01]m", "", printed.decode()).splitlines()  # the channel is set in bold
+    assert lines == [
+        '/a  {"evil": "\\u001b]0;title\\u0007", "markup": "[bold]x[/]", "word": "größe"}',
+        '/a  "\\u001b[2J"',
+    ]
+
+
+def test_sub_tells_when_it_had_to_start_over(start_server: StartServer, tmp_path: Path, subscribed: Any) -> None:
+    server = start_server(service=SERVICE)
+    listening = subscribed("/a", "--count=1", url=server.url)
+    server.kill()
+    assert "the connection is lost" in listening.told()
+    start_server(port=server.port)
+    assert "the session is lost" in listening.told()
+    assert "connected again" in listening.told()
+    assert crewel("pub", "/a", "1", f"--url={server.url}", directory=tmp_path).status == 0
+    assert listening.said() == {"channel": "/a", "data": 1}
+    assert listening.end() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("channels", "wide"),
+    [
+        (["/a"], ["/a"]),
+        (["/a", "/a", "/a/"], ["/a"]),
+        (["/a/b", "/a/*"], ["/a/*"]),
+        (["/a/*", "/a/**"], ["/a/**"]),
+        (["/a/**", "/a/*"], ["/a/**"]),
+        (["/a/b/c", "/a/**", "/b"], ["/a/**", "/b"]),
+        (["/a/b/*", "/a/*"], ["/a/b/*", "/a/*"]),
+        (["/a/b/**", "/a/**"], ["/a/**"]),
+        (["/a", "/**"], ["/**"]),
+        (["/a", "/a/**"], ["/a", "/a/**"]),
+    ],
+)
+def test_a_channel_that_another_covers_is_not_subscribed_twice(channels: list[str], wide: list[str]) -> None:
+    assert widest(channels) == wide
