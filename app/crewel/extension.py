@@ -87,16 +87,20 @@ class Pipe:
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Whether the publish goes on."""
-        if not _agree(self._rcv, session, message):
+        if self._rcv and not _agree(self._rcv, session, message):
             return False
         return session is None or not session.parts or _agree([part.rcv for part in session.parts], session, message)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        if not _agree(self._rcv_meta, session, message):
+        if self._rcv_meta and not _agree(self._rcv_meta, session, message):
             return False
         # Read only now: an extension may have added a part while it handled the handshake.
-        return session is None or not session.parts or _agree([part.rcv_meta for part in session.parts], session, message)
+        if session is not None:
+            for part in session.parts:
+                if not _agree((part.rcv_meta,), session, message):
+                    return False
+        return True
 
     def send(self, session: Session | None, fields: Fields) -> bool:
         """Whether the message goes out."""
@@ -104,11 +108,11 @@ class Pipe:
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Whether the reply goes out."""
-        if session is not None and session.parts:
-            hooks = [part.send_meta for part in reversed(session.parts)]
-            if not _agree(hooks, session, reply, message):
-                return False
-        return _agree(self._send_meta, session, reply, message)
+        if session is not None:
+            for part in reversed(session.parts) if len(session.parts) > 1 else session.parts:
+                if not _agree((part.send_meta,), session, reply, message):
+                    return False
+        return not self._send_meta or _agree(self._send_meta, session, reply, message)
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
@@ -120,7 +124,7 @@ class Pipe:
         return entries
 
 
-def _agree(hooks: list[Callable[..., Any]], *arguments: object) -> bool:
+def _agree(hooks: Iterable[Callable[..., Any]], *arguments: object) -> bool:
     """Whether none of the hooks deletes the message."""
     for hook in hooks:
         try:

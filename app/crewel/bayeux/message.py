@@ -45,11 +45,12 @@ class Message:
         channel = parse(name) if isinstance(name, str) else None
         if channel is None:
             raise Refused(BayeuxCode.CHANNEL_INVALID)
-        message_id = echoed_id(fields)
-        if message_id is None and fields.get("id") is not None:
-            raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
-        if message_id is not None and not (message_id.isascii() and message_id.isalnum()):
-            raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
+        message_id = fields.get("id")
+        if message_id is not None:
+            if not isinstance(message_id, str):
+                message_id = echoed_id(fields) or ""
+            if not (message_id.isalnum() and message_id.isascii()):
+                raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
         return cls(fields, channel, message_id)
 
     @property

@@ -149,7 +149,7 @@ class Broker:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
         self.saw(session)
-        self.outbound.rest(session)
+        self.outbound.rest(session, session.last_seen)
         for added in self.registry.session_added:
             self._call(added, session)
 
@@ -163,7 +163,7 @@ class Broker:
         self.channels.unsubscribe_all(session)
         self.sessions.pop(session.id, None)
         if session.held is not None:
-            self.outbound.release(session)
+            self.outbound.release(session, self.loop.time())
         elif session.socket is not None:
             self.outbound.push(session)
         session.socket = None

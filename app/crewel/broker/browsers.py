@@ -26,6 +26,8 @@ class Browsers:
     def may_speak_for(self, session: Session, peer: Peer) -> bool:
         """Whether this HTTP request belongs to the session's browser; the first one to use a session that was made over
         a socket binds it."""
+        if session.browser == peer.browser and peer.browser is not None:
+            return True
         if session.browser is None:
             if peer.browser is None:
                 _mint(peer)

@@ -32,8 +32,3 @@ class Exchange:
         self.replies: list[tuple[Reply, Message | None]] = []
         """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
         a message has none."""
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is one message only: no other connect is ever held."""
-        return len(self.elements) == 1

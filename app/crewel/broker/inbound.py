@@ -89,11 +89,9 @@ class Inbound:
     def _find_session(self, exchange: Exchange) -> None:
         """The first message's `clientId` chooses the session of the whole payload."""
         first = exchange.elements[0]
-        if not isinstance(first, dict) or is_handshake(first):
-            return
-        client_id = first.get("clientId")
+        client_id = first.get("clientId") if isinstance(first, dict) else None
         session = self._broker.sessions.get(client_id) if isinstance(client_id, str) else None
-        if session is None or not self._may_speak(exchange.peer, session):
+        if session is None or is_handshake(first) or not self._may_speak(exchange.peer, session):
             return
         exchange.session = session
         session.peer = exchange.peer
@@ -116,10 +114,11 @@ class Inbound:
     def _handle(self, exchange: Exchange, message: Message) -> Reply | Steps[Reply]:
         broker = self._broker
         channel = message.channel
+        session = exchange.session
         if channel.name == HANDSHAKE:
             exchange.session = session = self._candidate(exchange.peer)
-        else:
-            session = self._speaker(exchange, message)
+        elif session is not None and session.id != message.fields.get("clientId"):
+            session = None  # only the first message's session speaks in this payload
         pipe = broker.outbound.pipe
         is_meta = channel.kind is Kind.META
         if not (pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)):
@@ -138,11 +137,6 @@ class Inbound:
         session = Session(self._broker, new_secret())
         session.peer = peer
         return session
-
-    def _speaker(self, exchange: Exchange, message: Message) -> Session | None:
-        """The exchange's session, if the message is its too."""
-        session = exchange.session
-        return session if session is not None and session.id == message.fields.get("clientId") else None
 
 
 def _refusal(element: object, message: Message | None, failure: Exception) -> Reply:

@@ -52,14 +52,15 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
     """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
     peer = exchange.peer
     broker.metrics.connects += 1
-    broker.outbound.supersede(session)
+    if session.held is not None:
+        broker.outbound.supersede(session)
     if not peer.pushes:
         session.socket = None  # it has moved: its messages go with this transport from here on
     if session.state is State.CONNECTED:
         exchange.was_connected = True
     else:
         session.move(Event.CONNECT)
-    has_advice = message.has_advice
+    has_advice = "advice" in message.fields and message.has_advice
     session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
     session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
     if has_advice or session.advised_on != peer.transport:

@@ -110,22 +110,22 @@ class Outbound:
 
     def _flush(self) -> None:
         ready, self._ready = self._ready, []
+        now = self._loop.time()
         for session in ready:
             session.is_ready = False
             if session.urgent and not session.batching:
                 try:
-                    self._wake(session)
+                    self._wake(session, now)
                 except Exception:
                     log.exception("a flush failed")
         while self._overflowed:
             self._end(self._overflowed.pop())
 
-    def _wake(self, session: Session) -> None:
-        held = session.held
+    def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:
             self.push(session)
-        elif held is not None and (not held.not_before or held.not_before <= self._loop.time()):
-            self.release(session)
+        elif session.held is not None and session.held.not_before <= now:
+            self.release(session, now)
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
@@ -149,10 +149,10 @@ class Outbound:
             session.lazy_at = inf
             session.urgent = session.urgent or bool(session.queue)
             if session.urgent and not session.batching:
-                self._wake(session)
+                self._wake(session, now)
         held = session.held
         if held is not None and (held.deadline <= now or (session.urgent and held.not_before <= now)):
-            self.release(session)
+            self.release(session, now)
             held = None
         if held is None:
             return session.lazy_at
@@ -176,7 +176,7 @@ class Outbound:
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
-            self.rest(session)
+            self.rest(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
         if session.urgent:
@@ -201,7 +201,7 @@ class Outbound:
         parts = []
         for reply, message in replies:
             if message is None or self._passes(session, reply, message):
-                parts.append(self._encoded(reply, message))
+                parts.append(self._encoded(reply))
         messages = [entry.wire for entry in entries]
         # Messages come before replies; only a handshake reply goes before everything, for the client is nobody until then.
         parts = parts + messages if replies_first else messages + parts
@@ -213,7 +213,7 @@ class Outbound:
             return self.pipe.send_meta(session, reply, message)
         return self.pipe.send(session, reply)
 
-    def _encoded(self, reply: Reply, message: Message | None) -> bytes:
+    def _encoded(self, reply: Reply) -> bytes:
         if not reply["successful"] and "error" in reply:
             self._metrics.errors[reply["error"][:3]] += 1
         try:
@@ -229,18 +229,23 @@ class Outbound:
         """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
         reply, peer = exchange.connect, exchange.peer
         assert reply is not None
-        delay, session.hold_delay = session.hold_delay, 0.0
-        if exchange.is_alone and self._holds and (delay or not session.urgent):
+        delay = session.hold_delay
+        if delay:
+            session.hold_delay = 0.0
+        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent):
             if not peer.pushes and not self._browsers.admits(session):
                 self._tell_multiple_clients(session, reply, exchange.advise)
                 return False
-            timeout = self.timeout_ms(session) / 1000 if exchange.was_connected else 0.0
-            if timeout > 0 or delay:
-                _, message = exchange.replies[0]
+            timeout = self._timeout_ms(session) / 1000 if exchange.was_connected else 0.0
+            if timeout < delay:
+                timeout = delay
+            if timeout > 0:
+                message = exchange.replies[0][1]
                 assert message is not None
-                now = self._loop.time()
-                not_before = now + delay if delay else 0.0
-                self._keep(session, Held(peer, message, reply, now + max(timeout, delay), not_before, exchange.advise))
+                now = session.last_seen  # in this very turn: a connect waits for nobody
+                self._keep(
+                    session, Held(peer, message, reply, now + timeout, now + delay if delay else 0.0, exchange.advise)
+                )
                 return True
         if exchange.advise:
             reply["advice"] = self.advice_for(session)
@@ -253,23 +258,22 @@ class Outbound:
         if not held.peer.pushes:
             held.peer.session = session
             self._browsers.hold(session)
-        self.alarms.at(session, min(held.deadline, held.not_before or inf))
+        if held.deadline < session.alarm or held.not_before:
+            self.alarms.at(session, held.not_before or held.deadline)
 
-    def _let_go(self, session: Session) -> Held | None:
-        held = session.held
-        if held is not None:
-            session.held = None
-            self.held -= 1
-            if not held.peer.pushes:
-                held.peer.session = None
-                self._browsers.release(session)
-        return held
+    def _let_go(self, session: Session, held: Held) -> None:
+        session.held = None
+        self.held -= 1
+        if not held.peer.pushes:
+            held.peer.session = None
+            self._browsers.release(session)
 
-    def release(self, session: Session) -> None:
+    def release(self, session: Session, now: float) -> None:
         """Answer the held connect with what is queued."""
-        held = self._let_go(session)
+        held = session.held
         if held is None:
             return
+        self._let_go(session, held)
         if session.state is State.EXPIRED:
             held.reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
         elif not session.is_live:
@@ -277,32 +281,37 @@ class Outbound:
         elif held.advise or session.advised_on is None:
             held.reply["advice"] = self.advice_for(session)
             session.advised_on = held.peer.transport
-        entries = self._departing(session)
-        self._respond(held.peer, session, [(held.reply, held.message)], entries)
+        peer = held.peer
+        parts = [entry.wire for entry in self._departing(session)]
+        if self.pipe.send_meta(session, held.reply, held.message):
+            parts.append(self._encoded(held.reply))
         if session.is_live:
-            self.rest(session)
-            if session.peer is held.peer and not held.peer.pushes:
+            self.rest(session, now)
+            if session.peer is peer and not peer.pushes:
                 session.peer = None
+        if parts or not peer.pushes:
+            peer.send(parts)
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
-        held = self._let_go(session)
+        held = session.held
         if held is not None:
+            self._let_go(session, held)
             held.peer.supersede()
 
     def vanished(self, peer: Peer) -> None:
         """The connection of this request is gone: whatever comes waits for the next connect."""
         session = peer.session
         if session is not None and session.held is not None and session.held.peer is peer:
-            self._let_go(session)
-            self.rest(session)
+            self._let_go(session, session.held)
+            self.rest(session, self._loop.time())
 
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
         the connect is answered now: the one gets its answer, the other does not stay parked."""
         session = peer.session
         if session is not None and session.held is not None and session.held.peer is peer:
-            self.release(session)
+            self.release(session, self._loop.time())
 
     def socket_closed(self, socket: Peer) -> None:
         """The socket is gone. Its session stays, for a reload or another transport, as long as its connect would have
@@ -314,20 +323,17 @@ class Outbound:
             session.socket = None
         held = session.held
         if held is not None and held.peer is socket:
-            self._let_go(session)
-            self.rest(session)
-            session.expires_at += max(held.deadline - self._loop.time(), 0.0)
+            self._let_go(session, held)
+            self.rest(session, max(held.deadline, self._loop.time()))
 
     # Advice and expiry
 
-    def timeout_ms(self, session: Session) -> float:
-        """How long the connect being processed may be held."""
+    def _timeout_ms(self, session: Session) -> float:
         if session.transient_timeout_ms is not None:
             return session.transient_timeout_ms
         return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
 
-    def interval_ms(self, session: Session) -> float:
-        """How long the client may pause before its next connect."""
+    def _interval_ms(self, session: Session) -> float:
         if session.transient_interval_ms is not None:
             return session.transient_interval_ms
         return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
@@ -336,7 +342,7 @@ class Outbound:
         """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
         timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
         grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
-        return advice.retry(int(self.interval_ms(session)), timeout, grace)
+        return advice.retry(int(self._interval_ms(session)), timeout, grace)
 
     def _tell_multiple_clients(self, session: Session, reply: Reply, advise: bool) -> None:
         interval = self._settings.multi_session_interval_ms
@@ -346,14 +352,15 @@ class Outbound:
         else:
             reply["successful"] = False
 
-    def rest(self, session: Session) -> None:
+    def rest(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
-        grace = self.interval_ms(session) + self._settings.max_interval_ms
-        session.expires_at = self._loop.time() + grace / 1000
+        grace = self._interval_ms(session) + self._settings.max_interval_ms
+        session.expires_at = now + grace / 1000
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""
         self._holds = False
+        now = self._loop.time()
         for session in list(sessions):
-            self.release(session)
+            self.release(session, now)
         self.alarms.close()

@@ -47,6 +47,7 @@ class FastLane:
         self.connections: set[FastConnection] = set()
         self.loop = endpoint.broker.loop
         self.date = b""
+        self.now = 0.0
         http = self.settings.http
         self.header_timeout = http.header_timeout_ms / 1000
         self.body_timeout = http.body_timeout_ms / 1000
@@ -64,7 +65,7 @@ class FastLane:
 
     def _watch(self) -> None:
         """Cut off who is too slow, every so often: one timer for all connections and none for each."""
-        now = self.loop.time()
+        self.now = now = self.loop.time()
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
         for connection in [each for each in self.connections if each.deadline <= now]:
             connection.too_late()
@@ -170,7 +171,9 @@ class FastConnection(asyncio.Protocol, Peer):
     def data_received(self, data: bytes) -> None:
         """Answer the requests in what came, and keep what is not a whole one yet."""
         if not (self._chunks or self._is_busy or self._is_clogged):
-            self._serve(data)
+            taken = self._take_request(data)
+            if 0 < taken < len(data):
+                self._serve(data[taken:])
             return
         self._chunks.append(data)
         self._received += len(data)
@@ -189,14 +192,12 @@ class FastConnection(asyncio.Protocol, Peer):
             self._serve(data)
 
     def _serve(self, data: bytes) -> None:
-        while data:
+        while data and not (self._is_busy or self._is_clogged or self._transport is None):
             taken = self._take_request(data)
             if not taken:
                 return
             data = data[taken:]
-            if data and (self._is_busy or self._is_clogged or self._transport is None):
-                self._keep(data)
-                return
+        self._keep(data)
 
     def _keep(self, data: bytes) -> None:
         self._chunks = [data] if data else []
@@ -322,8 +323,8 @@ class FastConnection(asyncio.Protocol, Peer):
         if is_last:
             lines += b"Connection: close\r\n"
         transport.write(b"%b%b%bContent-Length: %d\r\n\r\n%b" % (status, lines, lane.date, len(body), body))
-        # Also a peer that does not read its last answer has a deadline.
-        self.deadline = lane.loop.time() + lane.keepalive
+        # Also a peer that does not read its last answer has a deadline. The lane's clock is a second old at most.
+        self.deadline = lane.now + lane.keepalive
         if is_last:
             transport.close()
         elif self._chunks:
