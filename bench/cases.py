@@ -35,6 +35,7 @@ COLUMN_TITLES = {
     "max_ms": "max ms",
     "deliveries_per_s": "deliveries/s",
     "server_cores": "cores in use",
+    "per_response": "deliveries per response",
     "lost": "lost",
     "duplicates": "twice",
     "sustained_per_s": "sustained deliveries/s",
@@ -61,6 +62,7 @@ def _delivery(result: Result) -> Figures:
         "max_ms": step["latency_ms"]["max"],
         "deliveries_per_s": step["deliver_per_s"],
         "server_cores": step["server_cores"],
+        "per_response": step["deliver_per_s"] / step["polls_per_s"] if step["polls_per_s"] > 100 else None,
         "lost": sum(s["lost"] for s in result["steps"]),
         "duplicates": sum(s["duplicates"] for s in result["steps"]),
         "errors": _errors(result),
@@ -97,7 +99,10 @@ def _storm(result: Result) -> Figures:
     }
 
 
-_LATENCY = ("cpu_us", "p50_ms", "p99_ms", "max_ms", "deliveries_per_s", "server_cores", "lost", "duplicates", "errors")
+_LATENCY = (
+    *("cpu_us", "p50_ms", "p99_ms", "max_ms", "deliveries_per_s", "server_cores", "per_response"),
+    *("lost", "duplicates", "errors"),
+)
 _ROOMS = {"mode": "deliver", "clients": "1000", "rooms": "10", "payload": "64"}
 
 CASES = (
@@ -140,7 +145,17 @@ CASES = (
             "rates": "150,200,250,300,400,500",
             "stop-p99-ms": str(SUSTAINED_P99_MS),
         },
-        ("cpu_us", "p50_ms", "p99_ms", "sustained_per_s", "p99_at_30000_ms", "lost", "duplicates", "errors"),
+        (
+            "cpu_us",
+            "p50_ms",
+            "p99_ms",
+            "per_response",
+            "sustained_per_s",
+            "p99_at_30000_ms",
+            "lost",
+            "duplicates",
+            "errors",
+        ),
         _sweep,
     ),
     Case(

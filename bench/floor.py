@@ -14,6 +14,7 @@ import asyncio
 import secrets
 import signal
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any, cast
 
 import httptools
@@ -21,12 +22,28 @@ import orjson
 import uvloop
 
 HOLD_S = 30.0
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-COOKIE_HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-    b"Set-Cookie: BAYEUX_BROWSER=%b; Path=/; HttpOnly\r\nContent-Length: %d\r\n\r\n"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
+    b"%bDate: %b\r\nContent-Length: %d\r\n\r\n"
 )
+COOKIE = b"Set-Cookie: BAYEUX_BROWSER=%b; Path=/; HttpOnly\r\n"
 ADVICE = b'"advice":{"reconnect":"retry","interval":0,"timeout":30000}'
+
+
+class Clock:
+    """The date that a response carries, made anew once a second."""
+
+    now = b""
+
+    @classmethod
+    def tick(cls) -> None:
+        """Take the time."""
+        cls.now = formatdate(usegmt=True).encode()
+
+
+def response(body: bytes, cookie: bytes = b"") -> bytes:
+    """The bytes of a reply."""
+    return HEAD % (cookie, Clock.now, len(body)) + body
 
 
 class Session:
@@ -63,7 +80,7 @@ class Session:
         if self.acknowledges:
             self.queue.pop()
         self.queue = []
-        transport.write(HEAD % len(body) + body)
+        transport.write(response(body))
 
 
 class Floor:
@@ -79,7 +96,7 @@ class Floor:
             "/meta/subscribe": self.subscribe,
             "/meta/connect": self.connect,
         }
-        loop.call_later(1.0, self.sweep)
+        self.sweep()
 
     def forget(self, session: Session) -> None:
         """Take a session whose connection is gone out of every room."""
@@ -102,7 +119,7 @@ class Floor:
             ADVICE,
             b',"ext":{"ack":true}' if acknowledges else b"",
         )
-        connection.transport.write(COOKIE_HEAD % (secrets.token_hex(8).encode(), len(body)) + body)
+        connection.transport.write(response(body, COOKIE % secrets.token_hex(13).encode()))
 
     def subscribe(self, connection: Connection, message: dict[str, Any]) -> None:
         """Enter the session into each room."""
@@ -113,7 +130,7 @@ class Floor:
             message["id"].encode(),
             orjson.dumps(message["subscription"]),
         )
-        connection.transport.write(HEAD % len(body) + body)
+        connection.transport.write(response(body))
 
     def connect(self, connection: Connection, message: dict[str, Any]) -> None:
         """Answer at once when something waits or the client wants it so; else hold."""
@@ -142,7 +159,7 @@ class Floor:
                 ready.append(session)
             session.queue.append(text)
         body = b'[{"channel":"%b","id":"%b","successful":true}]' % (channel.encode(), message["id"].encode())
-        connection.transport.write(HEAD % len(body) + body)
+        connection.transport.write(response(body))
 
     def flush(self) -> None:
         """Once a loop turn: answer every held connect that has something to carry."""
@@ -153,7 +170,8 @@ class Floor:
                 session.answer(held, session.connect_id)
 
     def sweep(self) -> None:
-        """Answer the connects that have been held long enough."""
+        """Once a second: answer the connects that have been held long enough."""
+        Clock.tick()
         now = self.loop.time()
         for session in self.sessions.values():
             if session.held and session.deadline <= now:
