@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crewel import metrics
+from crewel.client.states import TRANSITIONS
 from crewel.errors import BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
 
@@ -50,6 +51,15 @@ def faults() -> str:
     return table(("fault", "HTTP status", "WebSocket close code"), rows)
 
 
+def client_states() -> str:
+    """Return the table of the client's session: what follows each state, and on which event."""
+    rows = (
+        (f"`{state.value}`", "; ".join(f"{event.value}: `{after.value}`" for event, after in row.items()) or "the end")
+        for state, row in TRANSITIONS.items()
+    )
+    return table(("state", "event: next state"), rows)
+
+
 def decisions() -> str:
     """Return the list of the decisions, by number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -62,6 +72,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "metrics": figures,
     "errors": errors,
     "faults": faults,
+    "client-states": client_states,
     "decisions": decisions,
 }
 

@@ -1,0 +1,59 @@
+"""That the examples of the client's pages do what they say, as they stand there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.client.support import LIMIT_S
+from tests.conftest import StartServer
+from tests.server_process import ROOT, Server
+
+ADDRESS = "http://127.0.0.1:8080/cometd"
+
+
+def block(page: str, language: str) -> str:
+    """The first code block of a page in this language."""
+    found = re.search(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
+    script = block("client.md", "python")
+    assert ADDRESS in script
+    command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "True",
+        "/chat/demo {'user': 'joe', 'chat': 'hello'}",
+        "/chat/words one",
+        "/chat/words two",
+        "/chat/words three",
+    ]
+
+
+def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server()
+    ended = subprocess.run(
+        ["bash", "-c", block("curl.md", "bash")],
+        cwd=tmp_path,
+        env=os.environ | {"URL": server.url, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    printed = [json.loads(line) for line in ended.stdout.splitlines()]
+    promised = [json.loads(line) for line in block("curl.md", "json").splitlines()]
+    assert [without_advice(answer) for answer in printed] == promised
+    assert not list(tmp_path.iterdir())
+
+
+def without_advice(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The page leaves it out, and says so."""
+    return [{name: value for name, value in reply.items() if name != "advice"} for reply in answer]
