@@ -135,8 +135,10 @@ static void warm_up(double rate) {
     settle(10);
 }
 
-/* One rate: reach a steady state, measure, wait for what is under way. True when a higher rate is worth trying. */
-static bool step(double rate, bool first) {
+typedef enum { SUSTAINED, SLOW, DROWNED } Outcome;
+
+/* One rate: reach a steady state, measure, wait for what is under way. */
+static Outcome step(double rate, bool first) {
     Totals before_all = totals;
     uint64_t expected_before = ledger_expected();
     histogram_clear(&delivery_times);
@@ -172,16 +174,19 @@ static bool step(double rate, bool first) {
            histogram_ms(&publish_times, 0.5), histogram_ms(&publish_times, 0.99),
            (unsigned long long)expected, (unsigned long long)delivered, (unsigned long long)lost,
            (unsigned long long)(totals.duplicates - before_all.duplicates), (unsigned long long)unsent, tree_resident_kib(opt.pid));
-    return !late() && !lost && (opt.stop_p99_ms <= 0 || p99 <= opt.stop_p99_ms);
+    if (late() || lost) return DROWNED;
+    return opt.stop_p99_ms > 0 && p99 > opt.stop_p99_ms ? SLOW : SUSTAINED;
 }
 
 static void deliver(void) {
     let_in(opt.clients + opt.publishers);
     run_for(1);
     warm_up(opt.rates[0]);
-    bool on = true;
     printf("\"steps\":[");
-    for (int i = 0; i < opt.nrates && on; i++) on = step(opt.rates[i], i == 0);
+    for (int i = 0, slow = 0; i < opt.nrates && slow < 2; i++) {      /* one slow step may be a hiccup of the machine */
+        Outcome outcome = step(opt.rates[i], i == 0);
+        slow = outcome == SUSTAINED ? 0 : outcome == SLOW ? slow + 1 : 2;
+    }
     printf("]");
 }
 

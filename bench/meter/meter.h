@@ -33,7 +33,7 @@ typedef struct {
     double rates[32];                /* messages a second, one step after the other */
     int nrates;
     double warmup, seconds, limit;   /* seconds */
-    double stop_p99_ms;              /* no further step after one with a higher p99; 0: never stop */
+    double stop_p99_ms;              /* no further step after two with a higher p99; 0: never stop */
 } Options;
 
 extern Options opt;
