@@ -265,6 +265,24 @@ def test_a_forgotten_session_is_made_anew(start_server: StartServer, meet: Meet)
     sue.sees("yes")
 
 
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
+def test_who_stays_offline_for_too_long_comes_back_in_a_new_session(
+    start_server: StartServer, meet: Meet, transport: str
+):
+    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+    joe = meet(server.base, "joe").join(transport=transport)
+    sue = meet(server.base, "sue").join(transport=transport)
+    sue.press("Go offline")
+    joe.sees("sue has gone silent")
+    joe.sees_members(1)
+    sue.say("typed in the dark")
+    sue.press("Go online")
+    sue.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+    joe.sees("typed in the dark")
+    sue.sees("typed in the dark")
+    joe.sees_members(2)
+
+
 def test_a_transport_that_is_not_offered_is_named(start_server: StartServer, meet: Meet):
     server = start_server()
     joe = meet(server.base, "joe")
