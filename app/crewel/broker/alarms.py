@@ -2,13 +2,15 @@
 
 A session is in the heap at most once that counts: a deadline that moves into the future is not moved in the heap; when
 the old one rings, the session says when it wants to be rung next. So holding and releasing a connect touches no timer.
+Entries that no longer count are cleared away before they are the majority: a client may ask for a hold of a day, and a
+session that has ended must not stay in memory for as long.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
 __all__ = ["Alarms"]
+
+_WORTH_CLEARING = 64
 
 
 class Alarms:
@@ -29,19 +33,37 @@ class Alarms:
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = inf
+        self._stale = 0  # entries of the heap that no longer count
+
+    def __len__(self) -> int:
+        """How many entries there are, those that no longer count included."""
+        return len(self._heap)
 
     def at(self, session: Session, when: float) -> None:
         """Ring the session at `when` (loop time, seconds) or earlier."""
         if when >= session.alarm:
             return
+        self.forget(session)
         session.alarm = when
         heappush(self._heap, (when, next(self._order), session))
         if when < self._armed_for:
             self._arm(when)
 
+    def forget(self, session: Session) -> None:
+        """Ring this session no more."""
+        if session.alarm == inf:
+            return
+        session.alarm = inf
+        self._stale += 1
+        if self._stale > _WORTH_CLEARING and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[0] == entry[2].alarm]
+            heapify(self._heap)
+            self._stale = 0
+
     def close(self) -> None:
         """Ring nobody any more."""
         self._heap.clear()
+        self._stale = 0
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._armed_for = None, inf
@@ -61,6 +83,8 @@ class Alarms:
                 if when == session.alarm:
                     session.alarm = inf
                     self.at(session, self._ring(session, now))
+                else:
+                    self._stale -= 1
         finally:
             if self._heap and self._heap[0][0] < self._armed_for:
                 self._arm(self._heap[0][0])

@@ -123,14 +123,15 @@ class Broker:
         """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all."""
         self.metrics.publishes += 1
         outbound = self.outbound
+        heard = dict(fields) if self.registry.hearers else None  # as it was said: extensions make it ready for the wire
         if not outbound.pipe.send(None, fields):
             return
         entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
         if publisher is not None and self._hears_itself(publisher, channel):
             publisher = None
         outbound.fan_out(entry, self.channels.subscribers(channel), publisher)
-        if self.registry.hearers:
-            self._tell_hearers(channel, fields)
+        if heard is not None:
+            self._tell_hearers(channel, heard)
 
     def deliver_fields(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
         """Queue a ready message for one session."""
@@ -157,19 +158,20 @@ class Broker:
         """End a session: by its disconnect, or by its silence."""
         if not session.is_live:
             return
+        session.move(event)  # first, so that a service that ends it once more ends nothing
+        self.sessions.pop(session.id, None)
         for removed in self.registry.session_removed:
             self._call(removed, session, event is Event.SILENCE)
-        session.move(event)
         self.channels.unsubscribe_all(session)
-        self.sessions.pop(session.id, None)
         if session.held is not None:
             self.outbound.release(session, self.loop.time())
-        elif session.socket is not None:
-            self.outbound.push(session)
-        session.socket = None
         if session.connect_only:
             # Only connects carry its messages, and none will come.
             session.queue = [entry for entry in session.queue if entry.channel == "/meta/disconnect"]
+        if session.socket is not None:
+            self.outbound.push(session)
+            session.socket = None
+        self.outbound.alarms.forget(session)
 
     def saw(self, session: Session) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""

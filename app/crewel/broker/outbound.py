@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from crewel.bayeux import advice
+from crewel.bayeux import advice, replies
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Message
@@ -72,8 +72,8 @@ class Outbound:
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
         queue = session.queue
-        if len(queue) + session.retained >= self._settings.max_queue_messages:
-            self._overflow(session)
+        if len(queue) + session.retained >= self._settings.max_queue_messages and not self._make_room(session):
+            return
         queue.append(entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
@@ -96,15 +96,16 @@ class Outbound:
             session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
             self.alarms.at(session, session.lazy_at)
 
-    def _overflow(self, session: Session) -> None:
+    def _make_room(self, session: Session) -> bool:
         if session.is_reliable:
+            # It ends with the next flush. Until then it hears what it has, from the front: never a gap.
             self._metrics.dropped["disconnect"] += 1
             self._overflowed.add(session)
             self.make_ready(session)
-        else:
-            self._metrics.dropped["drop_oldest"] += 1
-        if session.queue:
-            del session.queue[0]
+            return False
+        self._metrics.dropped["drop_oldest"] += 1
+        del session.queue[:1]
+        return True
 
     # Out of the queues
 
@@ -151,12 +152,14 @@ class Outbound:
             if session.urgent and not session.batching:
                 self._wake(session, now)
         held = session.held
-        if held is not None and (held.deadline <= now or (session.urgent and held.not_before <= now)):
-            self.release(session, now)
-            held = None
         if held is None:
             return session.lazy_at
-        return min(session.lazy_at, held.deadline, held.not_before if held.not_before > now else inf)
+        if held.not_before <= now:
+            held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
+        if held.deadline <= now or (session.urgent and not held.not_before):
+            self.release(session, now)
+            return session.lazy_at
+        return min(session.lazy_at, held.deadline, held.not_before or inf)
 
     # Answers
 
@@ -193,13 +196,13 @@ class Outbound:
         self,
         peer: Peer,
         session: Session | None,
-        replies: _Replies,
+        answers: _Replies,
         entries: list[Entry],
         *,
         replies_first: bool = False,
     ) -> None:
         parts = []
-        for reply, message in replies:
+        for reply, message in answers:
             if message is None or self._passes(session, reply, message):
                 parts.append(self._encoded(reply))
         messages = [entry.wire for entry in entries]
@@ -251,6 +254,30 @@ class Outbound:
             reply["advice"] = self.advice_for(session)
         return False
 
+    def would_hold(self, session: Session, peer: Peer) -> bool:
+        """Whether a connect of this session, over this HTTP request, would be held with nothing else to be done: the session
+        is its browser's, has connected before on the same transport, and has no other connect and no message waiting."""
+        return (
+            session.state is State.CONNECTED
+            and not session.urgent
+            and session.held is None
+            and session.socket is None
+            and session.browser == peer.browser
+            and session.browser is not None
+            and session.advised_on == peer.transport
+            and self._holds
+            and self._browsers.admits(session)
+        )
+
+    def hold(self, session: Session, peer: Peer, message: Message) -> None:
+        """Hold the connect of a session that `would_hold`."""
+        session.transient_timeout_ms = session.transient_interval_ms = None
+        timeout = self._timeout_ms(session) / 1000
+        held = Held(peer, message, replies.ok(message), session.last_seen + timeout, 0.0, advise=False)
+        self._keep(session, held)
+        if timeout <= 0:
+            self.release(session, session.last_seen)
+
     def _keep(self, session: Session, held: Held) -> None:
         session.held = held
         session.expires_at = inf
@@ -266,6 +293,8 @@ class Outbound:
         self.held -= 1
         if not held.peer.pushes:
             held.peer.session = None
+            if session.peer is held.peer:
+                session.peer = None
             self._browsers.release(session)
 
     def release(self, session: Session, now: float) -> None:
@@ -287,8 +316,6 @@ class Outbound:
             parts.append(self._encoded(held.reply))
         if session.is_live:
             self.rest(session, now)
-            if session.peer is peer and not peer.pushes:
-                session.peer = None
         if parts or not peer.pushes:
             peer.send(parts)
 
