@@ -8,12 +8,12 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Kind
+from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
-from crewel.broker.meta import HANDLERS, HANDSHAKE, unknown_session
+from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
 from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
@@ -27,6 +27,8 @@ __all__ = ["Inbound"]
 
 log = logging.getLogger(__name__)
 
+_CONNECT = Channel(CONNECT, ["meta", "connect"])
+
 _Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
 
@@ -39,6 +41,8 @@ class Inbound:
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
+        if len(elements) == 1 and self._hold_plain_connect(peer, elements[0]):
+            return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
         pending = self._process(exchange)
@@ -48,6 +52,41 @@ class Inbound:
         if exchange.session is not None:
             exchange.session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
         return self._broker.spawn(self._process_later(exchange, pending))
+
+    def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
+        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
+        nothing unusual about it, for a session that has nothing to be told. It is what the general way below does, less
+        everything that cannot apply. False: nothing has been done, and the general way takes it."""
+        if type(fields) is not dict or fields.get("channel") != CONNECT or "advice" in fields:
+            return False
+        client_id, message_id = fields.get("clientId"), fields.get("id")
+        if type(client_id) is not str or type(message_id) is not str:
+            return False
+        session = self._broker.sessions.get(client_id)
+        if session is None or not self._broker.outbound.would_hold(session, peer):
+            return False
+        if not (message_id.isalnum() and message_id.isascii()):
+            return False
+        session.peer = peer
+        self._broker.saw(session)
+        message = Message(fields, _CONNECT, message_id)
+        outbound = self._broker.outbound
+        passes = outbound.pipe.rcv_meta(session, message)
+        if passes and not (session.urgent or session.hold_delay) and session.is_live and "advice" not in fields:
+            self._broker.metrics.connects += 1
+            outbound.hold(session, peer, message)
+            return True
+        # An extension has changed its mind: there is something to be told after all.
+        exchange = Exchange(peer, [fields])
+        exchange.session = session
+        try:
+            reply = self._answer(exchange, session, message, passes=passes)
+        except Exception as error:  # noqa: BLE001 - it becomes the reply
+            reply = _refusal(fields, message, error)
+        assert isinstance(reply, dict)
+        exchange.replies.append((reply, message))
+        outbound.answer(exchange)
+        return True
 
     async def _process_later(self, exchange: Exchange, pending: _Pending | None) -> None:
         session = exchange.session  # a refused handshake takes it away
@@ -121,11 +160,19 @@ class Inbound:
             session = None  # only the first message's session speaks in this payload
         pipe = broker.outbound.pipe
         is_meta = channel.kind is Kind.META
-        if not (pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)):
+        passes = pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)
+        return self._answer(exchange, session, message, passes=passes)
+
+    def _answer(
+        self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool
+    ) -> Reply | Steps[Reply]:
+        """The reply, after the extensions have seen the message and said whether it passes."""
+        broker, channel = self._broker, message.channel
+        if not passes:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is State.NEW):
             return unknown_session(exchange, message)
-        if not is_meta:
+        if channel.kind is not Kind.META:
             return publish(broker, session, message)
         handler = HANDLERS.get(channel.name)
         if handler is None:

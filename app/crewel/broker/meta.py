@@ -21,7 +21,7 @@ from crewel.errors import BayeuxCode, Denied, denied
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["HANDLERS", "HANDSHAKE", "Handler", "unknown_session"]
+__all__ = ["CONNECT", "HANDLERS", "HANDSHAKE", "Handler", "unknown_session"]
 
 HANDSHAKE: Final = "/meta/handshake"
 CONNECT: Final = "/meta/connect"

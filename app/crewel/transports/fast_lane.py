@@ -16,7 +16,7 @@ from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
-from crewel.bayeux.codec import decode
+from crewel.bayeux.codec import decode, join
 from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
@@ -304,7 +304,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def send(self, parts: list[bytes]) -> None:
         """Answer the request with these messages."""
-        self._answer(_OK, b"[%b]" % b",".join(parts))
+        self._answer(_OK, join(parts))
 
     def supersede(self) -> None:
         """End the held connect as the reference has it: a status that browsers do not repeat by themselves."""
