@@ -31,8 +31,8 @@ from crewel.client.errors import (
     UpgradeRefusedError,
 )
 from crewel.client.extension import Extension
+from crewel.client.life import Transition
 from crewel.client.message import Message
-from crewel.client.session import Transition
 from crewel.client.states import Event, State
 from crewel.client.subscription import Overflow, Subscription
 

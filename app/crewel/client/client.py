@@ -19,9 +19,10 @@ from crewel.client.errors import (
     RemoteCallTimeoutError,
 )
 from crewel.client.extension import Extension
+from crewel.client.life import OnState
 from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful, publication
 from crewel.client.router import Router
-from crewel.client.session import OnState, Session
+from crewel.client.session import Session
 from crewel.client.states import State
 from crewel.client.subscription import Overflow, Subscription
 
@@ -83,7 +84,7 @@ class Client:
     @property
     def state(self) -> State:
         """Where the session stands."""
-        return self._session.state
+        return self._session.life.state
 
     @property
     def client_id(self) -> str | None:
@@ -102,8 +103,8 @@ class Client:
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session; returns what takes it off again."""
-        self._session.listeners.append(listener)
-        return lambda: self._session.listeners.remove(listener)
+        self._session.life.listeners.append(listener)
+        return lambda: self._session.life.listeners.remove(listener)
 
     def add_extension(self, extension: Extension) -> None:
         """Put an extension at the end of the pipe. Before entering the client if it is to see the handshake."""
@@ -115,7 +116,7 @@ class Client:
 
     async def ready(self, timeout: float = 10.0) -> None:
         """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
-        await self._session.ready(timeout)
+        await self._session.life.ready(timeout)
 
     async def publish(self, channel: str, data: Any, ext: Fields | None = None) -> Fields:
         """Publish one message; the server's reply.
@@ -157,7 +158,7 @@ class Client:
 
     async def _call(self, message: Fields, timeout: float) -> Fields:
         # A result is awaited from here on only: the loss of an earlier session must not fail a call that waits for the next.
-        await self._session.ready(timeout)
+        await self._session.life.ready(timeout)
         connection = self._session.connection
         message["id"] = connection.next_id()
         with connection.exchanges.result(message["id"]) as result:
@@ -191,7 +192,7 @@ class Client:
         )
         interest = self._router.add(subscription, ext)
         try:
-            await self._session.subscribe(interest)
+            await self._session.subscriber.subscribe(interest)
         except BaseException:
             self._router.remove(subscription)
             raise

@@ -17,9 +17,7 @@ import copy
 import logging
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 
 from crewel.bayeux.message import Fields
 from crewel.client.advice import Advice, Reconnect, read_advice
@@ -30,39 +28,22 @@ from crewel.client.errors import (
     ClientError,
     DisconnectedError,
     HandshakeRefused,
-    NotConnectedError,
     RefusedError,
-    SubscribeRefused,
     TransportError,
     UpgradeRefusedError,
 )
 from crewel.client.extension import Extension
-from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, is_successful
+from crewel.client.life import Life
+from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, is_successful
 from crewel.client.negotiation import common_transports
-from crewel.client.router import Interest, Router
-from crewel.client.states import ENDING, USABLE, Event, State, next_state
+from crewel.client.router import Router
+from crewel.client.states import Event, State
+from crewel.client.subscriber import UNKNOWN_SESSION, Subscriber
 
 log = logging.getLogger("crewel.client")
 
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
-
-_UNKNOWN_SESSION = frozenset({401, 402})
-"""Codes that say "I do not know you" (Faye: 401), in case the reply's advice does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One step of the session: what an `on_state` listener is told."""
-
-    old: State
-    new: State
-    event: Event
-    reason: Exception | None
-    client_id: str | None
-
-
-OnState = Callable[[Transition], None]
 
 
 class Session:
@@ -72,14 +53,12 @@ class Session:
         self._config = config
         self._router = router
         self.connection = Connection(config, router, extensions, self._heed)
-        self.state = State.NEW
-        self.listeners: list[OnState] = []
+        self.life = Life(lambda: self.connection.client_id)
+        self.subscriber = Subscriber(self.connection, router, self.life, config.network_delay)
         self._advice = Advice()
         self._backoff = Backoff(config.backoff, random.random)
         self._common: list[str] = list(config.transports)
         self._dismissed = False
-        self._failure: Exception | None = None
-        self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -90,23 +69,23 @@ class Session:
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
         self.connection.start()
-        self._move(Event.OPENED)
+        self.life.move(Event.OPENED)
         self._task = asyncio.create_task(self._run(), name="crewel-client-session")
         try:
-            await self._until(USABLE | ENDING)
+            await self.life.settled()
         except BaseException:
             await self.close()
             raise
-        if self.state in ENDING:
+        if self.life.is_ending:
             await self.close()
-            raise self._failure or DisconnectedError("the session ended")
+            raise self.life.failure or DisconnectedError("the session ended")
 
     async def close(self) -> None:
         """Tell the server, within `close_timeout`, and let go of everything."""
         try:
-            if self.state not in ENDING:
-                self._move(Event.CLOSING)
-            if self.state is State.DISCONNECTING:
+            if not self.life.is_ending:
+                self.life.move(Event.CLOSING)
+            if self.life.state is State.DISCONNECTING:
                 await self._say_goodbye()
         finally:
             await self._let_go()
@@ -121,61 +100,21 @@ class Session:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        if self.state is State.DISCONNECTING:
-            self._move(Event.DONE)
+        if self.life.state is State.DISCONNECTING:
+            self.life.move(Event.DONE)
         self._router.end(None)
         self.connection.exchanges.fail_all(DisconnectedError("the client was closed"))
         await self.connection.stop()
 
-    async def ready(self, timeout: float) -> None:
-        """Wait until requests can be sent.
-
-        Raises:
-            NotConnectedError: no session within `timeout` seconds.
-            DisconnectedError: there will be none.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._until(USABLE | ENDING)
-        except TimeoutError:
-            raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}") from self._failure
-        if self.state in ENDING:
-            raise DisconnectedError("the session is over") from self._failure
-
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""
-        await self.ready(self._config.network_delay)
+        await self.life.ready(self._config.network_delay)
         return await self.connection.exchange(messages, self._config.network_delay)
-
-    async def subscribe(self, interest: Interest) -> None:
-        """Tell the server of a channel, unless it knows.
-
-        Raises:
-            SubscribeRefused: it does not want it; the channel's local subscriptions have ended.
-        """
-        while not interest.confirmed:
-            await self.ready(self._config.network_delay)
-            if interest.asked is not None:
-                await interest.asked.wait()  # no longer than the request of whoever asks
-                continue
-            moved = self._moved
-            for refusal in await self._subscribe([interest]):
-                raise refusal
-            if not interest.confirmed:
-                # 402: the session is gone, as the loop is about to learn from its next connect.
-                await self._next_move(moved)
-
-    async def _next_move(self, moved: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(self._config.network_delay):
-                await moved.wait()
-        except TimeoutError:
-            raise NotConnectedError("the server does not know the session") from self._failure
 
     async def _run(self) -> None:
         patience = self._config.open_timeout
         try:
-            while self.state not in ENDING:
+            while not self.life.is_ending:
                 await self._shake_hands(asyncio.get_running_loop().time() + patience)
                 await self._stay_connected()
                 # Only the first session is waited for by somebody who would rather hear of the failure.
@@ -188,10 +127,10 @@ class Session:
             await self._end(DisconnectedError(f"the session loop failed: {fault!r}"))
 
     async def _end(self, error: ClientError) -> None:
-        if self.state in ENDING:
+        if self.life.is_ending:
             return
-        self._failure = error
-        self._move(Event.ENDED, error)
+        self.life.failure = error
+        self.life.move(Event.ENDED, error)
         self._router.end(error)
         self.connection.exchanges.fail_all(error)
         await self.connection.break_off()
@@ -203,7 +142,7 @@ class Session:
             try:
                 return await self._begin(await self._offer_hands())
             except (TransportError, HandshakeRefused) as error:
-                self._failure = error
+                self.life.failure = error
                 delay = self._advice.interval + self._backoff.failed()
                 is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
                 if is_final or asyncio.get_running_loop().time() + delay > deadline:
@@ -247,7 +186,7 @@ class Session:
             await self.connection.use(self._common[0])
         self.connection.client_id = client_id
         self._dismissed = False
-        self._move(Event.HANDSHAKEN)
+        self.life.move(Event.HANDSHAKEN)
 
     async def _stay_connected(self) -> None:
         """Connect again and again; returns when the session is lost or being closed."""
@@ -255,7 +194,7 @@ class Session:
         await asyncio.sleep(self._advice.interval)
         # The first connect, and each after a failure, asks for an answer at once: it tells whether the session lives.
         hold = False
-        while self.state not in ENDING:
+        while not self.life.is_ending:
             try:
                 reply = await self._connect(hold)
             except TransportError as error:
@@ -264,13 +203,13 @@ class Session:
                     return
                 continue
             hold, answered = is_successful(reply), asyncio.get_running_loop().time()
-            if self.state in ENDING or not await self._follow(reply):
+            if self.life.is_ending or not await self._follow(reply):
                 return
 
     async def _connect(self, hold: bool) -> Fields:
         await self.connection.reopen()
         await self.connection.opening_batch()
-        await self._subscribe(self._router.unconfirmed())
+        await self.subscriber.catch_up()
         if self.connection.gate.refused:
             await self._router.wait_for_room(_ROOM_WAIT)
         if self._dismissed:
@@ -282,14 +221,14 @@ class Session:
 
     async def _survives(self, error: TransportError, answered: float) -> bool:
         """Prepare the next connect after a failed one; False if the session cannot live any more."""
-        self._failure = error
-        if self.state in ENDING:
+        self.life.failure = error
+        if self.life.is_ending:
             return False
         lifetime = self._advice.session_lifetime
         if lifetime is not None and asyncio.get_running_loop().time() - answered > lifetime:
             self._lose_session(error)
             return False
-        self._move(Event.CONNECTION_LOST, error)
+        self.life.move(Event.CONNECTION_LOST, error)
         await asyncio.sleep(self._advice.interval + self._backoff.failed())
         if isinstance(error, UpgradeRefusedError):
             await self._fall_back()
@@ -309,47 +248,29 @@ class Session:
         if step is Reconnect.NONE or self._dismissed:
             raise DisconnectedError("the server ended the session") from _refusal(reply)
         if step is Reconnect.HANDSHAKE:
-            never_connected = self.state is State.CONNECTING
+            never_connected = self.life.state is State.CONNECTING
             self._lose_session(_refusal(reply))
             # A server that forgets each new session at once must not be asked in a tight loop.
             await asyncio.sleep(self._advice.interval + (self._backoff.failed() if never_connected else 0.0))
             return False
         if not is_successful(reply):
-            self._move(Event.CONNECTION_LOST, _refusal(reply))
+            self.life.move(Event.CONNECTION_LOST, _refusal(reply))
             await asyncio.sleep(self._advice.interval + self._backoff.failed())
             return True
         self._backoff.succeeded()
-        self._failure = None
-        self._move(Event.ANSWERED)
+        self.life.failure = None
+        self.life.move(Event.ANSWERED)
         await asyncio.sleep(self._advice.interval)
         return True
 
     def _next_step(self, reply: Fields) -> Reconnect:
         if is_successful(reply) or read_advice(reply.get("advice")) is not None:
             return self._advice.reconnect
-        return Reconnect.HANDSHAKE if RefusedError(reply).code in _UNKNOWN_SESSION else Reconnect.RETRY
+        return Reconnect.HANDSHAKE if RefusedError(reply).code in UNKNOWN_SESSION else Reconnect.RETRY
 
     def _lose_session(self, reason: Exception | None) -> None:
         self.connection.exchanges.fail_all(TransportError("the session was lost"))
-        self._move(Event.SESSION_LOST, reason)
-
-    async def _subscribe(self, interests: list[Interest]) -> list[SubscribeRefused]:
-        """Tell the server of these channels in one payload; the refusals."""
-        if not interests:
-            return []
-        client_id = self.connection.client_id
-        messages = [_subscribe_message(interest) for interest in interests]
-        with _being_asked(interests):
-            replies = await self.connection.exchange(messages, self._config.network_delay)
-        refusals = []
-        for interest, reply in zip(interests, replies, strict=True):
-            if is_successful(reply):
-                # The reply may be about a session that was lost while it was on its way.
-                interest.confirmed = client_id == self.connection.client_id
-            elif RefusedError(reply).code not in _UNKNOWN_SESSION:
-                refusals.append(SubscribeRefused(reply))
-                self._router.refuse(interest, refusals[-1])
-        return refusals
+        self.life.move(Event.SESSION_LOST, reason)
 
     def _heed(self, reply: Fields) -> None:
         """Take the advice of any reply, and notice that the server ends the session."""
@@ -360,44 +281,6 @@ class Session:
             # The held connect is answered next, and the requests that are on their way may be; only then it is over.
             self._dismissed = True
 
-    async def _until(self, states: frozenset[State]) -> None:
-        while self.state not in states:
-            await self._moved.wait()
-
-    def _move(self, event: Event, reason: Exception | None = None) -> None:
-        old, self.state = self.state, next_state(self.state, event)
-        if old is self.state:
-            return
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
-        log.info("%s -> %s: %s%s", old.value, self.state.value, event.value, f" ({reason})" if reason else "")
-        step = Transition(old, self.state, event, reason, self.connection.client_id)
-        for listener in tuple(self.listeners):
-            try:
-                listener(step)
-            except Exception:
-                log.exception("an on_state listener failed")
-
 
 def _refusal(reply: Fields) -> RefusedError | None:
     return None if is_successful(reply) else RefusedError(reply)
-
-
-@contextmanager
-def _being_asked(interests: list[Interest]) -> Iterator[None]:
-    settled = asyncio.Event()
-    for interest in interests:
-        interest.asked = settled
-    try:
-        yield
-    finally:
-        settled.set()
-        for interest in interests:
-            interest.asked = None
-
-
-def _subscribe_message(interest: Interest) -> Fields:
-    message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
-    if interest.ext is not None:
-        message["ext"] = copy.deepcopy(interest.ext)
-    return message
