@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.client.errors import DisconnectedError, SubscriptionOverflowError
+from crewel.client.errors import DisconnectedError, SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
 from crewel.client.subscription import Overflow, Subscription
 
@@ -122,6 +122,8 @@ async def test_leaving_the_block_unsubscribes_and_ends_the_iteration() -> None:
         offered(queue, 1)
     assert queue.released == 1
     assert await drained(offered(queue, 2)) == [1]
+    with pytest.raises(SubscriptionEndedError, match="/a"):
+        await queue.receive(1)
 
 
 def test_a_queue_without_room_for_one_is_refused() -> None:

@@ -1,9 +1,12 @@
 """The client when things go wrong: servers that vanish, connections that are cut, transports that are refused."""
 
 import asyncio
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from crewel.client import (
     BackoffRule,
@@ -15,6 +18,7 @@ from crewel.client import (
     State,
     TransportError,
 )
+from crewel.client.states import ImpossibleTransitionError
 from tests.client.support import LIMIT_S, SERVICE, Steps
 from tests.conftest import StartServer
 from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
@@ -267,6 +271,32 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(chunk)
         await writer.drain()
     writer.close()
+
+
+async def test_over_tls_the_servers_certificate_must_be_trusted(
+    start_server: StartServer, tmp_path: Path, transport: str
+) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "pem"))
+    server = start_server(f"http.tls_cert={tmp_path / 'pem'}", f"http.tls_key={tmp_path / 'pem'}")
+    assert server.url.startswith("https:")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with Client(server.url, transports=[transport], ssl=trusting) as client:
+        subscription = await client.subscribe("/a")
+        await client.publish("/a", 1)
+        assert (await subscription.receive(LIMIT_S)).data == 1
+    with pytest.raises(TransportError, match="certificate verify failed"):
+        await Client(server.url, transports=[transport], open_timeout=0).__aenter__()
+
+
+async def test_a_client_is_used_once(start_server: StartServer) -> None:
+    client = Client(start_server().url)
+    async with client:
+        pass
+    with pytest.raises(ImpossibleTransitionError):
+        await client.__aenter__()
 
 
 async def test_no_common_transport_is_an_error(start_server: StartServer) -> None:

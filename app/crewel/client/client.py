@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,6 +62,7 @@ class Client:
         open_timeout: float = 10.0,
         close_timeout: float = 2.0,
         backoff: BackoffRule | None = None,
+        ssl: SSLContext | None = None,
         on_state: OnState | None = None,
     ) -> None:
         config = Config(
@@ -74,6 +76,7 @@ class Client:
             cookies=cookies or {},
             handshake=handshake or {},
             backoff=backoff or BackoffRule(),
+            ssl=ssl,
         )
         self._router = Router()
         self._session = Session(config, self._router, tuple(extensions))

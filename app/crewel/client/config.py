@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ssl import SSLContext
 
 from yarl import URL
 
@@ -38,6 +39,8 @@ class Config:
     """Present from the start; what the server sets is added."""
     handshake: Fields = field(default_factory=dict)
     """More fields of the handshake, mostly `ext`."""
+    ssl: SSLContext | None = None
+    """Whom to trust over https; None: the authorities that this machine trusts."""
     backoff: BackoffRule = field(default_factory=BackoffRule)
     """How long to wait between failed attempts."""
     max_bytes: int = 16 * 1024 * 1024

@@ -70,6 +70,7 @@ class Connection:
         # is unknown to the server from its second request on.
         jar = aiohttp.CookieJar(unsafe=True)
         self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._config.ssl or True),
             headers=dict(self._config.headers),
             cookies=dict(self._config.cookies),
             cookie_jar=jar,

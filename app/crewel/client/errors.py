@@ -10,6 +10,7 @@ CrewelError
     ├── DisconnectedError        the session is over: closed by the application, or ended by the server
     ├── NegotiationError         client and server have no transport in common
     ├── MessageDroppedError      an extension of this client dropped the message; nothing was sent
+    ├── SubscriptionEndedError   no more messages will come
     ├── SubscriptionOverflowError  a queue with the policy `close` was full
     ├── RemoteCallFailedError    the remote procedure answered with a failure
     ├── RemoteCallTimeoutError   the remote procedure did not answer in time
@@ -65,6 +66,10 @@ class NegotiationError(ClientError):
 
 class MessageDroppedError(ClientError):
     """An extension of this client dropped the outgoing message."""
+
+
+class SubscriptionEndedError(ClientError):
+    """A message was asked of a subscription that has ended."""
 
 
 class SubscriptionOverflowError(ClientError):

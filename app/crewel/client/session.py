@@ -68,8 +68,8 @@ class Session:
             TransportError: no server within `open_timeout`.
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
-        self.connection.start()
         self.life.move(Event.OPENED)
+        self.connection.start()
         self._task = asyncio.create_task(self._run(), name="crewel-client-session")
         try:
             await self.life.settled()

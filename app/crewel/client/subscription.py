@@ -14,7 +14,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
-from crewel.client.errors import SubscriptionOverflowError
+from crewel.client.errors import SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
 
 
@@ -110,10 +110,13 @@ class Subscription:
 
         Raises:
             TimeoutError: none came within `timeout` seconds.
-            StopAsyncIteration: the subscription has ended.
+            SubscriptionEndedError: it was unsubscribed, or the client was closed.
         """
-        async with asyncio.timeout(timeout):
-            return await anext(self)
+        try:
+            async with asyncio.timeout(timeout):
+                return await anext(self)
+        except StopAsyncIteration:
+            raise SubscriptionEndedError(f"{self.channel}: no more messages will come") from None
 
     async def unsubscribe(self) -> None:
         """End the subscription; the last one of its channel is told to the server."""

@@ -54,6 +54,8 @@ class Transport(Protocol):
 
 def reason(error: Exception) -> str:
     """What to tell people of a failed connection; the HTTP library's own words hide it behind the address."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return str(error)  # here its own words matter, and its errno says nothing
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return os.strerror(error.os_error.errno).lower()
     return str(error) or type(error).__name__
