@@ -70,8 +70,18 @@ class Outbound:
                 self.enqueue(session, entry)
 
     def enqueue(self, session: Session, entry: Entry) -> None:
-        """Put the entry into the session's queue and mark the session ready."""
+        """Put the entry into the session's queue and mark the session ready; or, if nothing waits before it, hand it to the
+        session's socket, which collects what is written in one turn of the loop by itself."""
         queue = session.queue
+        socket = session.socket
+        if (
+            socket is not None
+            and not (queue or session.connect_only or session.parts or entry.lazy)
+            and socket.is_writable
+        ):
+            self._metrics.deliveries += 1
+            socket.send([entry.wire])
+            return
         if len(queue) + session.retained >= self._settings.max_queue_messages and not self._make_room(session):
             return
         queue.append(entry)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crewel.broker.outbound import Outbound
     from crewel.transports.fast_lane import FastConnection
     from crewel.transports.requests import RequestPeer
+    from crewel.transports.websocket import Socket
 
 __all__ = ["Connection", "mark_requests"]
 
@@ -37,6 +38,7 @@ class Connection(RequestHandler):
         "_may_return",
         "_outbound",
         "_parked",
+        "_socket",
         "_unanswered",
     )
 
@@ -51,6 +53,7 @@ class Connection(RequestHandler):
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
         self._parked: RequestPeer | None = None
+        self._socket: Socket | None = None
         self._outbound: Outbound | None = None
 
     def park(self, peer: RequestPeer, outbound: Outbound) -> None:
@@ -61,6 +64,22 @@ class Connection(RequestHandler):
     def unpark(self) -> None:
         """The held request is answered."""
         self._parked = None
+
+    def carries(self, socket: Socket) -> None:
+        """The connection has become this socket's; tell it when its reader falls behind."""
+        self._socket = socket
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+        super().pause_writing()
+        if self._socket is not None:
+            self._socket.clogged(True)
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        super().resume_writing()
+        if self._socket is not None:
+            self._socket.clogged(False)
 
     def begin(self) -> None:
         """The headers of a request are complete."""

@@ -20,6 +20,7 @@ class Endpoint:
         self.settings = broker.settings
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
+        self.frames = websocket.Frames()
         self.sockets: set[websocket.Socket] = set()
         broker.metrics.gauge("sockets", lambda: len(self.sockets))
 

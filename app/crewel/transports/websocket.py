@@ -8,29 +8,60 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
+from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode, join
 from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
+from crewel.transports.connection import Connection
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["Socket", "answer", "is_upgrade"]
+__all__ = ["Frames", "Socket", "answer", "is_upgrade"]
 
 _CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
-_LONGEST_AT_ONCE = 16 * 1024
 _BINARY_REFUSED = 1003
 _GOING_AWAY = 1001
 
 
-class Socket(Peer):
-    """One WebSocket. A frame is written at once while the reader keeps up; behind a slow reader frames wait for a task
-    that writes them, so that the broker waits for nobody, and what is more than that stays in the session's bounded queue.
-    """
+class Frames:
+    """Ready frames. The last one is remembered: a message goes to all its receivers one after another."""
 
-    __slots__ = ("_client", "_endpoint", "_frames", "_last_frame_at", "_request", "_size", "_timer", "_wake", "_ws")
+    def __init__(self) -> None:
+        self._part = b""
+        self._frame = b""
+
+    def of(self, parts: list[bytes]) -> bytes:
+        """The text frame that carries these messages."""
+        if len(parts) > 1:
+            return Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
+        if parts[0] is not self._part:
+            self._part = parts[0]
+            self._frame = Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
+        return self._frame
+
+
+class Socket(Peer):
+    """One WebSocket, in one of two ways. Where nothing is compressed, frames are made by websockets and written straight on
+    the transport: all receivers of a message share one frame. Else aiohttp writes them, in a task of the socket's own, for
+    compression may have to be waited for. Either way the broker waits for no reader; what a slow one does not take stays
+    in the session's bounded queue."""
+
+    __slots__ = (
+        "_client",
+        "_endpoint",
+        "_is_clogged",
+        "_last_frame_at",
+        "_payloads",
+        "_request",
+        "_size",
+        "_timer",
+        "_transport",
+        "_wake",
+        "_ws",
+    )
 
     transport = "websocket"
     pushes = True
@@ -49,7 +80,9 @@ class Socket(Peer):
             max_msg_size=settings.bayeux.max_message_bytes,
             decode_text=False,
         )
-        self._frames: deque[bytes] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._is_clogged = False
+        self._payloads: deque[bytes] = deque()
         self._size = 0
         self._wake = asyncio.Event()
         self._last_frame_at = 0.0
@@ -57,26 +90,48 @@ class Socket(Peer):
 
     def send(self, parts: list[bytes]) -> None:
         """Send one frame with these messages."""
-        frame = join(parts)
-        if not self._write_at_once(frame):
-            self._frames.append(frame)
-            self._size += len(frame)
+        transport = self._transport
+        if transport is None:
+            payload = join(parts)
+            self._payloads.append(payload)
+            self._size += len(payload)
             self._wake.set()
+        elif not self._ws.closed:
+            transport.write(self._endpoint.frames.of(parts))
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether less than one full response waits for the reader."""
-        return self._size < self._endpoint.settings.bayeux.max_response_bytes
+        """Whether the reader keeps up: the transport's buffer, or less than one full response, waits for it."""
+        return not self._is_clogged and (
+            not self._size or self._size < self._endpoint.settings.bayeux.max_response_bytes
+        )
+
+    def clogged(self, is_clogged: bool) -> None:
+        """The reader has fallen behind, or has caught up."""
+        self._is_clogged = is_clogged
+        if not is_clogged:
+            self._push_more()
+
+    def _push_more(self) -> None:
+        session = self.session
+        if session is not None and session.urgent:
+            self._endpoint.broker.outbound.make_ready(session)
 
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""
         await self._ws.prepare(self._request)
         sockets = self._endpoint.sockets
         sockets.add(self)
-        writer = asyncio.create_task(self._write())
+        writer = None
+        connection = self._request.protocol
+        if isinstance(connection, Connection) and not self._ws.compress:
+            connection.carries(self)
+            self._transport = self._request.transport
+        else:
+            writer = asyncio.create_task(self._write())
         self._watch_idleness()
         try:
             await self._read()
@@ -84,8 +139,9 @@ class Socket(Peer):
             sockets.discard(self)
             if self._timer is not None:
                 self._timer.cancel()
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            if writer is not None:
+                writer.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
             self._endpoint.broker.outbound.socket_closed(self)
         return self._ws
 
@@ -120,38 +176,18 @@ class Socket(Peer):
             raise PayloadError(Fault.MALFORMED)
         return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
 
-    def _write_at_once(self, frame: bytes) -> bool:
-        """Write without a task, which is most of a delivery's cost; False if the frame has to wait for its turn."""
-        transport = self._request.transport
-        if self._size or transport is None or transport.get_write_buffer_size():
-            return False
-        if len(frame) > _LONGEST_AT_ONCE:
-            return False  # aiohttp compresses long frames in a thread
-        writing = self._ws.send_frame(frame, WSMsgType.TEXT)
-        try:
-            writing.send(None)
-        except StopIteration:
-            pass
-        except ConnectionError:
-            pass  # the reader notices too, and ends the socket
-        else:
-            writing.close()  # written; it would only wait until the reader has taken it
-        return True
-
     async def _write(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._frames:
-                frame = self._frames.popleft()
+            while self._payloads:
+                payload = self._payloads.popleft()
                 try:
-                    await self._ws.send_frame(frame, WSMsgType.TEXT)
+                    await self._ws.send_frame(payload, WSMsgType.TEXT)
                 except ConnectionError:
                     return  # the reader notices too, and ends the socket
-                self._size -= len(frame)
-            session = self.session
-            if session is not None and session.urgent:
-                self._endpoint.broker.outbound.make_ready(session)
+                self._size -= len(payload)
+            self._push_more()
 
     def _watch_idleness(self) -> None:
         loop = self._endpoint.broker.loop

@@ -1,0 +1,151 @@
+"""What a delivery costs in calls: a guard against work that creeps onto the hot path.
+
+Not a timing: the number of calls that Python makes for one message to one long-polling session, from the bytes of the
+connect that waits for it to the bytes of the answer. It is the same on every machine.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from crewel import server
+from crewel.extensions import ack, timesync
+from crewel.settings import Settings, load
+from crewel.transports.fast_lane import FastConnection, FastLane
+
+SESSIONS = 50
+
+# The figures of this version. Lower them when you make it cheaper; raise them only for a reason that a user would accept.
+MAX_CALLS_PLAIN = 75
+MAX_CALLS_ACKNOWLEDGED = 120
+
+
+class Wire(asyncio.Transport):
+    """The far end of a connection, at hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Client:
+    """A long-polling client that waits in its connect."""
+
+    def __init__(self, lane: FastLane, *, acknowledges: bool) -> None:
+        self.wire = Wire()
+        self.connection = FastConnection(lane)
+        self.connection.connection_made(self.wire)
+        self.acknowledges = acknowledges
+        self.batch = 0
+        self.cookie = ""
+        reply = self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
+        self.client_id = reply["clientId"]
+
+    def request(self, message: dict[str, Any]) -> bytes:
+        body = orjson.dumps([{"id": "1", "clientId": getattr(self, "client_id", ""), **message}])
+        head = f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self.cookie}\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.connection.data_received(self.request(message))
+        return self.reply()
+
+    def reply(self) -> dict[str, Any]:
+        head, _, body = self.wire.written.pop().partition(b"\r\n\r\n")
+        for line in head.decode().split("\r\n"):
+            if line.startswith("Set-Cookie: "):
+                self.cookie = line.removeprefix("Set-Cookie: ").partition(";")[0]
+        reply: dict[str, Any] = orjson.loads(body)[-1]
+        assert reply["successful"], reply
+        self.batch = reply.get("ext", {}).get("ack", self.batch)
+        return reply
+
+    def connect(self) -> bytes:
+        ext = {"ext": {"ack": self.batch}} if self.acknowledges else {}
+        return self.request({"channel": "/meta/connect", "connectionType": "long-polling", **ext})
+
+
+def counted(calls: Counter[str], work: Callable[[], None]) -> None:
+    """Count the calls, of Python's functions and of C's, that this work makes."""
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            calls[frame.f_code.co_qualname] += 1
+        elif event == "c_call":
+            calls[getattr(argument, "__qualname__", str(argument))] += 1
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """The settings; reading them and the extensions looks at files, which must not happen inside the event loop."""
+    assert ack and timesync
+    return load(None, ["bayeux.max_sessions_per_browser=-1"])
+
+
+async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple[float, Counter[str]]:
+    app = web.Application()
+    broker = server.attach(app, settings)
+    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
+    clients = [Client(lane, acknowledges=acknowledges) for _ in range(SESSIONS)]
+    calls: Counter[str] = Counter()
+    try:
+        for client in clients:
+            client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
+            client.ask({"channel": "/meta/connect"})
+            client.connection.data_received(client.connect())
+        for _ in range(2):  # in the first round each connection sees its connect's head for the first time
+            calls.clear()
+            broker.publish("/room", {"text": "x" * 40})
+            counted(calls, broker.outbound._flush)
+            for client in clients:
+                client.reply()
+            requests = [(client.connection, client.connect()) for client in clients]
+            counted(calls, lambda: [connection.data_received(data) for connection, data in requests] and None)
+    finally:
+        lane.close()
+        await broker.close()
+    return calls.total() / SESSIONS, calls
+
+
+async def test_a_delivery_over_long_polling_makes_no_more_calls_than_before(settings: Settings) -> None:
+    figure, calls = await calls_per_delivery(settings, acknowledges=False)
+    assert figure <= MAX_CALLS_PLAIN, calls.most_common(40)
+
+
+async def test_an_acknowledged_delivery_makes_no_more_calls_than_before(settings: Settings) -> None:
+    figure, calls = await calls_per_delivery(settings, acknowledges=True)
+    assert figure <= MAX_CALLS_ACKNOWLEDGED, calls.most_common(60)
+
+
+async def test_no_work_is_done_twice_for_a_delivery(settings: Settings) -> None:
+    """One encoding of the message for all, one write and one look-up of the session each."""
+    _, calls = await calls_per_delivery(settings, acknowledges=False)
+    assert calls["Inbound.receive"] == SESSIONS
+    assert calls["Wire.write"] == SESSIONS
+    assert calls["Message.__init__"] == SESSIONS
+    assert calls["Entry.__init__"] == 0, "the message is encoded when it is published and not when it leaves"
