@@ -1,0 +1,180 @@
+"""The guard: the policy and the authorisers, failing closed (reference, section 6; 1.9)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crewel.broker.services import Service
+from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
+from crewel.security.policy import OpenPolicy, Refusal
+from tests.broker.world import Client, World
+
+MakeWorld = Callable[..., World]
+Answer = Any
+
+
+async def soon(answer: Answer) -> Answer:
+    await asyncio.sleep(0)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def policy(**answers: Answer) -> Service:
+    """A policy that answers each question so; an exception is raised, `("soon", x)` is answered by an awaitable."""
+
+    class Answering(OpenPolicy):
+        def _answer(self, name: str, default: Any) -> Any:
+            answer = answers.get(name, default)
+            if isinstance(answer, tuple):
+                return soon(answer[1])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def can_create(self, *question: Any) -> Any:
+            return self._answer("create", super().can_create(*question))
+
+        def can_subscribe(self, *question: Any) -> Any:
+            return self._answer("subscribe", super().can_subscribe(*question))
+
+        def can_publish(self, *question: Any) -> Any:
+            return self._answer("publish", super().can_publish(*question))
+
+    service = Service("policy")
+    service.policy = Answering()
+    return service
+
+
+def attempt(world: World, kind: str) -> str | None:
+    """Try it as a client; the error, or None."""
+    client = Client(world)
+    client.handshake()
+    fields = {"subscription": "/a/b"} if kind == "subscribe" else {"data": 1}
+    message = client.message("/meta/subscribe" if kind == "subscribe" else "/a/b", **fields)
+    request = client.send(message)
+    world.settle()
+    (reply,) = request.received
+    assert reply["successful"] is ("error" not in reply)
+    return reply.get("error")
+
+
+REFUSALS = [
+    (False, "denied_by_security_policy"),
+    (None, "denied_by_security_policy"),
+    (1, "denied_by_security_policy"),
+    ("yes", "denied_by_security_policy"),
+    (Refusal("not you"), "not you"),
+    (Refusal("a:b"), "a b"),
+    (RuntimeError("broken"), "denied_by_security_policy"),
+]
+
+
+class TestPolicy:
+    @pytest.mark.parametrize("is_async", [False, True])
+    @pytest.mark.parametrize(("answer", "reason"), REFUSALS)
+    @pytest.mark.parametrize(
+        ("question", "kind", "text"),
+        [
+            ("create", "subscribe", "create_denied"),
+            ("create", "publish", "channel_create_denied"),
+            ("subscribe", "subscribe", "subscribe_denied"),
+            ("publish", "publish", "publish_denied"),
+        ],
+    )
+    def test_what_is_not_a_clear_yes_refuses(
+        self, make_world: MakeWorld, question: str, kind: str, text: str, answer: Answer, reason: str, is_async: bool
+    ) -> None:
+        world = make_world(services=[policy(**{question: ("soon", answer) if is_async else answer})])
+        assert attempt(world, kind) == f"403:{reason}:{text}"
+        assert "/a/b" not in world.broker.channels
+
+    @pytest.mark.parametrize("kind", ["subscribe", "publish"])
+    def test_yes_may_come_at_once_or_later(self, make_world: MakeWorld, kind: str) -> None:
+        service = policy(create=("soon", True), subscribe=("soon", True), publish=("soon", True))
+        assert attempt(make_world(services=[service]), kind) is None
+
+    def test_only_what_does_not_exist_is_created(self, make_world: MakeWorld) -> None:
+        world = make_world(services=[policy(create=False)])
+        world.broker.channels.create("/a/b")
+        assert attempt(world, "subscribe") is None
+        assert attempt(world, "publish") is None
+
+    def test_a_service_channel_needs_no_creation(self, make_world: MakeWorld) -> None:
+        client = Client(make_world(services=[policy(create=False)]))
+        client.handshake()
+        assert client.publish("/service/x", 1)["successful"]
+        assert client.say("/meta/subscribe", subscription="/service/x")["successful"]
+
+
+class TestAuthorizers:
+    @pytest.mark.parametrize(
+        ("verdicts", "reason"),
+        [
+            ([], None),
+            ([GRANT], None),
+            ([IGNORE], "denied_by_not_granting"),
+            ([IGNORE, IGNORE], "denied_by_not_granting"),
+            ([IGNORE, GRANT], None),
+            ([GRANT, IGNORE], None),
+            ([Deny("no")], "no"),
+            ([GRANT, Deny("no")], "no"),
+            ([Deny("no"), GRANT], "no"),
+            ([RuntimeError("broken")], "denied_by_security_policy"),
+            ([GRANT, None], "denied_by_security_policy"),
+            ([True], "denied_by_security_policy"),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["subscribe", "publish"])
+    def test_one_denial_refuses_and_one_grant_is_needed(
+        self, make_world: MakeWorld, verdicts: list[Any], reason: str | None, kind: str
+    ) -> None:
+        service = Service("rules")
+        patterns = ["/**", "/a/b"]
+        for pattern, verdict in zip(patterns, verdicts, strict=False):
+
+            def answer(*question: Any, verdict: Any = verdict) -> Any:
+                if isinstance(verdict, Exception):
+                    raise verdict
+                return verdict
+
+            service.authorizer(pattern)(answer)
+        error = attempt(make_world(services=[service]), kind)
+        text = "create_denied" if kind == "subscribe" else "channel_create_denied"
+        assert error == (None if reason is None else f"403:{reason}:{text}")
+
+    def test_they_are_told_what_is_asked_widest_first(self, make_world: MakeWorld) -> None:
+        told: list[tuple[str, Operation, str]] = []
+        service = Service("rules")
+        for pattern in ("/a/b", "/a/*", "/**", "/a", "/b/**"):
+
+            def note(operation: Operation, channel: Any, session: Any, message: Any, pattern: str = pattern) -> Any:
+                told.append((pattern, operation, channel.name))
+                return GRANT
+
+            service.authorizer(pattern)(note)
+        attempt(make_world(services=[service]), "publish")
+        order = ["/**", "/a/*", "/a/b"]
+        assert told == [
+            (pattern, operation, "/a/b") for operation in (Operation.CREATE, Operation.PUBLISH) for pattern in order
+        ]
+
+    def test_a_refusal_of_the_policy_is_final(self, make_world: MakeWorld) -> None:
+        service = policy(publish=False)
+        service.authorizer("/**")(lambda *question: GRANT)
+        assert attempt(make_world(services=[service]), "publish") == "403:denied_by_security_policy:publish_denied"
+
+    def test_they_stand_on_service_channels_too(self, make_world: MakeWorld) -> None:
+        service = Service("rules")
+        service.authorizer("/service/x")(lambda *question: Deny("closed"))
+        client = Client(make_world(services=[service]))
+        client.handshake()
+        assert client.publish("/service/x", 1)["error"] == "403:closed:publish_denied"
+        assert client.publish("/service/y", 1)["successful"]
+
+    def test_a_plain_parent_passes_nothing_on(self, make_world: MakeWorld) -> None:
+        service = Service("rules")
+        service.authorizer("/a")(lambda *question: Deny("closed"))
+        assert attempt(make_world(services=[service]), "publish") is None

@@ -1,0 +1,195 @@
+"""Services: what their decorators bind, and how they are found."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.broker.services import Service, load_services
+from crewel.errors import ServiceError
+from crewel.extension import Extension
+from crewel.security.policy import OpenPolicy
+from tests.broker.world import Client, World, data_of
+
+MakeWorld = Callable[..., World]
+
+
+class Locked(OpenPolicy):
+    """A policy of somebody's own."""
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service("app")
+
+
+class TestHearers:
+    def test_they_hear_what_was_accepted_of_clients_and_server(self, service: Service, make_world: MakeWorld) -> None:
+        heard: list[tuple[str, Any]] = []
+        service.subscription("/chat/**")(lambda message: heard.append((message.channel.name, message.data)))
+        service.listener("/chat/no")(lambda session, message: False)
+        world = make_world(services=[service])
+        client = Client(world).joined()
+        client.publish("/chat/a", 1)
+        client.publish("/chat/no", 2)
+        client.publish("/other", 3)
+        service.publish("/chat/b", 4)
+        assert heard == [("/chat/a", 1), ("/chat/b", 4)]
+
+    def test_an_async_one_runs_on_its_own_and_its_failure_is_logged(
+        self, service: Service, make_world: MakeWorld, caplog: Any
+    ) -> None:
+        heard: list[Any] = []
+
+        @service.subscription("/a")
+        async def hear(message: Any) -> None:
+            heard.append(message.data)
+            raise RuntimeError("broken")
+
+        world = make_world(services=[service])
+        assert Client(world).joined().publish("/a", 1)["successful"]
+        assert heard == []
+        world.settle()
+        assert heard == [1]
+        assert "a background task failed" in caplog.text
+
+    def test_a_failing_one_is_logged_and_stops_nothing(
+        self, service: Service, make_world: MakeWorld, caplog: Any
+    ) -> None:
+        def fail(message: Any) -> None:
+            raise RuntimeError("broken")
+
+        service.subscription("/a")(fail)
+        client = Client(make_world(services=[service])).joined("/a")
+        assert data_of(client.send(client.message("/a", data=1)).received) == [1]
+        assert "a service failed" in caplog.text
+
+    def test_they_hear_a_message_as_it_was_said(self, service: Service, make_world: MakeWorld) -> None:
+        """What an extension does to it on its way to the wire is not theirs."""
+
+        class Stamp(Extension):
+            def send(self, session: Any, fields: Any) -> bool:
+                fields["data"] = "stamped"
+                return True
+
+        heard: list[Any] = []
+        service.subscription("/a")(lambda message: heard.append(message.data))
+        world = make_world(extensions=[Stamp()], services=[service])
+        client = Client(world).joined("/a")
+        world.broker.publish("/a", "plain")
+        assert data_of(client.connect().answer) == ["stamped"]
+        assert heard == ["plain"]
+
+
+class TestSessionEvents:
+    def test_they_come_after_the_grant_and_before_the_subscriptions_go(
+        self, service: Service, make_world: MakeWorld
+    ) -> None:
+        events: list[tuple[str, Any]] = []
+        service.on_session_added(lambda session: events.append(("added", session.id)))
+
+        @service.on_session_removed
+        def removed(session: Any, expired: bool) -> None:
+            events.append(("expired" if expired else "left", set(session.subscriptions)))
+
+        world = make_world(services=[service])
+        leaving, silent = Client(world).joined("/a"), Client(world).joined("/b")
+        leaving.say("/meta/disconnect")
+        world.sweep_after(11)
+        assert events == [("added", leaving.id), ("added", silent.id), ("left", {"/a"}), ("expired", {"/b"})]
+
+    def test_a_service_may_end_the_session_again_or_fail(
+        self, service: Service, make_world: MakeWorld, caplog: Any
+    ) -> None:
+        calls: list[bool] = []
+
+        @service.on_session_removed
+        def removed(session: Any, expired: bool) -> None:
+            calls.append(session.is_live)
+            session.disconnect()
+            assert not session.deliver("/a", 1)
+            raise RuntimeError("broken")
+
+        client = Client(make_world(services=[service])).joined("/a")
+        assert client.say("/meta/disconnect")["successful"]
+        assert calls == [False]
+        assert not client.is_known
+        assert caplog.text.count("a service failed") == 1
+
+    def test_those_who_stay_hear_of_it(self, service: Service, make_world: MakeWorld) -> None:
+        service.on_session_removed(lambda session, expired: service.publish("/members", "gone"))
+        world = make_world(services=[service])
+        leaving, staying = Client(world).joined("/members"), Client(world).joined("/members")
+        held = staying.connect()
+        leaving.say("/meta/disconnect")
+        world.settle()
+        assert data_of(held.answer) == ["gone"]
+
+
+class TestInstalling:
+    def test_before_it_there_is_no_broker(self, service: Service) -> None:
+        with pytest.raises(ServiceError, match="not installed"):
+            service.publish("/a", 1)
+
+    def test_after_it_there_is_one_and_no_second(self, service: Service, world: World) -> None:
+        world.broker.install([service])
+        assert service.broker is world.broker
+        with pytest.raises(ServiceError, match="already installed"):
+            world.broker.install([service])
+
+    def test_one_service_brings_the_policy(self, world: World) -> None:
+        services = [Service("one"), Service("two")]
+        for service in services:
+            service.policy = Locked()
+        with pytest.raises(ServiceError, match="policy"):
+            world.broker.install(services)
+
+    def test_one_service_answers_a_remote_call(self, service: Service, world: World) -> None:
+        service.remote_call("echo")(lambda session, data: data)
+        service.remote_call("/echo")(lambda session, data: data)
+        with pytest.raises(ServiceError, match="echo"):
+            world.broker.install([service])
+
+    @pytest.mark.parametrize("decorator", ["listener", "subscription", "authorizer", "remote_call"])
+    def test_a_bad_channel_is_told_where_it_is_written(self, service: Service, decorator: str) -> None:
+        with pytest.raises(ServiceError, match="is not a channel"):
+            getattr(service, decorator)("/a//b")
+
+    def test_decorators_leave_the_function_as_it_was(self, service: Service) -> None:
+        def function(*arguments: Any) -> None: ...
+
+        assert service.listener("/a")(function) is function
+        assert service.on_session_added(function) is function
+
+
+class TestLoading:
+    @pytest.fixture
+    def module(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], str]:
+        """Write a module that can be imported during the test."""
+        monkeypatch.syspath_prepend(tmp_path)
+
+        def write(name: str, text: str) -> str:
+            (tmp_path / f"{name}.py").write_text(text)
+            monkeypatch.delitem(sys.modules, name, raising=False)
+            return name
+
+        return write
+
+    def test_every_service_of_the_modules_once_and_in_order(self, module: Callable[[str, str], str]) -> None:
+        one = module("crewel_test_one", "from crewel import Service\na = Service('a')\nb = Service('b')\nagain = a\n")
+        two = module("crewel_test_two", "from crewel_test_one import b\nfrom crewel import Service\nc = Service('c')\n")
+        assert [service.name for service in load_services([one, two])] == ["a", "b", "c"]
+
+    @pytest.mark.parametrize(
+        ("text", "complaint"),
+        [("x = 1", "holds no crewel.Service"), ("raise RuntimeError('no')", "cannot be imported")],
+    )
+    def test_what_is_no_service_module_is_told_by_name(
+        self, module: Callable[[str, str], str], text: str, complaint: str
+    ) -> None:
+        with pytest.raises(ServiceError, match=complaint):
+            load_services([module("crewel_test_bad", text)])
+        with pytest.raises(ServiceError, match="crewel_test_nowhere"):
+            load_services(["crewel_test_nowhere"])

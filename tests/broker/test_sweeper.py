@@ -1,0 +1,36 @@
+"""The sweeper: every `bayeux.sweep_ms`, whatever happened the last time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crewel.broker.sweeper import sweep_forever
+from tests.broker.world import Client, World
+
+
+def test_it_sweeps_in_time_and_goes_on_after_a_failure(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    world = make_world("bayeux.sweep_ms=200", "bayeux.max_interval_ms=1500")
+    client = Client(world).joined()
+    sweep, times = world.broker.sweep, []
+
+    def failing_once() -> None:
+        times.append(round(world.loop.time() - 1000, 3))
+        if len(times) == 1:
+            raise RuntimeError("broken")
+        sweep()
+
+    monkeypatch.setattr(world.broker, "sweep", failing_once)
+    task = world.loop.create_task(sweep_forever(world.broker))
+    world.advance(1.5)
+    assert times == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4]
+    assert client.is_known
+    world.advance(0.2)
+    assert not client.is_known
+    assert "a sweep failed" in caplog.text
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        world.loop.run_until_complete(task)
