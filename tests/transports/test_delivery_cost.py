@@ -23,8 +23,8 @@ from crewel.transports.fast_lane import FastConnection, FastLane
 SESSIONS = 50
 
 # The figures of this version. Lower them when you make it cheaper; raise them only for a reason that a user would accept.
-MAX_CALLS_PLAIN = 75
-MAX_CALLS_ACKNOWLEDGED = 120
+MAX_CALLS_PLAIN = 66
+MAX_CALLS_ACKNOWLEDGED = 110
 
 
 class Wire(asyncio.Transport):
