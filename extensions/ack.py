@@ -61,6 +61,8 @@ class AcknowledgedSession(SessionPart):
             session.urgent = True
             if not session.hold_delay:
                 message.fields.setdefault("advice", {})
+        elif not session.queue:
+            session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
         return True
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:

@@ -200,7 +200,7 @@ names = st.sampled_from(
     ]
 )
 oddities = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | names,
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=3) | names,
     lambda inner: (
         st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["timeout", "ack", "a"]), inner, max_size=2)
     ),
