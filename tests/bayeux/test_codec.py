@@ -18,9 +18,9 @@ numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_in
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=8,
+    max_leaves=5,
 )
-messages = st.dictionaries(texts, values, max_size=4)
+messages = st.dictionaries(texts, values, max_size=3)
 
 
 def read(body: bytes | str, max_messages: int = 100, max_depth: int = 64) -> list[Any]:
@@ -111,12 +111,12 @@ class TestBatches:
 
 
 class TestEncode:
-    @settings(max_examples=50)
+    @settings(max_examples=40)
     @given(messages)
     def test_what_goes_out_comes_back(self, message: dict[str, Any]) -> None:
         assert read(join([encode(message)]), max_depth=1000) == [message]
 
-    @settings(max_examples=50)
+    @settings(max_examples=40)
     @given(st.lists(messages, min_size=1, max_size=3))
     def test_joined_parts_are_one_array(self, sent: list[dict[str, Any]]) -> None:
         assert json.loads(join(encode(message) for message in sent)) == sent

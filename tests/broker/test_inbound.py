@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from crewel.broker.services import Service
 from crewel.extension import Extension
+from crewel.extensions.ack import AckExtension
 from crewel.security.policy import OpenPolicy
-from tests.broker.world import Client, Request, World, data_of, is_connect, reply_to
+from tests.broker.world import Client, Request, Socket, World, data_of, is_connect, reply_to
 
 MakeWorld = Callable[..., World]
 
@@ -230,3 +231,74 @@ def test_requests_may_be_answered_without_a_task(client: Client) -> None:
     request = Request(client.browser)
     assert client.world.broker.inbound.receive(request, [client.message("/a", data=1)]) is None
     assert not is_connect(request.answer[0])
+
+
+class TestTheShortWay:
+    """A plain connect takes a shorter way through the broker; nobody may be able to tell."""
+
+    STEPS = st.one_of(
+        st.tuples(
+            st.just("connect"),
+            st.sampled_from([{}, {}, {}, {"advice": {"timeout": 500}}, {"advice": {"interval": 9000}}]),
+        ),
+        st.tuples(st.just("ack"), st.sampled_from([0, 0, 1, None])),
+        st.tuples(st.just("publish"), st.sampled_from(["/a", "/b", "/lazy"])),
+        st.tuples(st.just("own"), st.sampled_from(["/a", "/service/x"])),
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 0.05, 0.3, 1.2, 6.0])),
+        st.tuples(st.just("advise"), st.sampled_from([None, 400])),
+        st.tuples(st.just("socket"), st.none()),
+        st.tuples(st.just("vanish"), st.none()),
+        st.tuples(st.just("other"), st.none()),
+        st.tuples(st.just("disconnect"), st.booleans()),
+    )
+
+    def played(self, script: list[tuple[str, Any]], *, is_reliable: bool, is_short: bool) -> list[Any]:
+        """What the client and everybody else got, and where the session stood in the end."""
+        sets = ["bayeux.timeout_ms=1000", "bayeux.max_interval_ms=5000", "bayeux.lazy_channels=/lazy"]
+        world = World(*sets, extensions=[AckExtension()])
+        try:
+            if not is_short:
+                world.broker.inbound._hold_plain_connect = lambda peer, fields: False  # type: ignore[method-assign]
+            client = Client(world, browser="b").joined("/a", "/lazy", **({"ext": {"ack": True}} if is_reliable else {}))
+            other = Client(world, browser="b").joined()
+            session, peers, batch = client.session, [], 1
+            for what, value in script:
+                if what in ("connect", "ack"):
+                    got = [
+                        each["ext"]["ack"] for peer in peers for each in peer.received if "ack" in each.get("ext", {})
+                    ]
+                    batch = max(got, default=1)
+                    fields = {"ext": {"ack": batch - value}} if what == "ack" and value is not None else {}
+                    peers.append(client.connect(**(value if what == "connect" else fields)))
+                elif what == "publish":
+                    world.broker.publish(value, len(peers))
+                    world.settle()
+                elif what == "own":
+                    peers.append(client.send(client.message(value, data=len(peers))))
+                elif what == "wait":
+                    world.sweep_after(value)
+                elif what == "advise":
+                    session.advise(timeout_ms=value)
+                elif what == "socket":
+                    peers.append(Socket())
+                    world.receive(peers[-1], client.message("/a", data="socket"))
+                elif what == "vanish" and session.held is not None:
+                    world.broker.outbound.vanished(session.held.peer)
+                elif what == "other":
+                    other.connect()
+                elif what == "disconnect" and value:
+                    session.disconnect()
+                world.settle()
+            metrics = world.broker.metrics
+            return [
+                [(peer.payloads, peer.superseded) for peer in peers],
+                (session.state, session.expires_at, session.urgent, session.held is None, session.peer is None),
+                (world.broker.outbound.held, metrics.connects, metrics.deliveries, metrics.resends, metrics.errors),
+            ]
+        finally:
+            world.close()
+
+    @given(st.lists(STEPS, max_size=25), st.booleans())
+    def test_the_general_way_answers_the_same(self, script: list[tuple[str, Any]], is_reliable: bool) -> None:
+        short = self.played(script, is_reliable=is_reliable, is_short=True)
+        assert short == self.played(script, is_reliable=is_reliable, is_short=False)
