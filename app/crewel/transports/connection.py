@@ -132,8 +132,8 @@ class Connection(RequestHandler):
         if parked is not None and self._outbound is not None:
             self._outbound.half_closed(parked)
         request = self._current_request
-        if request is not None and not request.content.is_eof():
-            return False  # the rest of its body will never come
+        if self._upgraded or (request is not None and not request.content.is_eof()):
+            return False  # a socket ends with either direction; the rest of a body will never come
         self._is_half_closed = True
         return self._answered < self._request_count
 
