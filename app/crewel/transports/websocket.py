@@ -77,7 +77,7 @@ class Socket(Peer):
             timeout=_CLOSE_TIMEOUT,
             protocols=(protocol,) if protocol else (),
             compress=settings.websocket.compression,
-            max_msg_size=settings.bayeux.max_message_bytes,
+            max_msg_size=settings.bayeux.max_message_bytes + 1,  # aiohttp refuses what is as long as this
             decode_text=False,
         )
         self._transport: asyncio.Transport | None = None
@@ -174,6 +174,8 @@ class Socket(Peer):
         bayeux = self._endpoint.settings.bayeux
         if not frame:
             raise PayloadError(Fault.MALFORMED)
+        if len(frame) > bayeux.max_message_bytes:
+            raise PayloadError(Fault.TOO_LARGE)
         return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
 
     async def _write(self) -> None:
