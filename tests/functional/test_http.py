@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -172,10 +173,14 @@ def test_headers_are_limited(serve: Serve, shape: str) -> None:
 def test_a_header_without_end_is_cut_off_at_the_limit(server: Server) -> None:
     with Connection(server) as connection:
         connection.send(b"POST /cometd HTTP/1.1\r\nX-Pad: ")
-        with pytest.raises((ConnectionError, AssertionError)):
+        with suppress(ConnectionError):
             for _ in range(200):
+                if connection.has_input():
+                    break
                 connection.send(b"x" * 65536)
-                assert not connection.has_input()
+            else:
+                raise AssertionError("the server took 13 MB of header")
+        connection.rest()
 
 
 # Time

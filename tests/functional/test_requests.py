@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.wire import Connection, Response, chunked, figures
+from tests.functional.wire import Connection, Response, chunked, figures, resident
 from tests.server_process import Server
 
 HANDSHAKE = {"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"], "id": "1"}
@@ -386,9 +386,3 @@ def test_an_unknown_compression_is_refused(server: Server) -> None:
     with Connection(server) as connection:
         connection.request("POST", "/cometd", TEXT.encode()[::-1], {"Content-Encoding": "middle-out"})
         assert connection.response().status in (400, 415)
-
-
-def resident(server: Server) -> int:
-    """The server's resident memory in bytes."""
-    with open(f"/proc/{server.pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096

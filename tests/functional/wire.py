@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 LIMIT_S = 10.0
@@ -25,6 +26,12 @@ class Address(Protocol):
     """What is needed of a server to talk to it."""
 
     port: int | None
+
+
+class Process(Protocol):
+    """What is needed of a server to look at its process."""
+
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +220,16 @@ def until(holds: Callable[[], Any], limit: float = LIMIT_S) -> Any:
             raise AssertionError("what was waited for did not come")
         time.sleep(0.005)
     return value
+
+
+def resident(server: Process) -> int:
+    """The server's resident memory in bytes."""
+    return int(Path(f"/proc/{server.pid}/statm").read_text().split()[1]) * 4096
+
+
+def descriptors(server: Process) -> int:
+    """How many descriptors the server has open."""
+    return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
 
 
 def figures(server: Address) -> dict[str, float]:

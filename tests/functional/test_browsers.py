@@ -1,0 +1,206 @@
+"""The browser cookie, what it binds, and several sessions of one browser (reference 3.7)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.functional.bayeux import Client, Message, held
+from tests.functional.conftest import Serve
+from tests.functional.wire import Connection, until
+from tests.server_process import Server
+
+HANDSHAKE = {"channel": "/meta/handshake", "id": "1"}
+
+
+def set_cookies(server: Server, **headers: str) -> list[str]:
+    with Connection(server) as connection:
+        return connection.post("/cometd", [HANDSHAKE], headers).all("Set-Cookie")
+
+
+# The cookie
+
+
+def test_a_handshake_sets_the_cookie(server: Server) -> None:
+    (cookie,) = set_cookies(server)
+    value, *attributes = cookie.split("; ")
+    name, _, secret = value.partition("=")
+    assert name == "BAYEUX_BROWSER"
+    assert len(secret) >= 16
+    assert secret.isalnum()
+    assert attributes == ["Path=/", "HttpOnly"]
+
+
+def test_each_browser_gets_another_cookie(server: Server) -> None:
+    assert len({set_cookies(server)[0] for _ in range(10)}) == 10
+
+
+def test_a_cookie_that_came_is_kept_and_not_set_again(server: Server) -> None:
+    assert set_cookies(server, Cookie="BAYEUX_BROWSER=mine") == []
+    assert set_cookies(server, Cookie="other=1; BAYEUX_BROWSER=mine; more=2") == []
+
+
+@pytest.mark.parametrize("value", ["", "x" * 65, "a,b", "<script>", "a/b", "é"])
+def test_a_value_that_the_server_would_not_set_is_not_adopted(server: Server, value: str) -> None:
+    (cookie,) = set_cookies(server, Cookie=f"BAYEUX_BROWSER={value}")
+    assert not cookie.startswith(f"BAYEUX_BROWSER={value};")
+
+
+@pytest.mark.parametrize("broken", ["", ";", "=", "BAYEUX_BROWSER", "a=b=c;;; ,", "$Version=1; a"])
+def test_a_broken_cookie_header_is_none(server: Server, broken: str) -> None:
+    assert len(set_cookies(server, Cookie=broken)) == 1
+
+
+def test_only_a_successful_handshake_sets_the_cookie(server: Server) -> None:
+    with Connection(server) as connection:
+        for refused in ({"channel": "/meta/connect", "clientId": "x"}, {**HANDSHAKE, "id": "not allowed"}):
+            response = connection.post("/cometd", [refused])
+            assert response.messages[0]["successful"] is False
+            assert response.all("Set-Cookie") == []
+
+
+ALL = {
+    "bayeux.cookie_domain=example.org": "Domain=example.org",
+    "bayeux.cookie_path=/app": "Path=/app",
+    "bayeux.cookie_max_age=0": "Max-Age=0",
+    "bayeux.cookie_http_only=true": "HttpOnly",
+    "bayeux.cookie_secure=true": "Secure",
+    "bayeux.cookie_same_site=none": "SameSite=None",
+    "bayeux.cookie_partitioned=true": "Partitioned",
+}
+
+
+def test_the_attributes_come_in_their_order(serve: Serve) -> None:
+    server = serve("bayeux.cookie_name=OTHER", "http.trusted_proxies=127.0.0.1", *ALL)
+    (cookie,) = set_cookies(server, **{"X-Forwarded-Proto": "https"})
+    assert cookie.startswith("OTHER=")
+    assert cookie.split("; ")[1:] == list(ALL.values())
+
+
+def test_secure_is_left_out_where_it_would_keep_the_cookie_away(serve: Serve) -> None:
+    server = serve("bayeux.cookie_secure=true", "bayeux.cookie_http_only=false", "bayeux.cookie_same_site=lax")
+    (cookie,) = set_cookies(server, **{"X-Forwarded-Proto": "https"})
+    assert cookie.split("; ")[1:] == ["Path=/", "SameSite=Lax"]
+
+
+# What it binds
+
+
+def assert_unknown(reply: Message) -> None:
+    assert reply["error"] == "402::session_unknown"
+
+
+@pytest.mark.parametrize("cookie", [None, "another"])
+def test_a_session_is_unknown_without_its_cookie(server: Server, cookie: str | None) -> None:
+    client = Client(server).start()
+    thief = Client(server, cookie=cookie)
+    thief.id = client.id
+    (reply,) = thief.connect()
+    assert_unknown(reply)
+    assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
+    for channel in ("/meta/subscribe", "/meta/unsubscribe", "/meta/disconnect", "/a"):
+        (reply,) = thief.send(thief.message(channel, subscription="/a", data=1))
+        assert_unknown(reply)
+        assert "advice" not in reply
+    assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+
+def test_a_stolen_connect_does_not_replace_the_held_one(server: Server) -> None:
+    client = Client(server).start()
+    polling = client.hold()
+    thief = Client(server, cookie="another")
+    thief.id = client.id
+    assert_unknown(thief.connect()[0])
+    assert held(server) == 1
+    assert not polling.has_input()
+
+
+def test_the_client_id_alone_does_if_the_server_trusts_it(serve: Serve) -> None:
+    server = serve("bayeux.trust_client_session=true")
+    client = Client(server).start()
+    for cookie in (None, "another"):
+        other = Client(server, cookie=cookie)
+        other.id = client.id
+        assert other.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+
+def test_a_handshake_makes_a_new_session_whatever_it_carries(server: Server) -> None:
+    client = Client(server).start()
+    old = client.id
+    client.handshake(clientId=old)
+    assert client.id != old
+    second = Client(server, cookie=client.cookie)
+    second.id = old
+    assert second.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+
+# Several sessions of one browser
+
+
+def tabs(server: Server, count: int) -> list[Client]:
+    first = Client(server).start()
+    return [first, *(Client(server, cookie=first.cookie).start() for _ in range(count - 1))]
+
+
+def test_the_second_tab_is_told_to_poll(server: Server) -> None:
+    one, two = tabs(server, 2)
+    polling = one.hold()
+    begin = time.monotonic()
+    (reply,) = two.connect()
+    assert time.monotonic() - begin < 3
+    assert reply["successful"] is True
+    assert reply["advice"] == {"multiple-clients": True, "reconnect": "retry", "interval": 2000}
+    (reply,) = two.connect(advice={"timeout": 0})
+    assert reply["advice"] == {"multiple-clients": True, "reconnect": "retry", "interval": 2000, "timeout": 30000}
+    assert two.publish("/a", 1)
+    one.disconnect()
+    assert polling.response().status == 200
+    two.hold()
+
+
+def test_the_place_is_free_when_the_holder_goes(server: Server) -> None:
+    one, two = tabs(server, 2)
+    one.hold().reset()
+    until(lambda: held(server) == 0)
+    two.hold()
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(2, 2), (-1, 4)])
+def test_the_number_of_tabs_is_a_setting(serve: Serve, limit: int, allowed: int) -> None:
+    server = serve(f"bayeux.max_sessions_per_browser={limit}", "bayeux.multi_session_interval_ms=1234")
+    all_tabs = tabs(server, 4)
+    for tab in all_tabs[:allowed]:
+        tab.hold()
+    for tab in all_tabs[allowed:]:
+        assert tab.connect()[-1]["advice"]["interval"] == 1234
+    Client(server).start().hold()  # another browser is another matter
+
+
+def test_with_a_limit_of_none_nobody_is_held(serve: Serve) -> None:
+    server = serve("bayeux.max_sessions_per_browser=0")
+    client = Client(server)
+    client.handshake()
+    for _ in range(2):
+        assert client.connect()[-1]["advice"]["multiple-clients"] is True
+
+
+@pytest.mark.parametrize("interval", [0, -1])
+def test_without_an_interval_further_tabs_are_refused(serve: Serve, interval: int) -> None:
+    server = serve(f"bayeux.multi_session_interval_ms={interval}")
+    one, two = tabs(server, 2)
+    one.hold()
+    (reply,) = two.connect()
+    assert reply["successful"] is False
+    assert reply["advice"] == {"multiple-clients": True, "reconnect": "none"}
+    assert "error" not in reply
+    assert two.publish("/a", 1)
+
+
+def test_a_polling_tab_does_not_expire_while_it_pauses(serve: Serve) -> None:
+    server = serve("bayeux.max_interval_ms=300", "bayeux.multi_session_interval_ms=900", "bayeux.sweep_ms=50")
+    one, two = tabs(server, 2)
+    one.hold()
+    assert two.connect()[-1]["advice"]["interval"] == 900
+    two.command.has_input(within=1.0)
+    assert two.connect()[-1]["successful"] is True
