@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from inspect import isawaitable
 from typing import Any
 
-from crewel.bayeux import advice
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.browsers import Browsers
@@ -19,6 +18,7 @@ from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
+from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.errors import ServiceError
 from crewel.extension import Extension, Pipe
@@ -47,7 +47,8 @@ class Broker:
         self.guard = Guard()
         self.registry = Registry()
         self.browsers = Browsers(settings)
-        self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.disconnect)
+        self.timing = Timing(settings)
+        self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.timing, self.disconnect)
         self.outbound.pipe = Pipe(extensions)
         self.inbound = Inbound(self)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -149,8 +150,7 @@ class Broker:
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
-        self.saw(session)
-        self.outbound.rest(session, session.last_seen)
+        self.timing.rest(session, self.loop.time())
         for added in self.registry.session_added:
             self._call(added, session)
 
@@ -172,18 +172,6 @@ class Broker:
             self.outbound.push(session)
             session.socket = None
         self.outbound.alarms.forget(session)
-
-    def saw(self, session: Session) -> None:
-        """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
-        now = self.loop.time()
-        session.last_seen = now
-        grace = now + self.settings.bayeux.max_interval_ms / 1000
-        if session.expires_at < grace:
-            session.expires_at = grace
-
-    def advice_for(self, session: Session) -> advice.Advice:
-        """The full advice of this session."""
-        return self.outbound.advice_for(session)
 
     def sweep(self) -> None:
         """End the sessions whose time is over, and forget channels that nobody uses."""

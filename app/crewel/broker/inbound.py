@@ -68,7 +68,7 @@ class Inbound:
         if not (message_id.isalnum() and message_id.isascii()):
             return False
         session.peer = peer
-        self._broker.saw(session)
+        self._broker.timing.saw(session, self._broker.loop.time())
         message = Message(fields, _CONNECT, message_id)
         outbound = self._broker.outbound
         passes = outbound.pipe.rcv_meta(session, message)
@@ -134,7 +134,7 @@ class Inbound:
             return
         exchange.session = session
         session.peer = exchange.peer
-        self._broker.saw(session)
+        self._broker.timing.saw(session, self._broker.loop.time())
 
     def _may_speak(self, peer: Peer, session: Session) -> bool:
         if not peer.pushes:

@@ -43,7 +43,7 @@ def handshake(broker: Broker, exchange: Exchange, session: Session, message: Mes
     broker.browsers.bind_new(session, peer)
     broker.add(session)
     session.advised_on = peer.transport
-    reply = replies.handshaken(message, session.id, broker.transports, broker.advice_for(session))
+    reply = replies.handshaken(message, session.id, broker.transports, broker.timing.advice(session))
     exchange.handshake = reply
     return reply
 

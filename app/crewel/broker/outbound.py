@@ -22,6 +22,7 @@ from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
 from crewel.broker.peer import Peer
 from crewel.broker.sessions import Held, Session, State
+from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.errors import BayeuxCode
 from crewel.extension import Pipe
@@ -47,12 +48,14 @@ class Outbound:
         settings: Settings,
         metrics: Metrics,
         browsers: Browsers,
+        timing: Timing,
         end: Callable[[Session], None],
     ) -> None:
         self._loop = loop
         self._settings = settings.bayeux
         self._metrics = metrics
         self._browsers = browsers
+        self._timing = timing
         self.pipe = Pipe(())
         self.alarms = Alarms(loop, self._ring)
         self._ready: list[Session] = []
@@ -189,7 +192,7 @@ class Outbound:
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
-            self.rest(session, self._loop.time())
+            self._timing.rest(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
         if session.urgent:
@@ -247,9 +250,9 @@ class Outbound:
             session.hold_delay = 0.0
         if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent):
             if not peer.pushes and not self._browsers.admits(session):
-                self._tell_multiple_clients(session, reply, exchange.advise)
+                self._timing.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
-            timeout = self._timeout_ms(session) / 1000 if exchange.was_connected else 0.0
+            timeout = self._timing.hold_ms(session) / 1000 if exchange.was_connected else 0.0
             if timeout < delay:
                 timeout = delay
             if timeout > 0:
@@ -261,7 +264,7 @@ class Outbound:
                 )
                 return True
         if exchange.advise:
-            reply["advice"] = self.advice_for(session)
+            reply["advice"] = self._timing.advice(session)
         return False
 
     def would_hold(self, session: Session, peer: Peer) -> bool:
@@ -282,7 +285,7 @@ class Outbound:
     def hold(self, session: Session, peer: Peer, message: Message) -> None:
         """Hold the connect of a session that `would_hold`."""
         session.transient_timeout_ms = session.transient_interval_ms = None
-        timeout = self._timeout_ms(session) / 1000
+        timeout = self._timing.hold_ms(session) / 1000
         held = Held(peer, message, replies.ok(message), session.last_seen + timeout, 0.0, advise=False)
         self._keep(session, held)
         if timeout <= 0:
@@ -318,14 +321,14 @@ class Outbound:
         elif not session.is_live:
             held.reply["advice"] = advice.none()
         elif held.advise or session.advised_on is None:
-            held.reply["advice"] = self.advice_for(session)
+            held.reply["advice"] = self._timing.advice(session)
             session.advised_on = held.peer.transport
         peer = held.peer
         parts = [entry.wire for entry in self._departing(session)]
         if self.pipe.send_meta(session, held.reply, held.message):
             parts.append(self._encoded(held.reply))
         if session.is_live:
-            self.rest(session, now)
+            self._timing.rest(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
 
@@ -341,7 +344,7 @@ class Outbound:
         session = peer.session
         if session is not None and session.held is not None and session.held.peer is peer:
             self._let_go(session, session.held)
-            self.rest(session, self._loop.time())
+            self._timing.rest(session, self._loop.time())
 
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
@@ -361,38 +364,7 @@ class Outbound:
         held = session.held
         if held is not None and held.peer is socket:
             self._let_go(session, held)
-            self.rest(session, max(held.deadline, self._loop.time()))
-
-    # Advice and expiry
-
-    def _timeout_ms(self, session: Session) -> float:
-        if session.transient_timeout_ms is not None:
-            return session.transient_timeout_ms
-        return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
-
-    def _interval_ms(self, session: Session) -> float:
-        if session.transient_interval_ms is not None:
-            return session.transient_interval_ms
-        return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
-
-    def advice_for(self, session: Session) -> advice.Advice:
-        """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
-        timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
-        grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
-        return advice.retry(int(self._interval_ms(session)), timeout, grace)
-
-    def _tell_multiple_clients(self, session: Session, reply: Reply, advise: bool) -> None:
-        interval = self._settings.multi_session_interval_ms
-        reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if advise else None)
-        if interval > 0:
-            session.transient_interval_ms = interval
-        else:
-            reply["successful"] = False
-
-    def rest(self, session: Session, now: float) -> None:
-        """Start the time within which the next connect must come."""
-        grace = self._interval_ms(session) + self._settings.max_interval_ms
-        session.expires_at = now + grace / 1000
+            self._timing.rest(session, max(held.deadline, self._loop.time()))
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""

@@ -1,0 +1,56 @@
+"""How long a session's connect is held, how long it may stay away, and how its client is told."""
+
+from __future__ import annotations
+
+from crewel.bayeux import advice
+from crewel.bayeux.replies import Reply
+from crewel.broker.sessions import Session
+from crewel.settings import Settings
+
+__all__ = ["Timing"]
+
+
+class Timing:
+    """The server's times, or a session's own where it has any. Milliseconds as on the wire; deadlines in seconds of loop
+    time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.bayeux
+
+    def hold_ms(self, session: Session) -> float:
+        """How long the connect being processed may be held: what it asked for, or what the session was advised."""
+        if session.transient_timeout_ms is not None:
+            return session.transient_timeout_ms
+        return self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+
+    def pause_ms(self, session: Session) -> float:
+        """How long the client may pause before its next connect."""
+        if session.transient_interval_ms is not None:
+            return session.transient_interval_ms
+        return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
+
+    def advice(self, session: Session) -> advice.Advice:
+        """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
+        timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
+        grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
+        return advice.retry(int(self.pause_ms(session)), timeout, grace)
+
+    def tell_multiple_clients(self, session: Session, reply: Reply, *, with_timeout: bool) -> None:
+        """Make this the reply to a connect that is not held because its browser holds enough of them."""
+        interval = self._settings.multi_session_interval_ms
+        reply["advice"] = advice.multiple_clients(interval, self._settings.timeout_ms if with_timeout else None)
+        if interval > 0:
+            session.transient_interval_ms = interval
+        else:
+            reply["successful"] = False
+
+    def rest(self, session: Session, now: float) -> None:
+        """Start the time within which the next connect must come."""
+        session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+
+    def saw(self, session: Session, now: float) -> None:
+        """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
+        session.last_seen = now
+        grace = now + self._settings.max_interval_ms / 1000
+        if session.expires_at < grace:
+            session.expires_at = grace
