@@ -54,15 +54,17 @@ class AcknowledgedSession(SessionPart):
         batch = _batch(message)
         session.queue = self._batches.acknowledge(batch, session.queue)
         session.retained = len(self._batches)
+        if not self._batches.must_resend:
+            if not session.queue:
+                session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
+            return True
         session.hold_delay = self._batches.resend_delay()
-        if self._batches.must_resend and batch is not None:
+        if batch is not None:
             # The client waits for these: its connect is answered with them at once, as if it had asked not to be held. A
             # connect that acknowledges nothing at all is held as usual, and its reply carries them.
             session.urgent = True
             if not session.hold_delay:
                 message.fields.setdefault("advice", {})
-        elif not session.queue:
-            session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
         return True
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:

@@ -22,6 +22,8 @@ __all__ = ["Extension", "Pipe", "SessionPart"]
 
 log = logging.getLogger(__name__)
 
+_FAILED = "an extension failed in %s: the message goes on"
+
 
 class Extension:
     """The base of server extensions; override what you need. `ext` values live under `name` by convention."""
@@ -98,8 +100,11 @@ class Pipe:
         # Read only now: an extension may have added a part while it handled the handshake.
         if session is not None:
             for part in session.parts:
-                if not _agree((part.rcv_meta,), session, message):
-                    return False
+                try:
+                    if part.rcv_meta(session, message) is False:
+                        return False
+                except Exception:
+                    log.exception(_FAILED, part.rcv_meta)
         return True
 
     def send(self, session: Session | None, fields: Fields) -> bool:
@@ -110,8 +115,11 @@ class Pipe:
         """Whether the reply goes out."""
         if session is not None:
             for part in reversed(session.parts) if len(session.parts) > 1 else session.parts:
-                if not _agree((part.send_meta,), session, reply, message):
-                    return False
+                try:
+                    if part.send_meta(session, reply, message) is False:
+                        return False
+                except Exception:
+                    log.exception(_FAILED, part.send_meta)
         return not self._send_meta or _agree(self._send_meta, session, reply, message)
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
@@ -131,5 +139,5 @@ def _agree(hooks: Iterable[Callable[..., Any]], *arguments: object) -> bool:
             if hook(*arguments) is False:
                 return False
         except Exception:
-            log.exception("an extension failed in %s: the message goes on", getattr(hook, "__qualname__", hook))
+            log.exception(_FAILED, hook)
     return True

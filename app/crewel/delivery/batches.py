@@ -33,7 +33,7 @@ class Batches:
 
     def __len__(self) -> int:
         """How many entries are neither acknowledged nor in the queue."""
-        return 0 if self._are_back else self._count()
+        return self._count() if self._open and not self._are_back else 0
 
     @property
     def must_resend(self) -> bool:
@@ -45,7 +45,8 @@ class Batches:
         its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
         sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
         """
-        if not self._open:
+        if not self._open or (batch == self.number - 1 and not self._are_back):
+            self._open.clear()
             self._futile = 0
             return queue
         unsent = queue[self._count() :] if self._are_back else queue
