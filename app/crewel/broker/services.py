@@ -78,6 +78,8 @@ class Service:
         `RemoteCallError` answers a failure with its data; any other exception is logged and told as an internal error."""
         name = "/service/" + target.removeprefix("/")
         channel = _pattern(name)
+        if channel.endswith("*"):
+            raise ServiceError(f"a remote call has one name: {target!r} is a pattern")
 
         def bind(broker: Broker, function: RemoteCall) -> None:
             if channel in broker.registry.calls:
