@@ -5,7 +5,6 @@ Owns what is true of one session. What a message or a meta channel does to it is
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Mapping
 from enum import Enum
@@ -67,8 +66,8 @@ for _state in State:
 
 
 def new_secret() -> str:
-    """An unguessable `clientId` or cookie: 128 random bits in 26 characters of `[a-z2-7]`."""
-    return base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
+    """An unguessable `clientId` or cookie: 128 random bits in 32 characters of `[0-9a-f]`."""
+    return secrets.token_hex(16)
 
 
 class Held:

@@ -36,7 +36,7 @@ class Head:
         self.client = client
         self.keep_alive = True
         self.browser = endpoint.cookie.read(_cookies(headers))
-        self.media_type, self.charset = _media_type(headers.get("Content-Type", ""))
+        self.media_type, self.charset = _media_type(headers.get("content-type", ""))
         self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
         """Whether the body can be nothing but JSON in UTF-8."""
         lines = {
@@ -51,7 +51,7 @@ class Head:
         """The headers; few ask for them, so they are parsed again instead of kept."""
         collector = _Collector()
         httptools.HttpRequestParser(collector).feed_data(self.raw)
-        return collector.text()
+        return CIMultiDict(collector.text())
 
 
 class _Collector:
@@ -67,8 +67,9 @@ class _Collector:
             self.is_unusual = True
         self.headers[name] = value
 
-    def text(self) -> CIMultiDict[str]:
-        return CIMultiDict({name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()})
+    def text(self) -> dict[str, str]:
+        """The headers by their names in lower case."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
 
 
 def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -> Head | None:
@@ -104,7 +105,7 @@ def _media_type(header: str) -> tuple[str, str | None]:
 
 
 def _cookies(headers: Mapping[str, str]) -> Mapping[str, str]:
-    header = headers.get("Cookie")
+    header = headers.get("cookie")
     if not header:
         return {}
     if ";" not in header and '"' not in header:

@@ -30,7 +30,8 @@ class Client(NamedTuple):
 
 
 class Origins:
-    """Which web pages may talk to the server."""
+    """Which web pages may talk to the server. Headers are asked for by their names in lower case, so that a plain
+    dictionary of such names serves as well as one that ignores case."""
 
     def __init__(self, settings: Settings) -> None:
         http = settings.http
@@ -42,20 +43,20 @@ class Origins:
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
         """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its
         `X-Forwarded-*` headers tell."""
-        host = headers.get("Host", "")
+        host = headers.get("host", "")
         if remote is None or not self._proxies or not self._is_trusted(remote):
             return Client(remote, scheme, host)
         return Client(
             self._forwarded_for(headers, remote),
-            headers.get("X-Forwarded-Proto", scheme).rpartition(",")[2].strip().lower(),
-            headers.get("X-Forwarded-Host", host).rpartition(",")[2].strip(),
+            headers.get("x-forwarded-proto", scheme).rpartition(",")[2].strip().lower(),
+            headers.get("x-forwarded-host", host).rpartition(",")[2].strip(),
         )
 
     def allows(self, headers: Mapping[str, str], client: Client) -> bool:
         """Whether a page of the request's origin may talk to the server."""
-        origin = headers.get("Origin")
+        origin = headers.get("origin")
         if origin is None:
-            return self._everybody or headers.get("Sec-Fetch-Site") != "cross-site"
+            return self._everybody or headers.get("sec-fetch-site") != "cross-site"
         return self._everybody or _normal(origin) in self._allowed or self.is_own(origin, client)
 
     def is_own(self, origin: str, client: Client) -> bool:
@@ -66,7 +67,7 @@ class Origins:
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.
         Only for an origin that was allowed."""
-        origin = headers.get("Origin")
+        origin = headers.get("origin")
         if origin is None:
             return {}
         return {"Access-Control-Allow-Origin": origin, "Access-Control-Allow-Credentials": "true", "Vary": "Origin"}
@@ -75,7 +76,7 @@ class Origins:
         """The answer to OPTIONS: what a page of an allowed origin may send."""
         answer = self.cors(headers)
         if answer:
-            asked = headers.get("Access-Control-Request-Headers")
+            asked = headers.get("access-control-request-headers")
             answer["Access-Control-Allow-Methods"] = "GET,POST"
             answer["Access-Control-Allow-Headers"] = asked or "X-Requested-With,Content-Type,Accept,Origin"
             answer["Access-Control-Max-Age"] = "1800"
@@ -90,7 +91,7 @@ class Origins:
 
     def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
         # From the right: each trusted proxy names whom it heard; the first that is not trusted is the client.
-        for hop in reversed([hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]):
+        for hop in reversed([hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]):
             remote = hop
             if not self._is_trusted(hop):
                 break
