@@ -143,6 +143,8 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
         if self._parked is not None:
             self._parked.abandon()
+        if self._socket is not None:
+            self._socket.lost()
         if self._fast is not None:
             self._fast.gone()
             self._fast = None

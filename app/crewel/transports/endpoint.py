@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from crewel.broker.broker import Broker
@@ -60,5 +62,5 @@ class Endpoint:
         return web.Response(status=400, text="Unknown Bayeux Transport")
 
     async def _close_sockets(self, _: web.Application) -> None:
-        for socket in list(self.sockets):
-            await socket.close(1001, "the server is going down")
+        closing = [socket.close(1001, "the server is going down") for socket in self.sockets]
+        await asyncio.gather(*closing, return_exceptions=True)

@@ -50,6 +50,7 @@ class Socket(Peer):
     in the session's bounded queue."""
 
     __slots__ = (
+        "_caught_up",
         "_client",
         "_endpoint",
         "_is_clogged",
@@ -82,6 +83,7 @@ class Socket(Peer):
         )
         self._transport: asyncio.Transport | None = None
         self._is_clogged = False
+        self._caught_up = asyncio.Event()
         self._payloads: deque[bytes] = deque()
         self._size = 0
         self._wake = asyncio.Event()
@@ -113,7 +115,14 @@ class Socket(Peer):
         """The reader has fallen behind, or has caught up."""
         self._is_clogged = is_clogged
         if not is_clogged:
+            self._caught_up.set()
             self._push_more()
+
+    def lost(self) -> None:
+        """The connection is gone. What comes from now on stays in the session's queue."""
+        self._endpoint.broker.outbound.socket_closed(self)
+        self._is_clogged = False
+        self._caught_up.set()
 
     def _push_more(self) -> None:
         session = self.session
@@ -146,13 +155,23 @@ class Socket(Peer):
         return self._ws
 
     async def close(self, code: int, reason: str) -> None:
-        """Close the socket; the reason is for people."""
-        await self._ws.close(code=code, message=reason.encode())
+        """Close the socket; the reason is for people. A peer that does not read is cut off."""
+        transport = self._request.transport
+        try:
+            async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
+                await self._ws.close(code=code, message=reason.encode())
+        except TimeoutError:
+            if transport is not None:
+                transport.abort()
 
     async def _read(self) -> None:
         broker = self._endpoint.broker
         async for frame in self._ws:
             self._last_frame_at = broker.loop.time()
+            if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
+                if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
+                    broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+                return
             if frame.type is not WSMsgType.TEXT:
                 await self.close(_BINARY_REFUSED, "binary frames are not part of the protocol")
                 return
@@ -167,8 +186,10 @@ class Socket(Peer):
             task = broker.inbound.receive(self, elements)
             if task is not None:
                 await task  # frames of one socket are answered in their order
-        if self._ws.close_code == Fault.TOO_LARGE.close_code:
-            broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
+            while not self.is_writable:
+                # Who does not read the replies is not read either: they would pile up here.
+                self._caught_up.clear()
+                await self._caught_up.wait()
 
     def _elements(self, frame: bytes) -> list[object]:
         bayeux = self._endpoint.settings.bayeux
@@ -179,17 +200,20 @@ class Socket(Peer):
         return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
 
     async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._payloads:
-                payload = self._payloads.popleft()
-                try:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._payloads:
+                    payload = self._payloads.popleft()
                     await self._ws.send_frame(payload, WSMsgType.TEXT)
-                except ConnectionError:
-                    return  # the reader notices too, and ends the socket
-                self._size -= len(payload)
-            self._push_more()
+                    self._size -= len(payload)
+                self._caught_up.set()
+                self._push_more()
+        except ConnectionError:
+            self._payloads.clear()
+            self._size = 0
+            self._caught_up.set()  # the reader finds that the socket has ended
 
     def _watch_idleness(self) -> None:
         loop = self._endpoint.broker.loop
