@@ -38,11 +38,11 @@ class Guard:
     def handshake(self, session: Session, message: Message) -> Steps[Refusal | None]:
         """The refusal of a handshake, or None if it is granted."""
         try:
-            answer = yield from wait(self.policy.can_handshake(session, message))
+            answer = self.policy.can_handshake(session, message)
+            return None if answer is GRANTED else _refusal((yield from wait(answer)))
         except Exception:
             log.exception("the security policy failed on a handshake: refused")
-            answer = False
-        return _refusal(answer)
+            return Refusal()
 
     def create(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
         """The reason why the channel may not be created, or None."""

@@ -246,7 +246,8 @@ class FastConnection(asyncio.Protocol, Peer):
             return None
         head = None
         if is_bayeux and 0 <= end <= lane.settings.http.max_header_bytes:
-            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], self._address(), self._scheme())
+            address = self._address() if lane.endpoint.origins.has_proxies else None  # asking costs a system call
+            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], address, self._scheme())
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
             return None
@@ -339,7 +340,7 @@ class FastConnection(asyncio.Protocol, Peer):
     @property
     def remote(self) -> str | None:
         """The address of the client."""
-        return self._head.client.address if self._head is not None else self._address()
+        return (self._head.client.address if self._head is not None else None) or self._address()
 
     @property
     def is_secure(self) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Head", "read_head"]
 
+_LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
+
 # A request with one of these needs more than "read so many bytes and answer": aiohttp serves it.
 _UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"content-encoding", b"upgrade"))
 
@@ -39,12 +41,10 @@ class Head:
         self.media_type, self.charset = _media_type(headers.get("content-type", ""))
         self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
         """Whether the body can be nothing but JSON in UTF-8."""
-        lines = {
-            "Content-Type": "application/json",
-            "Cache-Control": "no-cache, no-store",
-            **endpoint.origins.cors(headers),
-        }
-        self.lines = "".join(f"{name}: {value}\r\n" for name, value in lines.items()).encode()
+        self.lines = _LINES
+        if "origin" in headers:
+            cors = endpoint.origins.cors(headers)
+            self.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode()
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -38,13 +38,15 @@ class Origins:
         self._everybody = "*" in http.allowed_origins
         self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
         self._own = _normal(http.public_url) if http.public_url is not None else None
+        self.has_proxies = bool(http.trusted_proxies)
+        """Whether the address that a connection comes from says who the client is, or who may say it."""
         self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
         """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its
         `X-Forwarded-*` headers tell."""
         host = headers.get("host", "")
-        if remote is None or not self._proxies or not self._is_trusted(remote):
+        if remote is None or not self.has_proxies or not self._is_trusted(remote):
             return Client(remote, scheme, host)
         return Client(
             self._forwarded_for(headers, remote),
