@@ -64,7 +64,7 @@ def test_attributes_are_its_own(session: Session, world: World) -> None:
 def test_secrets_are_long_plain_and_different() -> None:
     secrets = {new_secret() for _ in range(100)}
     assert len(secrets) == 100
-    assert all(len(secret) == 32 and secret.isalnum() and secret == secret.lower() for secret in secrets)
+    assert all(len(secret) == 26 and secret.isalnum() and secret == secret.lower() for secret in secrets)
 
 
 class TestTake:
