@@ -30,6 +30,7 @@ DECLARED = (
     Declared("crewel_held_connects", "gauge", "Connects that are held now, waiting for a message."),
     Declared("crewel_channels", "gauge", "Channels that are known now."),
     Declared("crewel_sockets", "gauge", "WebSockets that are open now."),
+    Declared("crewel_tasks", "gauge", "Tasks of the event loop now: one that only grows is a leak."),
     Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
     Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
     Declared("crewel_connects_total", "counter", "Connects received."),

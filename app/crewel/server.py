@@ -74,6 +74,7 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
     before the application starts; the broker lives and ends with the application."""
     settings = settings or Settings()
     broker = Broker(settings, load_extensions(settings.bayeux.extensions))
+    broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     broker.install(services)
     endpoint = Endpoint(broker)
     endpoint.mount(app)
