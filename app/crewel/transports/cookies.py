@@ -15,37 +15,38 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9_.~-]{1,64}", re.ASCII)
 
 
 class BrowserCookie:
-    """The cookie by its settings."""
+    """The cookie by its settings, which do not change while the server runs."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings.bayeux
-        self._always_secure = settings.http.tls_cert is not None
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._settings.cookie_name
+        self.name = settings.bayeux.cookie_name
+        always_secure = settings.http.tls_cert is not None
+        self._attributes = _attributes(settings, is_secure=always_secure)
+        self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
 
     def read(self, cookies: Mapping[str, str]) -> str | None:
         """Its value; None if there is none, or one that this server would never have set and does not adopt."""
-        value = cookies.get(self._settings.cookie_name)
+        value = cookies.get(self.name)
         return value if value is not None and _VALUE.fullmatch(value) else None
 
     def header(self, value: str, *, is_secure: bool) -> str:
         """The `Set-Cookie` header for this value; `is_secure` says that the request came by TLS."""
-        settings = self._settings
-        parts = [f"{settings.cookie_name}={value}"]
-        if settings.cookie_domain:
-            parts.append(f"Domain={settings.cookie_domain}")
-        parts.append(f"Path={settings.cookie_path}")
-        if settings.cookie_max_age >= 0:
-            parts.append(f"Max-Age={settings.cookie_max_age}")
-        if settings.cookie_http_only:
-            parts.append("HttpOnly")
-        if self._always_secure or (settings.cookie_secure and is_secure):
-            parts.append("Secure")
-        if settings.cookie_same_site:
-            parts.append(f"SameSite={settings.cookie_same_site.capitalize()}")
-        if settings.cookie_partitioned:
-            parts.append("Partitioned")
-        return "; ".join(parts)
+        return f"{self.name}={value}{self._attributes_over_tls if is_secure else self._attributes}"
+
+
+def _attributes(settings: Settings, *, is_secure: bool) -> str:
+    bayeux = settings.bayeux
+    parts = [""]
+    if bayeux.cookie_domain:
+        parts.append(f"Domain={bayeux.cookie_domain}")
+    parts.append(f"Path={bayeux.cookie_path}")
+    if bayeux.cookie_max_age >= 0:
+        parts.append(f"Max-Age={bayeux.cookie_max_age}")
+    if bayeux.cookie_http_only:
+        parts.append("HttpOnly")
+    if is_secure:
+        parts.append("Secure")
+    if bayeux.cookie_same_site:
+        parts.append(f"SameSite={bayeux.cookie_same_site.capitalize()}")
+    if bayeux.cookie_partitioned:
+        parts.append("Partitioned")
+    return "; ".join(parts)
