@@ -149,7 +149,7 @@ async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIte
         connect: Callable[[], asyncio.Protocol] = by_aiohttp
         if http.fast_lane and "long-polling" in settings.bayeux.transports:
             lane = FastLane(app[ENDPOINT], by_aiohttp)
-            stack.callback(lane.close)
+            stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
             connect = partial(FastConnection, lane)
         listener = await loop.create_server(connect, http.host, http.port, ssl=tls, backlog=1024)
         stack.callback(listener.close)

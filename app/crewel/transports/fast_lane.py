@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from math import inf
@@ -54,6 +55,7 @@ class FastLane:
         self.keepalive = http.keepalive_ms / 1000
         self._target = f"POST {self.settings.bayeux.path}".encode()
         self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
         self._watch()
 
     def is_bayeux(self, data: bytes) -> bool | None:
@@ -72,12 +74,24 @@ class FastLane:
         soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
         self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
 
-    def close(self) -> None:
-        """Close what is idle now and the rest when it has been answered."""
+    def left(self, connection: FastConnection) -> None:
+        """This connection has ended, or aiohttp serves it."""
+        self.connections.discard(connection)
+        if self._emptied is not None and not self.connections:
+            self._emptied.set()
+
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109 - it is what the caller allows
+        """Answer what is held, close what is idle now, and wait so many seconds for the rest to be answered."""
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self.connections):
             connection.close_when_idle()
+        self.broker.drain()
+        if self.connections:
+            self._emptied = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._emptied.wait()
 
 
 class FastConnection(asyncio.Protocol, Peer):
@@ -124,7 +138,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Let go of the connect that is held here, if there is one."""
-        self._lane.connections.discard(self)
+        self._lane.left(self)
         self._transport = None
         self._aiohttp = None
         self._lane.broker.outbound.vanished(self)
@@ -274,7 +288,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """Let aiohttp serve from here on, beginning with these bytes."""
         lane, transport = self._lane, self._transport
         assert transport is not None
-        lane.connections.discard(self)
+        lane.left(self)
         self._keep(b"")
         self._needed, self._head = 0, None
         self.deadline = inf
