@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -14,9 +16,10 @@ from crewel.bayeux.codec import check_batch, decode
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
 
-__all__ = ["elements_of", "elements_of_values", "read_body"]
+__all__ = ["elements_of", "elements_of_values", "media_type", "read_body"]
 
 _FORM = "application/x-www-form-urlencoded"
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)', re.IGNORECASE)
 
 # Real character sets by their codec's name. Python has codecs that no document is written in, some of them slow enough to
 # be a weapon (punycode, idna).
@@ -43,6 +46,13 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
         request.content.feed_eof()  # else aiohttp reads on, and logs as its own failure what is answered here
         raise PayloadError(Fault.MALFORMED) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+@lru_cache(maxsize=64)
+def media_type(header: str) -> tuple[str, str | None]:
+    """The media type and the charset of a `Content-Type`, in lower case."""
+    charset = _CHARSET.search(header)
+    return header.partition(";")[0].strip().lower(), charset[1].lower() if charset else None
 
 
 def elements_of(body: bytes, media_type: str, charset: str | None, settings: Settings) -> list[Any]:
@@ -88,7 +98,7 @@ def _text(body: bytes, charset: str | None) -> bytes | str:
         return body
     try:
         name = codecs.lookup(charset).name
-    except LookupError:
+    except (LookupError, ValueError):  # the latter for what cannot be a name at all
         raise PayloadError(Fault.CHARSET) from None
     if name == "utf-8":
         return body

@@ -23,10 +23,15 @@ class BrowserCookie:
         self._attributes = _attributes(settings, is_secure=always_secure)
         self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
 
-    def read(self, cookies: Mapping[str, str]) -> str | None:
-        """Its value; None if there is none, or one that this server would never have set and does not adopt."""
-        value = cookies.get(self.name)
-        return value if value is not None and _VALUE.fullmatch(value) else None
+    def read(self, headers: Mapping[str, str]) -> str | None:
+        """Its value; None if there is none, or one that this server would never have set and does not adopt. Of the other
+        cookies of the host, which come along, nothing is expected; of several with this name the last counts."""
+        found = ""
+        for cookie in headers.get("cookie", "").split(";"):
+            name, _, value = cookie.partition("=")
+            if name.strip() == self.name:
+                found = value.strip().strip('"')
+        return found if _VALUE.fullmatch(found) else None
 
     def header(self, value: str, *, is_secure: bool) -> str:
         """The `Set-Cookie` header for this value; `is_secure` says that the request came by TLS."""

@@ -6,13 +6,12 @@ A client sends the same head again and again, so a connection remembers its last
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.message import Message as MimeHeaders
-from functools import lru_cache
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
 import httptools
 from multidict import CIMultiDict
+
+from crewel.transports.bodies import media_type
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -37,8 +36,8 @@ class Head:
         """The length of the body in bytes."""
         self.client = client
         self.keep_alive = True
-        self.browser = endpoint.cookie.read(_cookies(headers))
-        self.media_type, self.charset = _media_type(headers.get("content-type", ""))
+        self.browser = endpoint.cookie.read(headers)
+        self.media_type, self.charset = media_type(headers.get("content-type", ""))
         self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
         """Whether the body can be nothing but JSON in UTF-8."""
         self.lines = _LINES
@@ -88,27 +87,6 @@ def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -
     client = endpoint.origins.client(headers, remote, scheme)
     if not endpoint.origins.allows(headers, client):
         return None
-    try:
-        head = Head(endpoint, raw, headers, int(length), client)
-    except CookieError:
-        return None
+    head = Head(endpoint, raw, headers, int(length), client)
     head.keep_alive = parser.should_keep_alive()
     return head
-
-
-@lru_cache(maxsize=64)
-def _media_type(header: str) -> tuple[str, str | None]:
-    """The media type and the charset of a `Content-Type`."""
-    mime = MimeHeaders()
-    mime["content-type"] = header
-    return mime.get_content_type(), mime.get_content_charset()
-
-
-def _cookies(headers: Mapping[str, str]) -> Mapping[str, str]:
-    header = headers.get("cookie")
-    if not header:
-        return {}
-    if ";" not in header and '"' not in header:
-        name, _, value = header.partition("=")  # one cookie, as most clients that are no browser send it
-        return {name.strip(): value.strip()}
-    return {name: morsel.value for name, morsel in SimpleCookie(header).items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from crewel.errors import PayloadError
-from crewel.transports.bodies import elements_of, read_body
+from crewel.transports.bodies import elements_of, media_type, read_body
 from crewel.transports.requests import RequestPeer, refused
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> we
     settings = endpoint.settings
     try:
         body = await read_body(request, settings)
-        elements = elements_of(body, request.content_type, request.charset, settings)
+        elements = elements_of(body, *media_type(request.headers.get("content-type", "")), settings)
     except PayloadError as error:
         endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
         return refused(error)

@@ -30,7 +30,7 @@ class RequestPeer(Peer):
     __slots__ = ("_client", "_endpoint", "_request", "_response", "_waiter")
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint.cookie.read(request.cookies))
+        super().__init__(endpoint.cookie.read(request.headers))
         self._endpoint = endpoint
         self._request = request
         self._client = client

@@ -68,7 +68,7 @@ class Socket(Peer):
     pushes = True
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint.cookie.read(request.cookies))
+        super().__init__(endpoint.cookie.read(request.headers))
         settings = endpoint.settings
         self._endpoint = endpoint
         self._request = request
