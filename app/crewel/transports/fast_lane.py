@@ -140,8 +140,9 @@ class FastConnection(asyncio.Protocol, Peer):
         """Let go of the connect that is held here, if there is one."""
         self._lane.left(self)
         self._transport = None
-        self._aiohttp = None
         self._lane.broker.outbound.vanished(self)
+        if self._aiohttp is not None:
+            self._aiohttp.connection_lost(exc)  # it waits for this connection's next request
 
     def eof_received(self) -> bool:
         """The peer sends no more: an answer that it waits for still goes out, now."""
@@ -200,18 +201,25 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def _go_on(self) -> None:
         """Serve what was kept, if there is nothing in the way."""
-        if self._chunks and not self._is_busy and not self._is_clogged and self._transport is not None:
+        if self._chunks and self._is_free and self._transport is not None:
+            self._transport.resume_reading()
             data = b"".join(self._chunks)
             self._keep(b"")
             self._serve(data)
 
     def _serve(self, data: bytes) -> None:
-        while data and not (self._is_busy or self._is_clogged or self._transport is None):
+        while data and self._is_free:
             taken = self._take_request(data)
             if not taken:
                 return
             data = data[taken:]
         self._keep(data)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the next request can be served: the one before it has been answered, and was not the last."""
+        transport = self._transport
+        return not (self._is_busy or self._is_clogged or transport is None or transport.is_closing())
 
     def _keep(self, data: bytes) -> None:
         self._chunks = [data] if data else []
@@ -343,7 +351,6 @@ class FastConnection(asyncio.Protocol, Peer):
         if is_last:
             transport.close()
         elif self._chunks:
-            transport.resume_reading()
             lane.loop.call_soon(self._go_on)
 
     @property

@@ -1,0 +1,89 @@
+"""What could go wrong between the two lanes of a connection, and with requests behind requests."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from tests.functional.bayeux import COOKIE, Client, data
+from tests.functional.conftest import Serve
+from tests.functional.wire import LIMIT_S, Connection, figures, request_bytes, until
+from tests.server_process import Server
+
+HANDSHAKE = [{"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"]}]
+
+
+def test_a_connection_that_changed_lanes_is_forgotten_when_it_ends(serve: Serve) -> None:
+    server = serve()
+    before = figures(server)["crewel_tasks"]
+    for _ in range(20):
+        with Connection(server) as connection:
+            assert connection.get("/health/live").status == 200
+            assert connection.post("/cometd", HANDSHAKE).messages
+            assert connection.get("/health/live").status == 200
+            assert connection.post("/cometd", HANDSHAKE).messages
+    until(lambda: figures(server)["crewel_tasks"] == before)
+
+
+def test_who_reads_late_gets_every_answer(server: Server) -> None:
+    """The server stops to read while its answers are not read. It has to go on afterwards."""
+    client = Client(server).start()
+    batch = [client.message("/flood/" + "x" * 900, data=1) for _ in range(30)]
+    request = request_bytes("POST", "/cometd", json.dumps(batch).encode(), client.all_headers())
+    connection, number = client.command, 600
+    sender = threading.Thread(target=connection.socket.sendall, args=[request * number], daemon=True)
+    sender.start()
+    sender.join(0.5)
+    assert sender.is_alive(), "all was taken although nothing was read"
+    for _ in range(number):
+        assert len(connection.response().messages) == len(batch)
+    sender.join(LIMIT_S)
+    assert not sender.is_alive()
+
+
+def test_nothing_is_done_after_the_last_request(server: Server, channel: str) -> None:
+    """`Connection: close` says which one that is."""
+    publisher, hearer = Client(server).start(), Client(server).start()
+    hearer.subscribe(channel)
+    last = json.dumps([publisher.message(channel, data="last")]).encode()
+    beyond = json.dumps([publisher.message(channel, data="beyond")]).encode()
+    with Connection(server) as connection:
+        connection.send(
+            request_bytes("POST", "/cometd", last, [*publisher.all_headers(), ("Connection", "close")])
+            + request_bytes("POST", "/cometd", beyond, publisher.all_headers())
+        )
+        connection.rest()
+    assert "beyond" not in data(hearer.connect(advice={"timeout": 200}))
+
+
+@pytest.mark.parametrize(
+    "others", ['settings={"a":1}', "words=a b", "bare", "accent=\xe9", "path=/", 'open="b', ";", "version=$1,2"]
+)
+def test_other_cookies_hide_nothing(server: Server, others: str) -> None:
+    """A browser sends whatever any application on the same host has set, and by no grammar."""
+    client = Client(server).start()
+    for cookies in (f"{others}; {COOKIE}={client.cookie}", f"{COOKIE}={client.cookie}; {others}"):
+        with Connection(server) as connection:
+            reply = connection.post("/cometd", [client.message("/a", data=1)], {"Cookie": cookies}).messages[-1]
+            assert reply["successful"] is True, (cookies, reply)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "charset*=utf-8''%00",
+        "charset*1;charset*=utf-8''%00",
+        "charset*0*=utf-8''a",
+        "charset*=''''",
+        'charset="\\',
+        "=",
+    ],
+)
+def test_no_media_type_breaks_the_server(server: Server, parameters: str) -> None:
+    with Connection(server) as connection:
+        assert connection.post("/cometd", HANDSHAKE, {"X-A": "1"}).status == 200
+        body = json.dumps(HANDSHAKE).encode()
+        connection.request("POST", "/cometd", body, [("Content-Type", f"application/json; {parameters}")])
+        assert connection.response().status in (200, 415)
