@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 
 import pytest
 
 from tests.functional.bayeux import COOKIE, Client, data
 from tests.functional.conftest import Serve
-from tests.functional.wire import LIMIT_S, Connection, figures, request_bytes, until
+from tests.functional.wire import LIMIT_S, Connection, descriptors, figures, request_bytes, until
 from tests.server_process import Server
 
 HANDSHAKE = [{"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"]}]
@@ -87,3 +88,31 @@ def test_no_media_type_breaks_the_server(server: Server, parameters: str) -> Non
         body = json.dumps(HANDSHAKE).encode()
         connection.request("POST", "/cometd", body, [("Content-Type", f"application/json; {parameters}")])
         assert connection.response().status in (200, 415)
+
+
+@pytest.mark.parametrize("last", ["kept", "closed"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_who_never_reads_is_cut_off(shared: Serve, method: str, last: str) -> None:
+    """Answers that nobody takes would keep the connection for ever."""
+    server = shared("http.keepalive_ms=700", "bayeux.max_message_bytes=1000000")
+    client = Client(server).start()
+    headers = client.all_headers() + ([("Connection", "close")] if last == "closed" else [])
+    if method == "POST":
+        body = json.dumps([client.message("/unread/" + "x" * 900, data=1) for _ in range(900)]).encode()
+        requests = [request_bytes("POST", "/cometd", body, headers)]
+    else:
+        requests = [request_bytes("GET", "/metrics")] * 400 + [request_bytes("GET", "/metrics", b"", headers)]
+    before = descriptors(server)
+    with socket.socket() as unread:
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.connect(("127.0.0.1", server.port))
+        until(lambda: descriptors(server) == before + 1)
+        unread.sendall(b"".join(requests))
+        until(lambda: descriptors(server) == before, 6)
+
+
+def test_a_request_without_a_host_is_refused(server: Server) -> None:
+    with Connection(server) as connection:
+        connection.send(b"POST /cometd HTTP/1.1\r\nContent-Length: 4\r\n\r\n[{}]")
+        assert connection.response().status == 400
+        connection.rest()

@@ -1,0 +1,108 @@
+"""Ten thousand long-polls that are left in every way there is, and nothing of them stays.
+
+Waves of a thousand against one server. After each, its sessions, tasks and descriptors are what they were at the start, and
+its memory is that of the earlier waves.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.bayeux import held
+from tests.functional.conftest import Serve
+from tests.functional.wire import Connection, descriptors, figures, open_connections, request_bytes, resident, until
+from tests.server_process import Server
+
+WAVES = 10
+WAVE = 1000
+MIB = 2**20
+
+HANDSHAKE = request_bytes("POST", "/cometd", b'[{"channel":"/meta/handshake"}]')
+
+
+class Abandoned:
+    """A client that shakes hands, connects, has its second connect held, and goes."""
+
+    def __init__(self, server: Server) -> None:
+        self.connection = Connection(server)
+        self.connect = b""
+
+    def shake_hands(self) -> None:
+        self.connection.send(HANDSHAKE)
+
+    def first_connect(self) -> None:
+        response = self.connection.response()
+        client_id = response.messages[0]["clientId"]
+        cookie = response.all("Set-Cookie")[0].partition(";")[0]
+        body = b'[{"channel":"/meta/connect","connectionType":"long-polling","clientId":"%b"}]' % client_id.encode()
+        self.connect = request_bytes("POST", "/cometd/connect", body, {"Cookie": cookie})
+        self.connection.send(self.connect)
+
+    def second_connect(self) -> None:
+        assert self.connection.response().messages[0]["successful"] is True
+        self.connection.send(self.connect)
+
+
+def go(client: Abandoned, number: int) -> None:
+    """Go by FIN, by RST, by half-close (and wait for the answer), or say nothing any more."""
+    if number % 4 == 0:
+        client.connection.close()
+    elif number % 4 == 1:
+        client.connection.reset()
+    elif number % 4 == 2:
+        client.connection.half_close()
+
+
+def wave(server: Server) -> None:
+    clients = [Abandoned(server) for _ in range(WAVE)]
+    for step in (Abandoned.shake_hands, Abandoned.first_connect, Abandoned.second_connect):
+        for client in clients:
+            step(client)
+    until(lambda: held(server) == WAVE)
+    for number, client in enumerate(clients):
+        go(client, number)
+    for client in clients[2::4]:
+        assert client.connection.response().messages[-1]["successful"] is True
+
+
+def state(server: Server) -> tuple[float, float, float, int]:
+    """Sessions, held connects, tasks and descriptors, as a request for the figures finds them."""
+    with Connection(server) as connection:
+        connection.get("/metrics")  # the connection that asks is the same each time
+        now = figures(server)
+        return now["crewel_sessions"], now["crewel_held_connects"], now["crewel_tasks"], descriptors(server)
+
+
+@pytest.fixture(autouse=True)
+def _enough_descriptors() -> Iterator[None]:
+    """A wave needs more than many systems allow at first; the server inherits the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * WAVE
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.timeout(180)
+def test_nothing_stays_of_abandoned_long_polls(serve: Serve) -> None:
+    server = serve(
+        "bayeux.timeout_ms=2500", "bayeux.max_interval_ms=500", "bayeux.sweep_ms=100", "http.keepalive_ms=700"
+    )
+    start = state(server)
+    assert start[:2] == (0, 0)
+    memory = []
+    for _ in range(WAVES):
+        wave(server)
+        # The silent quarter is still there on this side: the server has to end it by itself.
+        until(lambda: state(server) == start, 15)
+        memory.append(resident(server))
+        while open_connections:
+            open_connections.pop().close()
+    assert figures(server)["crewel_sessions_expired_total"] == WAVES * WAVE
+    assert memory[9] <= memory[2] + 2 * MIB, [size // 1024 for size in memory]

@@ -1,0 +1,102 @@
+"""The life of the process: how fast it starts, that a publish waits for nothing, and how it goes down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client, data
+from tests.functional.conftest import Serve
+from tests.functional.frames import SocketClient
+from tests.functional.wire import Connection, until
+
+
+def test_it_is_ready_within_a_second(tmp_path: Path, lane: tuple[str, ...]) -> None:
+    """The best of several by CPU time as well: the machine may have other things to do."""
+    command = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in lane)]
+    seconds = []
+    for _ in range(5):
+        begin = time.monotonic()
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"ready http://127.0.0.1:")
+            seconds.append(time.monotonic() - begin)
+            process.terminate()
+            assert process.wait(10) == 0
+    assert min(statistics.median(seconds), sorted(seconds)[1]) < 1.0, seconds
+
+
+def test_a_publish_is_delivered_before_it_is_answered_or_with_it(serve: Serve) -> None:
+    """A transient publish waits for nothing: what a held connect gets is on its way with the acknowledgement."""
+    server = serve()
+    listener, publisher = Client(server).start(), Client(server).start()
+    listener.subscribe("/quick")
+    seconds = []
+    for number in range(50):
+        polling = listener.ask_connect()
+        begin = time.monotonic()
+        publisher.publish("/quick", number)
+        assert data(polling.response().messages) == [number]
+        seconds.append(time.monotonic() - begin)
+    assert statistics.median(seconds) < 0.1, seconds
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_going_down_answers_what_is_held_and_closes_sockets(serve: Serve, number: signal.Signals) -> None:
+    server = serve()
+    pollers = [Client(server).start() for _ in range(5)]
+    connections = [poller.hold() for poller in pollers]
+    sockets = [SocketClient(server).start() for _ in range(5)]
+    begin = time.monotonic()
+    os.kill(server.pid, number)
+    for connection in connections:
+        (reply,) = connection.response().messages
+        assert reply["successful"] is True
+        connection.rest()
+    for socket in sockets:
+        assert socket.socket.closed()[0] == 1001
+        socket.socket.connection.rest()
+    assert server.wait() == 0
+    assert time.monotonic() - begin < 5
+    with pytest.raises(ConnectionRefusedError):
+        Connection(server)
+
+
+def test_idle_connections_do_not_keep_it_from_going_down(serve: Serve) -> None:
+    server = serve()
+    silent = [Connection(server) for _ in range(3)]
+    half = Connection(server)
+    half.request("POST", "/cometd", b"[", [("Content-Length", "100")])
+    used = Client(server).start()
+    begin = time.monotonic()
+    os.kill(server.pid, signal.SIGTERM)
+    assert server.wait() == 0
+    assert time.monotonic() - begin < 8
+    for connection in (*silent, used.polling):
+        assert connection.rest() == b""
+
+
+def test_what_is_being_answered_is_still_answered(start_server: StartServer, lane: tuple[str, ...]) -> None:
+    server = start_server(*lane, service="tests.functional.services")
+    client = Client(server).start()
+    message = client.message("/slow", data=1000)
+    client.command.request("POST", "/cometd", _json([message]), client.all_headers())
+    probe = Client(server).start()
+    until(lambda: probe.publish("/a", 1))
+    os.kill(server.pid, signal.SIGTERM)
+    assert client.command.response().messages[0]["successful"] is True
+    assert server.wait() == 0
+
+
+def _json(messages: list[object]) -> bytes:
+    import json
+
+    return json.dumps(messages).encode()

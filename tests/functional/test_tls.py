@@ -1,0 +1,137 @@
+"""https and wss with a certificate of the test's own, and certificates that are none."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.functional.bayeux import Client
+from tests.functional.conftest import Serve
+from tests.functional.frames import SocketClient
+from tests.functional.wire import Connection, figures, until
+from tests.server_process import Server
+
+
+class Secure:
+    """A server with a certificate, and what its clients have to trust."""
+
+    def __init__(self, server: Server, client: ssl.SSLContext) -> None:
+        self.server = server
+        self.tls = client
+
+    def connection(self) -> Connection:
+        return Connection(self.server, tls=self.tls, host="localhost")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """A certificate authority, a certificate of localhost, and its key."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    paths = {name: tmp_path / f"{name}.pem" for name in ("authority", "certificate", "key")}
+    authority.cert_pem.write_to_path(str(paths["authority"]))
+    for blob in certificate.cert_chain_pems:
+        blob.write_to_path(str(paths["certificate"]), append=True)
+    certificate.private_key_pem.write_to_path(str(paths["key"]))
+    return paths
+
+
+@pytest.fixture
+def secure(serve: Serve, files: dict[str, Path]) -> Secure:
+    server = serve(f"http.tls_cert={files['certificate']}", f"http.tls_key={files['key']}")
+    return Secure(server, ssl.create_default_context(cafile=str(files["authority"])))
+
+
+HANDSHAKE = {"channel": "/meta/handshake", "id": "1"}
+
+
+def test_bayeux_over_https(secure: Secure) -> None:
+    assert secure.server.url.startswith("https://")
+    with secure.connection() as connection:
+        response = connection.post("/cometd", [HANDSHAKE])
+        (reply,) = response.messages
+        (cookie,) = response.all("Set-Cookie")
+        assert cookie.split("; ")[1:] == ["Path=/", "HttpOnly", "Secure"]
+        headers = {"Cookie": cookie.partition(";")[0], "Origin": f"https://localhost:{secure.server.port}"}
+        connect = {"channel": "/meta/connect", "clientId": reply["clientId"], "id": "2"}
+        assert connection.post("/cometd/connect", [connect], headers).messages[0]["successful"] is True
+        held = {**connect, "id": "3", "advice": {"timeout": 300}}
+        assert connection.post("/cometd/connect", [held], headers).messages[0]["successful"] is True
+        foreign = {**headers, "Origin": f"http://localhost:{secure.server.port}"}
+        assert connection.post("/cometd", [connect], foreign).status == 403
+    with secure.connection() as connection:
+        assert connection.get("/health/live").status == 200
+
+
+def test_bayeux_over_wss(secure: Secure) -> None:
+    client = SocketClient(secure.server, tls=secure.tls, host="localhost").start()
+    client.subscribe("/a")
+    client.publish("/a", 1)
+    assert client.heard() == [1]
+
+
+def test_a_held_connect_whose_tls_peer_goes_is_let_go(secure: Secure) -> None:
+    with secure.connection() as watching:
+
+        def held() -> float:
+            exposition = watching.get("/metrics").body.decode()
+            return float(exposition.split("\ncrewel_held_connects ")[1].split("\n")[0])
+
+        for how in ("close", "reset"):
+            connection = secure.connection()
+            response = connection.post("/cometd", [HANDSHAKE])
+            cookie = {"Cookie": response.all("Set-Cookie")[0].partition(";")[0]}
+            connect = {"channel": "/meta/connect", "clientId": response.messages[0]["clientId"]}
+            connection.post("/cometd", [connect], cookie)
+            body = b'[{"channel":"/meta/connect","clientId":"%b"}]' % connect["clientId"].encode()
+            connection.request("POST", "/cometd", body, cookie)
+            until(lambda: held() == 1)
+            getattr(connection, how)()
+            until(lambda: held() == 0, 3)
+
+
+def test_plain_http_on_the_port_of_https_disturbs_nobody(secure: Secure) -> None:
+    with Connection(secure.server) as plain:
+        plain.request("POST", "/cometd", b"[{}]")
+        assert not plain.rest().startswith(b"HTTP/1.1 200")
+    with socket.create_connection(("127.0.0.1", secure.server.port or 0), 5) as silent, secure.connection() as other:
+        silent.send(b"\x16\x03\x01")
+        assert other.post("/cometd", [HANDSHAKE]).messages
+
+
+@pytest.mark.parametrize(
+    "broken", ["missing certificate", "missing key", "swapped", "another key", "one only", "garbage"]
+)
+def test_a_certificate_that_cannot_be_used_is_one_clear_line(files: dict[str, Path], broken: str) -> None:
+    certificate, key = str(files["certificate"]), str(files["key"])
+    if broken == "missing certificate":
+        certificate = "nowhere.pem"
+    elif broken == "missing key":
+        key = "nowhere.pem"
+    elif broken == "swapped":
+        certificate, key = key, certificate
+    elif broken == "another key":
+        trustme.CA().issue_cert("localhost").private_key_pem.write_to_path(key)
+    elif broken == "garbage":
+        Path(certificate).write_text("this is no certificate")
+    options = [f"http.tls_cert={certificate}", f"http.tls_key={key}"]
+    given = options[:1] if broken == "one only" else options
+    command = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in given)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.strip().splitlines()
+    assert "tls_cert" in line
+    assert "Traceback" not in line
+
+
+def test_without_a_certificate_all_is_plain(server: Server) -> None:
+    assert server.url.startswith("http://")
+    assert Client(server).handshake()["successful"] is True
+    assert figures(server)["crewel_sessions"] >= 1
