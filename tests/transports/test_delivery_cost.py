@@ -62,7 +62,9 @@ class Client:
 
     def request(self, message: dict[str, Any]) -> bytes:
         body = orjson.dumps([{"id": "1", "clientId": getattr(self, "client_id", ""), **message}])
-        head = f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self.cookie}\r\n"
+        head = (
+            f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self.cookie}\r\n"
+        )
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +129,7 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
             requests = [(client.connection, client.connect()) for client in clients]
             counted(calls, lambda: [connection.data_received(data) for connection, data in requests] and None)
     finally:
-        lane.close()
+        await lane.close(0)
         await broker.close()
     return calls.total() / SESSIONS, calls
 

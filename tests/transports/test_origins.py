@@ -1,0 +1,120 @@
+"""Whose page a request comes from, and who the client is behind proxies. Headers go by their names in lower case."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.settings import Settings
+from crewel.settings.declared import Http
+from crewel.transports.origins import Client, Origins
+
+HERE = Client("192.0.2.1", "http", "chat.example:8080")
+SECURE = Client("192.0.2.1", "https", "chat.example")
+
+
+def origins(**http: object) -> Origins:
+    return Origins(Settings(http=Http.model_validate(http)))
+
+
+@pytest.mark.parametrize(
+    ("origin", "client", "is_own"),
+    [
+        ("http://chat.example:8080", HERE, True),
+        ("HTTP://Chat.Example:8080", HERE, True),
+        ("http://chat.example:8080/", HERE, True),
+        ("http://chat.example", HERE, False),
+        ("https://chat.example:8080", HERE, False),
+        ("https://chat.example", SECURE, True),
+        ("https://chat.example:443", SECURE, True),
+        ("https://chat.example:444", SECURE, False),
+        ("http://chat.example", SECURE, False),
+        ("https://sub.chat.example", SECURE, False),
+        ("https://chat.example.evil.example", SECURE, False),
+        ("null", SECURE, False),
+        ("", SECURE, False),
+        ("https://", SECURE, False),
+        ("https://[::1", SECURE, False),
+        ("https://chat.example:port", SECURE, False),
+        ("http://[::1]:80", Client(None, "http", "[::1]"), True),
+    ],
+)
+def test_the_own_origin(origin: str, client: Client, is_own: bool) -> None:
+    assert origins().is_own(origin, client) is is_own
+    assert origins().allows({"origin": origin}, client) is is_own
+
+
+@pytest.mark.parametrize(("origin", "is_own"), [("https://chat.example.org", True), ("https://chat.example", False)])
+def test_the_public_url_replaces_the_host(origin: str, is_own: bool) -> None:
+    assert origins(public_url="https://chat.example.org/path").is_own(origin, SECURE) is is_own
+
+
+@pytest.mark.parametrize(
+    ("site", "allowed"),
+    [(None, True), ("none", True), ("same-origin", True), ("same-site", True), ("cross-site", False)],
+)
+def test_without_an_origin_the_browser_tells_what_is_cross_site(site: str | None, allowed: bool) -> None:
+    headers = {} if site is None else {"sec-fetch-site": site}
+    assert origins().allows(headers, HERE) is allowed
+    assert origins(allowed_origins="https://a.example").allows(headers, HERE) is allowed
+    assert origins(allowed_origins="*").allows(headers, HERE) is True
+
+
+def test_a_list_names_whole_origins() -> None:
+    listed = origins(allowed_origins="https://a.example,http://b.example:3000")
+    for origin in ("https://a.example", "https://A.EXAMPLE:443", "http://b.example:3000", "http://chat.example:8080"):
+        assert listed.allows({"origin": origin}, HERE)
+    for origin in ("http://a.example", "https://a.example:3000", "http://b.example", "https://aa.example", "null"):
+        assert not listed.allows({"origin": origin}, HERE)
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "address"),
+    [
+        ("", "198.51.100.7", "10.0.0.1"),
+        ("10.0.0.0/8", "198.51.100.7", "198.51.100.7"),
+        ("10.0.0.0/8", "", "10.0.0.1"),
+        ("10.0.0.0/8", "203.0.113.9, 198.51.100.7", "198.51.100.7"),
+        ("10.0.0.0/8", "198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        ("10.0.0.0/8", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.0/8", "forged, 198.51.100.7 , 10.0.0.2", "198.51.100.7"),
+        ("10.0.0.0/8", "not an address", "not an address"),
+        ("192.168.0.0/16", "198.51.100.7", "10.0.0.1"),
+    ],
+)
+def test_the_first_hop_that_is_not_trusted_is_the_client(proxies: str, forwarded: str, address: str) -> None:
+    client = origins(trusted_proxies=proxies).client({"host": "a", "x-forwarded-for": forwarded}, "10.0.0.1", "http")
+    assert client.address == address
+
+
+def test_the_nearest_proxy_tells_scheme_and_host() -> None:
+    headers = {
+        "host": "inner:8080",
+        "x-forwarded-proto": "http, HTTPS",
+        "x-forwarded-host": "forged.example, chat.example",
+    }
+    assert origins(trusted_proxies="10.0.0.1").client(headers, "10.0.0.1", "http") == Client(
+        "10.0.0.1", "https", "chat.example"
+    )
+    for remote in ("10.0.0.2", "no address", None):
+        assert origins(trusted_proxies="10.0.0.1").client(headers, remote, "http") == Client(
+            remote, "http", "inner:8080"
+        )
+
+
+def test_a_proxy_that_tells_nothing_changes_nothing() -> None:
+    client = origins(trusted_proxies="::1").client({"host": "a"}, "::1%lo", "https")
+    assert (client.scheme, client.host) == ("https", "a")
+    assert client.is_secure
+
+
+def test_cors_headers_echo_the_origin_and_never_a_star() -> None:
+    allowed = origins(allowed_origins="*")
+    assert allowed.cors({}) == allowed.preflight({}) == {}
+    assert allowed.cors({"origin": "https://a.example"}) == {
+        "Access-Control-Allow-Origin": "https://a.example",
+        "Access-Control-Allow-Credentials": "true",
+        "Vary": "Origin",
+    }
+    preflight = allowed.preflight({"origin": "https://a.example", "access-control-request-headers": "x-a,x-b"})
+    assert preflight["Access-Control-Allow-Headers"] == "x-a,x-b"
+    assert preflight["Access-Control-Max-Age"] == "1800"
