@@ -2,6 +2,7 @@
 
 - A peer that does not finish its headers is cut off (`http.header_timeout_ms`).
 - A peer whose request is held, and who is gone, is noticed at once and not at the end of the hold.
+- A peer that does not read its answers is cut off, too (`http.keepalive_ms`).
 - A peer that closed only its own direction still gets its answer (asyncio closes both by itself).
 - A connection that came from the fast lane goes back to it with its next Bayeux request.
 """
@@ -9,7 +10,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -38,14 +40,20 @@ class Connection(RequestHandler):
         "_may_return",
         "_outbound",
         "_parked",
+        "_reader_timer",
         "_socket",
         "_unanswered",
+        "_unread",
+        "_wire",
     )
 
     def __init__(self, manager: web.Server, *, header_timeout: float, **options: Any) -> None:
         super().__init__(manager, **options)
         self._header_timeout = header_timeout
         self._header_timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
+        self._unread: float = 0  # bytes that the peer had not taken when its time began
+        self._wire: asyncio.Transport | None = None  # aiohttp forgets the transport that it closes
         self._is_busy = False  # between the end of a request's headers and the end of its response
         self._answered = 0  # of aiohttp's _request_count
         self._is_half_closed = False
@@ -74,10 +82,13 @@ class Connection(RequestHandler):
         super().pause_writing()
         if self._socket is not None:
             self._socket.clogged(True)
+        else:
+            self._watch_reader()
 
     def resume_writing(self) -> None:
         """The peer reads again."""
         super().resume_writing()
+        self._unread = inf
         if self._socket is not None:
             self._socket.clogged(False)
 
@@ -91,6 +102,7 @@ class Connection(RequestHandler):
         self._is_busy = False
         self._unanswered = False
         self._answered += 1
+        self._watch_reader()
         if self._is_half_closed and self._answered == self._request_count:
             response.force_close()
         super().log_access(request, response, time)
@@ -102,6 +114,7 @@ class Connection(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time for the first headers."""
         super().connection_made(transport)
+        self._wire = cast("asyncio.Transport", transport)
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -140,6 +153,9 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone, and with it the one who waits for a held connect."""
         self._stop_timer()
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+        self._wire = None
         super().connection_lost(exc)
         if self._parked is not None:
             self._parked.abandon()
@@ -175,6 +191,20 @@ class Connection(RequestHandler):
         self._header_timer = None
         if not self._is_busy:
             self.force_close()
+
+    def _watch_reader(self) -> None:
+        # A socket that is not read has limits of its own, in what waits for it and in time.
+        if self._reader_timer is None and self._wire is not None and not self._upgraded:
+            self._unread = self._wire.get_write_buffer_size()
+            if self._unread:
+                self._reader_timer = self._loop.call_later(self.keepalive_timeout, self._check_reader)
+
+    def _check_reader(self) -> None:
+        self._reader_timer = None
+        if self._wire is not None and self._wire.get_write_buffer_size() >= self._unread:
+            self._wire.abort()
+        else:
+            self._watch_reader()
 
 
 @web.middleware

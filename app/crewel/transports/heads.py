@@ -81,7 +81,7 @@ def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
     length = collector.headers.get(b"content-length", b"")
-    if collector.is_unusual or parser.get_http_version() != "1.1" or not length.isdigit():
+    if collector.is_unusual or b"host" not in collector.headers or parser.get_http_version() != "1.1" or not length.isdigit():
         return None
     headers = collector.text()
     client = endpoint.origins.client(headers, remote, scheme)
