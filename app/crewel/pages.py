@@ -51,6 +51,10 @@ class Pages:
             raise web.HTTPNotFound(text=json.dumps(f"there is no extension script {path.name}"))
         return web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
 
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """What several pages share. Named one by one: in a checkout, the directory holds npm's files too."""
+        return web.FileResponse(self._static / request.match_info["name"])
+
     async def index(self, _: web.Request) -> web.StreamResponse:
         """The page that introduces the demos."""
         return web.FileResponse(self._static / "index.html")
@@ -71,7 +75,10 @@ def mount_pages(app: web.Application, broker: Broker, static: Path, extensions: 
         app.router.add_get("/", pages.index)
         app.router.add_get("/chat/", pages.chat)
         app.router.add_get("/chat", _to_chat)
-        app.router.add_static("/static/", static)
+        app.router.add_get("/static/{name:style\\.css|icon\\.svg}", pages.file)
+        for directory in ("chat", "vendor"):
+            if (static / directory).is_dir():
+                app.router.add_static(f"/static/{directory}/", static / directory)
     app.on_response_prepare.append(_protect)
 
 

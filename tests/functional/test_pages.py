@@ -123,6 +123,28 @@ def test_the_chat_is_found_without_its_slash(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "/static/package.json",
+        "/static/package-lock.json",
+        "/static/.npmrc",
+        "/static/index.html",
+        "/static/node_modules/cometd/package.json",
+        "/static/node_modules/cometd/cometd.js",
+    ],
+)
+def test_what_only_a_checkout_has_is_not_served(server: Server, path: str) -> None:
+    assert get(server, path).status == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/style.css", "/static/icon.svg", "/static/chat/chat.js", "/static/vendor/cometd/cometd.js"]
+)
+def test_what_the_pages_need_is_served(server: Server, path: str) -> None:
+    assert get(server, path).status == 200
+
+
+@pytest.mark.parametrize(
     "path", ["/static/../pyproject.toml", "/static/%2e%2e/pyproject.toml", "/static/", "/static//etc/passwd"]
 )
 def test_only_pages_are_served_from_the_directory_of_pages(server: Server, path: str) -> None:
