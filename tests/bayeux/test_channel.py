@@ -83,6 +83,7 @@ class TestGrammar:
 
     def test_a_channel_shows_its_name(self) -> None:
         assert repr(parse("/a")) == "Channel('/a')"
+        assert str(parse("/a/")) == "/a"
 
     @given(paths)
     def test_what_was_parsed_parses_to_itself(self, name: str) -> None:

@@ -161,6 +161,9 @@ class TestDelivered:
         assert delivered(message(data=1, ext={name: 1, "a": 2}))["ext"] == {"a": 2}
         assert "ext" not in delivered(message(data=1, ext={name: 1}))
 
+    def test_an_empty_ext_is_left_out(self) -> None:
+        assert "ext" not in delivered(message(data=1, ext={}))
+
     def test_an_ext_that_is_no_object_is_copied(self) -> None:
         assert delivered(message(ext="x"))["ext"] == "x"
 

@@ -49,6 +49,9 @@ class Channel:
     def __repr__(self) -> str:
         return f"Channel({self.name!r})"
 
+    def __str__(self) -> str:
+        return self.name
+
 
 def parse(name: str) -> Channel | None:
     """The channel of this name, or None if the name is invalid: bad characters, an empty segment, a wildcard that is

@@ -114,7 +114,8 @@ def delivered(message: Message) -> Fields:
     fields["channel"] = message.channel.name
     fields.setdefault("data", None)
     ext = fields.get("ext")
-    if isinstance(ext, dict) and any(name in ext for name in _SERVER_EXT):
+    # An empty `ext` says nothing; the official client's AckExtension puts one into every message.
+    if isinstance(ext, dict) and (not ext or any(name in ext for name in _SERVER_EXT)):
         kept = {name: value for name, value in ext.items() if name not in _SERVER_EXT}
         if kept:
             fields["ext"] = kept
