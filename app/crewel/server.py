@@ -180,6 +180,10 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"http.tls_cert and http.tls_key cannot be used: {error}") from error
+    except ssl.SSLError as error:
+        raise SettingsError(
+            f"http.tls_cert and http.tls_key cannot be used: not PEM, or the key is another certificate's ({error})"
+        ) from error
+    except OSError as error:
+        raise SettingsError(f"http.tls_cert {certificate} or http.tls_key {key}: {error.strerror}") from error
     return context

@@ -65,7 +65,7 @@ def test_a_host_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert_refused(crewel("serve", "--port", port, directory=tmp_path), f"127.0.0.1:{port}", "in use")
+        assert_refused(crewel("serve", "--port", port, directory=tmp_path), f"127.0.0.1:{port}: address already in use")
 
 
 def test_a_certificate_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from crewel.cli.sub import widest
-from crewel.client import Client
+from crewel.cli.sub import Teller, widest
+from crewel.client import Client, Event, State, Transition
 from tests.cli.command import assert_refused, crewel
 from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
@@ -225,6 +225,40 @@ def test_sub_tells_when_it_had_to_start_over(start_server: StartServer, tmp_path
     assert crewel("pub", "/a", "1", f"--url={server.url}", directory=tmp_path).status == 0
     assert listening.said() == {"channel": "/a", "data": 1}
     assert listening.end() == (0, "")
+
+
+def test_sub_says_nothing_of_its_first_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whenever it starts to listen: before the first connect is answered, or before the handshake."""
+    teller = Teller()
+    for step in (
+        Transition(State.HANDSHAKING, State.CONNECTING, Event.HANDSHAKEN, None, "1"),
+        Transition(State.CONNECTING, State.CONNECTED, Event.ANSWERED, None, "1"),
+    ):
+        teller(step)
+    assert capsys.readouterr().err == ""
+
+
+def test_sub_tells_once_that_it_is_back(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = Teller()
+    for step in (
+        Transition(State.CONNECTED, State.RECONNECTING, Event.CONNECTION_LOST, None, "1"),
+        Transition(State.RECONNECTING, State.HANDSHAKING, Event.SESSION_LOST, None, "1"),
+        Transition(State.HANDSHAKING, State.CONNECTING, Event.HANDSHAKEN, None, "2"),
+        Transition(State.CONNECTING, State.CONNECTED, Event.ANSWERED, None, "2"),
+        Transition(State.CONNECTED, State.DISCONNECTING, Event.CLOSING, None, "2"),
+    ):
+        teller(step)
+    assert capsys.readouterr().err.splitlines() == [
+        "crewel: the connection is lost, trying again",
+        "crewel: the session is lost, messages may be missing; trying again",
+        "crewel: connected again",
+    ]
+
+
+def test_a_host_that_nobody_knows_is_named(tmp_path: Path) -> None:
+    ended = crewel("pub", "/a", "1", "--url=http://nobody.invalid/cometd", directory=tmp_path)
+    assert_refused(ended, "http://nobody.invalid/cometd: ")
+    assert "unknown error" not in ended.err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`crewel serve`: runs the server until SIGTERM or SIGINT."""
 
+import os
 import socket
 import sys
 from ipaddress import ip_address
@@ -53,7 +54,9 @@ def _run(settings: "Settings", modules: list[str]) -> None:
         uvloop.run(server.serve(settings, services, _ready))
     except OSError as error:
         address = f"{settings.http.host}:{settings.http.port}"
-        raise SettingsError(f"cannot serve on {address}: {error.strerror or error}") from None
+        # Its own text repeats the address.
+        why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
+        raise SettingsError(f"cannot serve on {address}: {why}") from None
 
 
 def _ready(url: str) -> None:

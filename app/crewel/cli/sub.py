@@ -62,7 +62,7 @@ async def _subscribe(
     async with connecting.client(url, transports, ack) as client:
         subscriptions = [await client.subscribe(channel) for channel in channels]
         print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
-        client.on_state(_Teller())
+        client.on_state(Teller())
         await _print_all(subscriptions, count, show)
 
 
@@ -88,13 +88,14 @@ async def _print_all(subscriptions: list["Subscription"], count: int | None, sho
         await asyncio.wait(tasks)
 
 
-class _Teller:
+class Teller:
     """Tells on stderr that the connection is lost, and that it is there again."""
 
     def __init__(self) -> None:
         self._is_lost = False
 
     def __call__(self, step: "Transition") -> None:
+        """Tell what this step means to somebody who waits for messages, if anything."""
         from crewel.client import Event, State
 
         losses = (Event.CONNECTION_LOST, Event.SESSION_LOST)

@@ -57,7 +57,9 @@ def reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientSSLError):
         return str(error)  # here its own words matter, and its errno says nothing
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
-        return os.strerror(error.os_error.errno).lower()
+        number = error.os_error.errno
+        # The resolver's numbers are negative, and os.strerror does not know them.
+        return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower()
     return str(error) or type(error).__name__
 
 
