@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crewel.client import Client, PublishRefused, RemoteCallFailedError
+from crewel.client import Client, HandshakeRefused, PublishRefused, RemoteCallFailedError, SubscribeRefused
 from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.server_process import Server
@@ -48,15 +48,15 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
     assert (ended.returncode, ended.stdout) == (0, "{ user: 'ann', chat: 'hello' }\n"), ended.stderr
 
 
-def service_and_mounting() -> list[str]:
-    """Return the Python examples of docs/applications.md: the service, and the application that mounts it."""
+def applications() -> list[str]:
+    """Return the Python examples of docs/applications.md: service, the application that mounts it, policy, extension."""
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "applications.md").read_text("utf-8"), re.DOTALL)
 
 
 @pytest.fixture
 def with_poll(tmp_path: Path) -> Path:
     """Return a directory that holds the service of docs/applications.md."""
-    (tmp_path / "poll.py").write_text(service_and_mounting()[0])
+    (tmp_path / "poll.py").write_text(applications()[0])
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def mounted(with_poll: Path) -> Iterator[str]:
     """Run the aiohttp application of docs/applications.md; return where it serves Bayeux."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    script = service_and_mounting()[1].replace("8080", str(port))
+    script = applications()[1].replace("8080", str(port))
     process = subprocess.Popen([sys.executable, "-u", "-c", script], cwd=with_poll, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:
@@ -97,3 +97,28 @@ async def test_the_example_service_counts_votes(start_server: StartServer) -> No
 
 async def test_the_example_application_mounts_the_service(mounted: str) -> None:
     await use_the_poll(mounted)
+
+
+async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "door.py").write_text(applications()[2])
+    url = start_server(service="door").url
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(HandshakeRefused):
+            async with Client(url):
+                pass
+        async with Client(url, handshake={"ext": {"token": "sesame"}}) as client:
+            await client.subscribe("/chat/demo")
+            for channel in ("/staff/room", "/meta/connect"):
+                with pytest.raises(SubscribeRefused):
+                    await client.subscribe(channel)
+
+
+async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "stamp.py").write_text(applications()[3])
+    server = start_server("bayeux.extensions=ack,timesync,stamp:Stamp")
+    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+        heard = await client.subscribe("/a")
+        with pytest.raises(PublishRefused, match="404::message_deleted"):
+            await client.publish("/a", "spam")
+        await client.publish("/a", "ham")
+        assert (await anext(heard)).fields == {"channel": "/a", "data": "ham", "server": "one"}
