@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -105,8 +106,14 @@ def counted(calls: Counter[str], work: Callable[[], None]) -> None:
 @pytest.fixture
 def settings() -> Settings:
     """The settings; reading them and the extensions looks at files, which must not happen inside the event loop."""
-    assert ack and timesync
+    assert ack.AckExtension.name in load(None, []).bayeux.extensions
+    assert timesync.TimesyncExtension.name in load(None, []).bayeux.extensions
     return load(None, ["bayeux.max_sessions_per_browser=-1"])
+
+
+def connect_all(requests: list[tuple[FastConnection, bytes]]) -> None:
+    for connection, data in requests:
+        connection.data_received(data)
 
 
 async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple[float, Counter[str]]:
@@ -126,8 +133,7 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
             counted(calls, broker.outbound._flush)
             for client in clients:
                 client.reply()
-            requests = [(client.connection, client.connect()) for client in clients]
-            counted(calls, lambda: [connection.data_received(data) for connection, data in requests] and None)
+            counted(calls, partial(connect_all, [(client.connection, client.connect()) for client in clients]))
     finally:
         await lane.close(0)
         await broker.close()
