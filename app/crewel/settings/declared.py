@@ -38,7 +38,7 @@ class Http(Group):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. Anything but loopback needs a policy, or security.allow_open.",
+        "Address to listen on. Anything but loopback needs security.allow_open.",
         min_length=1,
         expected="a host name or an IP address",
     )
@@ -130,7 +130,7 @@ class Bayeux(Group):
     )
     max_queue_messages: Number = setting(
         10000,
-        "Most messages that wait for one session; the oldest give way.",
+        "Most messages that wait for one session. Then the oldest give way, or a session with ack ends.",
         unit="messages",
         live=True,
         ge=1,

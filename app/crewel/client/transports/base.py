@@ -54,8 +54,12 @@ class Transport(Protocol):
 
 def reason(error: Exception) -> str:
     """What to tell people of a failed connection; the HTTP library's own words hide it behind the address."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        verified = error.certificate_error
+        return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}"
     if isinstance(error, aiohttp.ClientSSLError):
-        return str(error)  # here its own words matter, and its errno says nothing
+        # Its errno says nothing; its reason is such as WRONG_VERSION_NUMBER, from a server that does not speak TLS.
+        return f"TLS failed: {getattr(error.os_error, 'reason', None) or error}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         number = error.os_error.errno
         # The resolver's numbers are negative, and os.strerror does not know them.
