@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 BROKER = web.AppKey("BROKER", Broker)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
+_TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
     "ack": "crewel.extensions.ack:AckExtension",
@@ -151,7 +153,7 @@ async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIte
             lane = FastLane(app[ENDPOINT], by_aiohttp)
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
             connect = partial(FastConnection, lane)
-        listener = await loop.create_server(connect, http.host, http.port, ssl=tls, backlog=1024)
+        listener = await loop.create_server(connect, http.host, http.port, backlog=1024, **_tls_options(tls, http))
         stack.callback(listener.close)
         port = listener.sockets[0].getsockname()[1]
         host = f"[{http.host}]" if ":" in http.host else http.host
@@ -169,6 +171,16 @@ def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLo
         max_line_size=http.max_header_bytes,
         max_field_size=http.max_header_bytes,
     )
+
+
+def _tls_options(tls: ssl.SSLContext | None, http: Http) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    return {
+        "ssl": tls,
+        "ssl_handshake_timeout": http.header_timeout_ms / 1000,
+        "ssl_shutdown_timeout": _TLS_CLOSE_TIMEOUT,
+    }
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

@@ -14,7 +14,7 @@ import trustme
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
 from tests.functional.frames import SocketClient
-from tests.functional.wire import Connection, figures, until
+from tests.functional.wire import Connection, descriptors, figures, until
 from tests.server_process import Server
 
 
@@ -135,3 +135,24 @@ def test_without_a_certificate_all_is_plain(server: Server) -> None:
     assert server.url.startswith("http://")
     assert Client(server).handshake()["successful"] is True
     assert figures(server)["crewel_sessions"] >= 1
+
+
+@pytest.mark.parametrize("silent_from", ["the start", "the end of the handshake", "the answer"])
+def test_a_peer_that_falls_silent_over_tls_is_cut_off_in_time(
+    serve: Serve, files: dict[str, Path], silent_from: str
+) -> None:
+    """Nor does the server wait long for an end of TLS that the peer never sends."""
+    times = ("http.header_timeout_ms=500", "http.keepalive_ms=500")
+    server = serve(f"http.tls_cert={files['certificate']}", f"http.tls_key={files['key']}", *times)
+    before = descriptors(server)
+    if silent_from == "the start":
+        plain = socket.create_connection(("127.0.0.1", server.port), 10)
+    else:
+        tls = ssl.create_default_context(cafile=str(files["authority"]))
+        connection = Connection(server, tls=tls, host="localhost")
+        plain = connection.socket
+        if silent_from == "the answer":
+            assert connection.post("/cometd", [HANDSHAKE]).messages
+    with plain:
+        until(lambda: descriptors(server) == before + 1)
+        until(lambda: descriptors(server) == before, 5)
