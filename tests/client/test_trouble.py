@@ -291,6 +291,12 @@ async def test_over_tls_the_servers_certificate_must_be_trusted(
         await Client(server.url, transports=[transport], open_timeout=0).__aenter__()
 
 
+async def test_a_server_without_tls_is_told_from_one_that_is_not_there(start_server: StartServer) -> None:
+    url = start_server().url.replace("http:", "https:")
+    with pytest.raises(TransportError, match=": TLS failed: WRONG_VERSION_NUMBER$"):
+        await Client(url, open_timeout=0).__aenter__()
+
+
 async def test_a_client_is_used_once(start_server: StartServer) -> None:
     client = Client(start_server().url)
     async with client:
