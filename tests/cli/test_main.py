@@ -23,7 +23,8 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
 def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ended = crewel(*arguments, directory=tmp_path)
     assert (ended.status, ended.out) == (2, "")
-    assert "Usage" in ended.err
+    assert ended.err.startswith("Usage: ")
+    assert ended.err.splitlines()[-1].startswith("Error: ")
 
 
 @pytest.mark.parametrize("command", ["serve", "settings"])

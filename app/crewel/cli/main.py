@@ -19,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes break an error into several lines, also in a log
 )
 for _group in (serve, settings, pub, sub):
     _group.register(app)

@@ -15,11 +15,12 @@ def register(app: typer.Typer) -> None:
 
 
 def pub(
-    channel: Annotated[str, typer.Argument(help="Where to.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where to.")],
     data: Annotated[
         str | None,
         typer.Argument(
-            help="JSON, or else text. `-`, or nothing with a pipe: each line of standard input is one message."
+            metavar="DATA",
+            help="JSON, or else text. `-`, or nothing with a pipe: each line of standard input is one message.",
         ),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Publish DATA this often, or at most so many lines.")] = None,
