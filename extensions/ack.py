@@ -24,7 +24,7 @@ CONNECT = "/meta/connect"
 class AckExtension(Extension):
     """Adds an `AcknowledgedSession` to each session whose handshake carries `ext.ack` true."""
 
-    name = "ack"
+    name = field = "ack"
 
     def installed(self, broker: Broker) -> None:
         """Remember the broker, whose settings and counters the sessions use."""

@@ -25,12 +25,10 @@ _RECEIVED = " ts"  # beside the client's own numbers; a name that no client send
 class TimesyncExtension(Extension):
     """Answers `ext.timesync`. The lag that a client reports is the session attribute `lag`."""
 
-    name = "timesync"
+    name = field = "timesync"
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note when the message came."""
-        if "ext" not in message.fields:
-            return True
         asked = message.ext.get("timesync")
         if isinstance(asked, dict) and _is_number(asked.get("tc")):
             asked[_RECEIVED] = _now()
@@ -40,8 +38,6 @@ class TimesyncExtension(Extension):
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell the times, if the client does not know them well enough yet."""
-        if "ext" not in message.fields:
-            return True
         asked = message.ext.get("timesync")
         if not isinstance(asked, dict) or _RECEIVED not in asked:
             return True

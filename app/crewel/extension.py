@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from crewel.bayeux.message import Fields, Message
 from crewel.delivery.entry import Entry
@@ -29,6 +29,9 @@ class Extension:
     """The base of server extensions; override what you need. `ext` values live under `name` by convention."""
 
     name = ""
+    field: ClassVar[str | None] = None
+    """The field of `ext` that it acts on. Meta messages without `ext` do not come to an extension that names one; None
+    sees every meta message."""
 
     def installed(self, broker: Broker) -> None:
         """Called once, before the first message."""
@@ -79,12 +82,17 @@ class Pipe:
         self.extensions = list(extensions)
         self._rcv = self._overriding("rcv")
         self._rcv_meta = self._overriding("rcv_meta")
+        self._rcv_plain_meta = self._overriding("rcv_meta", plain=True)
         self._send = self._overriding("send")[::-1]
         self._send_meta = self._overriding("send_meta")[::-1]
+        self._send_plain_meta = self._overriding("send_meta", plain=True)[::-1]
 
-    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
+    def _overriding(self, hook: str, *, plain: bool = False) -> list[Callable[..., Any]]:
+        """The hooks of this name; `plain`: those that also look at meta messages without `ext`."""
         return [
-            getattr(each, hook) for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)
+            getattr(each, hook)
+            for each in self.extensions
+            if getattr(type(each), hook) is not getattr(Extension, hook) and not (plain and each.field)
         ]
 
     def rcv(self, session: Session | None, message: Message) -> bool:
@@ -95,7 +103,8 @@ class Pipe:
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        if self._rcv_meta and not _agree(self._rcv_meta, session, message):
+        hooks = self._rcv_meta if "ext" in message.fields else self._rcv_plain_meta
+        if hooks and not _agree(hooks, session, message):
             return False
         # Read only now: an extension may have added a part while it handled the handshake.
         if session is not None:
@@ -120,7 +129,8 @@ class Pipe:
                         return False
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
-        return not self._send_meta or _agree(self._send_meta, session, reply, message)
+        hooks = self._send_meta if "ext" in message.fields else self._send_plain_meta
+        return not hooks or _agree(hooks, session, reply, message)
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
