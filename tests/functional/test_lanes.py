@@ -11,6 +11,7 @@ import pytest
 
 from tests.functional.bayeux import COOKIE, Client, data
 from tests.functional.conftest import Serve
+from tests.functional.frames import SocketClient
 from tests.functional.wire import LIMIT_S, Connection, descriptors, figures, request_bytes, until
 from tests.server_process import Server
 
@@ -123,3 +124,36 @@ def test_a_request_without_a_host_is_refused(server: Server) -> None:
         connection.send(b"POST /cometd HTTP/1.1\r\nContent-Length: 4\r\n\r\n[{}]")
         assert connection.response().status == 400
         connection.rest()
+
+
+def test_what_comes_while_a_request_waits_is_not_lost_with_its_connection(serve: Serve) -> None:
+    """The answer to a publish carries messages. Where nobody is there to hear it, they wait for the next connect."""
+    server = serve(service="tests.functional.services")
+    client, other = Client(server).start(), Client(server).start()
+    client.subscribe("/room")
+    with client.command as connection:
+        message = client.message("/slow", data=700)
+        connection.request("POST", "/cometd", json.dumps([message]).encode(), client.all_headers())
+        other.publish("/room", "kept")
+        accepted = figures(server)["crewel_publishes_total"]
+        connection.reset()
+    until(lambda: figures(server)["crewel_publishes_total"] == accepted + 1)
+    assert data(client.connect(advice={"timeout": 0})) == ["kept"]
+
+
+def test_a_socket_may_go_while_its_message_waits(serve: Serve) -> None:
+    server = serve("websocket.compression=false", service="tests.functional.services")
+    client, other = SocketClient(server).start(), Client(server).start()
+    client.subscribe("/room")
+    client.socket.text(json.dumps([client.message("/slow", data=700)]))
+    accepted = figures(server)["crewel_publishes_total"]
+    open_before = descriptors(server)
+    client.socket.connection.reset()
+    until(lambda: descriptors(server) < open_before)
+    other.publish("/room", "kept")
+    until(lambda: figures(server)["crewel_sockets"] == 0)
+    assert figures(server)["crewel_publishes_total"] == accepted + 2
+    again = SocketClient(server)
+    again.id = client.id
+    again.socket.text(json.dumps([again.message("/meta/connect", connectionType="websocket", advice={"timeout": 0})]))
+    assert "kept" in [message.get("data") for message in again.socket.receive()]

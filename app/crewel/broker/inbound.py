@@ -147,7 +147,8 @@ class Inbound:
                 return False
             peer.session = session
         # From here on deliveries go to this socket, even before its next connect: a page may have been reloaded.
-        session.socket = peer
+        if not peer.is_gone:
+            session.socket = peer
         return True
 
     def _handle(self, exchange: Exchange, message: Message) -> Reply | Steps[Reply]:

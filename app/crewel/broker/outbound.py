@@ -199,6 +199,8 @@ class Outbound:
             self.make_ready(session)
 
     def _carries_messages(self, exchange: Exchange, session: Session) -> bool:
+        if exchange.peer.is_gone:
+            return False  # it went while its request waited for something
         if exchange.handshake is not None:
             return self._settings.allow_message_delivery_during_handshake
         if exchange.connect is not None or not session.is_live:

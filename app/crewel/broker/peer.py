@@ -47,6 +47,11 @@ class Peer(ABC):
         return True
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended: nobody hears what is sent."""
+        return False
+
+    @property
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
         """The headers of the request (of a socket: of its upgrade)."""

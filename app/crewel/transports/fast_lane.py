@@ -354,6 +354,11 @@ class FastConnection(asyncio.Protocol, Peer):
             lane.loop.call_soon(self._go_on)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._transport is None
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the request."""
         return self._head.headers if self._head is not None else {}

@@ -94,6 +94,11 @@ class RequestPeer(Peer):
             self._waiter.set_result(None)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._request.transport is None
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the request."""
         return self._request.headers

@@ -98,7 +98,7 @@ class Socket(Peer):
             self._payloads.append(payload)
             self._size += len(payload)
             self._wake.set()
-        elif not self._ws.closed:
+        elif not (self._ws.closed or transport.is_closing()):
             transport.write(self._endpoint.frames.of(parts))
 
     def supersede(self) -> None:
@@ -231,6 +231,11 @@ class Socket(Peer):
             self._timer = broker.loop.call_later(left, self._check_idleness)
         else:
             broker.spawn(self.close(_GOING_AWAY, "nothing came for too long"))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._request.transport is None
 
     @property
     def headers(self) -> Mapping[str, str]:
