@@ -248,6 +248,27 @@ def test_a_reload_keeps_the_session(base: str, meet: Meet, transport: str):
     joe.sees_members(2)
 
 
+def test_pages_come_back_by_themselves_after_the_server_was_killed(start_server: StartServer, meet: Meet):
+    server = start_server(PATIENT)
+    joe = meet(server.base, "joe").join(transport="websocket")
+    sue = meet(server.base, "sue").join(transport="long-polling")
+    for person in (joe, sue):
+        person.expect_complaint("net::ERR_")
+    joe.say("before")
+    sue.sees("before")
+    server.kill()
+    joe.sees_state("Connection lost, trying again…")
+    joe.say("said meanwhile")
+    start_server(PATIENT, port=server.port)
+    for person in (joe, sue):
+        person.sees("The server had forgotten this session: a new one was made. What came meanwhile is lost.")
+        person.sees_state("Connected")
+        person.sees_member("joe", "sue")
+    joe.sees("said meanwhile")
+    joe.say("after")
+    sue.sees("after")
+
+
 def test_a_forgotten_session_is_made_anew(start_server: StartServer, meet: Meet):
     server = start_server(PATIENT)
     joe = meet(server.base, "joe").join(transport="long-polling")
