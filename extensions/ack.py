@@ -53,7 +53,7 @@ class AcknowledgedSession(SessionPart):
             return True
         batch = _batch(message)
         session.queue = self._batches.acknowledge(batch, session.queue)
-        session.retained = len(self._batches)
+        session.retained = 0  # what is still open is in the queue again
         if not self._batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
@@ -70,7 +70,7 @@ class AcknowledgedSession(SessionPart):
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """Retain what leaves with the next batch id."""
         self._broker.metrics.resends += self._batches.retain(entries)
-        session.retained = len(self._batches)
+        session.retained += len(entries)
         return entries
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:

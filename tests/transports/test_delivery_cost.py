@@ -24,8 +24,8 @@ from crewel.transports.fast_lane import FastConnection, FastLane
 SESSIONS = 50
 
 # The figures of this version. Lower them when you make it cheaper; raise them only for a reason that a user would accept.
-MAX_CALLS_PLAIN = 66
-MAX_CALLS_ACKNOWLEDGED = 102
+MAX_CALLS_PLAIN = 60
+MAX_CALLS_ACKNOWLEDGED = 92
 
 
 class Wire(asyncio.Transport):

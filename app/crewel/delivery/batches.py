@@ -22,42 +22,38 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("_are_back", "_futile", "_open", "number")
+    __slots__ = ("_futile", "_open", "must_resend", "number")
 
     def __init__(self) -> None:
         self.number = 1
         """The number that the next connect reply carries."""
         self._open: dict[int, list[Entry]] = {}
-        self._are_back = False  # whether the open entries are the front of the queue, and not at the client
+        self.must_resend = False
+        """Whether the open entries are the front of the queue, and not at the client."""
         self._futile = 0  # connects in a row that acknowledged nothing although something had been sent
 
     def __len__(self) -> int:
         """How many entries are neither acknowledged nor in the queue."""
-        return self._count() if self._open and not self._are_back else 0
-
-    @property
-    def must_resend(self) -> bool:
-        """Whether the front of the queue is something that the client was sent before."""
-        return self._are_back
+        return self._count() if self._open and not self.must_resend else 0
 
     def acknowledge(self, batch: int | None, queue: list[Entry]) -> list[Entry]:
         """The session's queue after a connect that acknowledges this batch and those before it: what is still open, in
         its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
         sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
         """
-        if not self._open or (batch == self.number - 1 and not self._are_back):
+        if not self._open or (batch == self.number - 1 and not self.must_resend):
             self._open.clear()
             self._futile = 0
             return queue
-        unsent = queue[self._count() :] if self._are_back else queue
+        unsent = queue[self._count() :] if self.must_resend else queue
         settled = [number for number in self._open if batch is not None and number <= batch < self.number]
         for number in settled:
             del self._open[number]
         if settled:
             self._futile = 0
-        elif not self._are_back:
+        elif not self.must_resend:
             self._futile += 1
-        self._are_back = bool(self._open)
+        self.must_resend = bool(self._open)
         return [*(entry for entries in self._open.values() for entry in entries), *unsent]
 
     def resend_delay(self) -> float:
@@ -68,15 +64,16 @@ class Batches:
         return min(FIRST_RESEND_DELAY * 2.0 ** min(self._futile - 2, 16), MAX_RESEND_DELAY)
 
     def retain(self, entries: list[Entry]) -> int:
-        """Keep what the reply with the current number carries: the front of the queue. How many were sent before."""
+        """Keep what the reply with the current number carries: the front of the queue. The list is kept as it is and must not
+        change any more. Returns how many of the entries were sent before."""
         again = 0
-        if self._are_back:
+        if self.must_resend:
             # Open entries that this reply does not carry belong to no batch: to have got it says nothing of them.
             again = min(self._count(), len(entries))
             self._open.clear()
-            self._are_back = False
+            self.must_resend = False
         if entries:
-            self._open.setdefault(self.number, []).extend(entries)
+            self._open[self.number] = entries
         return again
 
     def close(self) -> int:
