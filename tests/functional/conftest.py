@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartServer
-from tests.functional.wire import figures, open_connections, until
+from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server
 
 # The options under which everything here has to hold: one tuple of `--set` texts a way of answering HTTP requests.
 LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false",)]
+
+# For tests that wait long for what no lane has a part in: sessions that expire, sockets that idle.
+one_lane = pytest.mark.parametrize("lane", LANES[:1], indirect=True, ids=["one lane"])
 
 Serve = Callable[..., Server]
 _MAX_SHARED = 6
@@ -31,13 +34,14 @@ def lane(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def serve(lane: tuple[str, ...], start_server: StartServer) -> Serve:
-    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`."""
+def serve(lane: tuple[str, ...], start_server: StartServer) -> Iterator[Serve]:
+    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`. Connections end before it does."""
 
     def start(*sets: str, **options: object) -> Server:
         return start_server(*lane, *sets, **options)
 
-    return start
+    yield start
+    close_connections()
 
 
 class Pool:
@@ -104,8 +108,7 @@ def server(shared: Serve) -> Server:
 def _close_connections() -> Iterator[None]:
     """Close what a test left open."""
     yield
-    while open_connections:
-        open_connections.pop().close()
+    close_connections()
 
 
 _numbers = itertools.count(1)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.bayeux import held
 from tests.functional.conftest import Serve
-from tests.functional.wire import Connection, descriptors, figures, open_connections, request_bytes, resident, until
+from tests.functional.wire import Connection, close_connections, descriptors, figures, request_bytes, resident, until
 from tests.server_process import Server
 
 WAVES = 10
@@ -92,7 +92,7 @@ def _enough_descriptors() -> Iterator[None]:
 @pytest.mark.timeout(180)
 def test_nothing_stays_of_abandoned_long_polls(serve: Serve) -> None:
     server = serve(
-        "bayeux.timeout_ms=2500", "bayeux.max_interval_ms=500", "bayeux.sweep_ms=100", "http.keepalive_ms=700"
+        "bayeux.timeout_ms=1500", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=100", "http.keepalive_ms=300"
     )
     start = state(server)
     assert start[:2] == (0, 0)
@@ -102,7 +102,6 @@ def test_nothing_stays_of_abandoned_long_polls(serve: Serve) -> None:
         # The silent quarter is still there on this side: the server has to end it by itself.
         until(lambda: state(server) == start, 15)
         memory.append(resident(server))
-        while open_connections:
-            open_connections.pop().close()
+        close_connections()
     assert figures(server)["crewel_sessions_expired_total"] == WAVES * WAVE
     assert memory[9] <= memory[2] + 2 * MIB, [size // 1024 for size in memory]

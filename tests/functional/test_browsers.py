@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.functional.bayeux import Client, Message, held
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.wire import Connection, until
 from tests.server_process import Server
 
@@ -197,6 +197,7 @@ def test_without_an_interval_further_tabs_are_refused(serve: Serve, interval: in
     assert two.publish("/a", 1)
 
 
+@one_lane
 def test_a_polling_tab_does_not_expire_while_it_pauses(serve: Serve) -> None:
     server = serve("bayeux.max_interval_ms=300", "bayeux.multi_session_interval_ms=900", "bayeux.sweep_ms=50")
     one, two = tabs(server, 2)

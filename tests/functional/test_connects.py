@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.functional.bayeux import Client, data, held, sessions
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 
@@ -139,6 +139,7 @@ def test_the_hold_ends_after_its_time(shared: Serve) -> None:
     assert client.connect(advice={"timeout": 0})[-1]["advice"]["timeout"] == 1000
 
 
+@one_lane
 def test_a_session_without_a_connect_expires(shared: Serve) -> None:
     server = shared(*QUICK)
     until(lambda: sessions(server) == 0, 5)
@@ -155,6 +156,7 @@ def test_a_session_without_a_connect_expires(shared: Serve) -> None:
     assert "advice" not in reply
 
 
+@one_lane
 def test_a_session_that_never_connects_expires_too(shared: Serve) -> None:
     server = shared(*QUICK)
     until(lambda: sessions(server) == 0, 5)
@@ -172,6 +174,7 @@ def test_a_session_with_a_held_connect_does_not_expire(shared: Serve) -> None:
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
+@one_lane
 def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
@@ -182,6 +185,7 @@ def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
+@one_lane
 def test_an_announced_pause_counts(shared: Serve) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
@@ -192,6 +196,7 @@ def test_an_announced_pause_counts(shared: Serve) -> None:
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
+@one_lane
 def test_the_interval_is_told_and_allowed(serve: Serve) -> None:
     server = serve(
         "bayeux.interval_ms=700", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=50", "bayeux.handshake_reconnect=true"
@@ -205,6 +210,7 @@ def test_the_interval_is_told_and_allowed(serve: Serve) -> None:
     assert 0.8 < seconds(begin) < 4
 
 
+@one_lane
 def test_a_connect_that_is_held_in_silence_too_long_ends_with_its_session(serve: Serve) -> None:
     server = serve("bayeux.max_processing_ms=800", "bayeux.sweep_ms=50")
     client = Client(server).start()
@@ -343,6 +349,7 @@ def test_a_lazy_message_does_not_wake_the_connect_at_once(serve: Serve) -> None:
     assert data(client.publish("/elsewhere", 1)[:1]) == ["waits for a reply"]
 
 
+@one_lane
 def test_a_connect_with_only_lazy_messages_waiting_is_held(serve: Serve) -> None:
     server = serve("bayeux.lazy_channels=/lazy/*", "bayeux.max_lazy_ms=20000")
     client, other = Client(server).start(), Client(server).start()
@@ -392,6 +399,7 @@ def test_a_message_over_the_limit_of_the_response_goes_alone(serve: Serve) -> No
     assert [len(text) for _ in range(3) for text in data(client.connect())] == [5000, 10, 6000]
 
 
+@one_lane
 def test_a_full_queue_loses_its_oldest_and_says_so_in_the_figures(serve: Serve) -> None:
     server = serve("bayeux.max_queue_messages=5")
     client, other = Client(server).start(), Client(server).start()

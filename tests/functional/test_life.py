@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
@@ -14,7 +15,7 @@ import pytest
 
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.wire import Connection, until
 
@@ -84,19 +85,26 @@ def test_idle_connections_do_not_keep_it_from_going_down(serve: Serve) -> None:
         assert connection.rest() == b""
 
 
+@one_lane
+def test_peers_that_do_not_read_do_not_keep_it_from_going_down(serve: Serve) -> None:
+    server = serve()
+    publisher = Client(server).start()
+    for _ in range(3):
+        socket = SocketClient(server).start()
+        socket.subscribe("/flood")
+    for _ in range(600):
+        publisher.publish("/flood", "x" * 20_000)
+    os.kill(server.pid, signal.SIGTERM)
+    assert server.wait() == 0
+
+
 def test_what_is_being_answered_is_still_answered(start_server: StartServer, lane: tuple[str, ...]) -> None:
     server = start_server(*lane, service="tests.functional.services")
     client = Client(server).start()
     message = client.message("/slow", data=1000)
-    client.command.request("POST", "/cometd", _json([message]), client.all_headers())
+    client.command.request("POST", "/cometd", json.dumps([message]).encode(), client.all_headers())
     probe = Client(server).start()
     until(lambda: probe.publish("/a", 1))
     os.kill(server.pid, signal.SIGTERM)
     assert client.command.response().messages[0]["successful"] is True
     assert server.wait() == 0
-
-
-def _json(messages: list[object]) -> bytes:
-    import json
-
-    return json.dumps(messages).encode()

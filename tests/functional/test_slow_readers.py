@@ -7,7 +7,7 @@ import socket
 import time
 
 from tests.functional.bayeux import Client
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.wire import figures, request_bytes, resident, until
 
@@ -35,6 +35,7 @@ def test_a_socket_that_is_not_read_loses_its_oldest_messages_and_nobody_elses(se
     assert slow.publish("/other")["successful"] is True
 
 
+@one_lane
 def test_who_sends_without_reading_the_replies_is_not_read_either(serve: Serve) -> None:
     """Else the replies would pile up in the server."""
     server = serve()
@@ -107,6 +108,7 @@ def stuck(client: SocketClient, send: object) -> bool:
     return False
 
 
+@one_lane
 def test_an_idle_socket_that_is_not_read_is_closed_all_the_same(serve: Serve) -> None:
     server = serve("websocket.idle_timeout_ms=1000")
     client = SocketClient(server).start()

@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from tests.functional.bayeux import Client, data, held, sessions
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import BINARY, CLOSE, PING, PONG, TEXT, Refused, Socket, SocketClient
 from tests.functional.wire import Connection, figures, until
 from tests.server_process import Server
@@ -389,6 +389,7 @@ def test_a_handshake_for_each_connection_is_a_setting(serve: Serve) -> None:
     assert old.publish("/a")["successful"] is True
 
 
+@one_lane
 def test_a_closed_socket_leaves_its_session_the_rest_of_the_hold_and_the_grace(serve: Serve) -> None:
     server = serve("bayeux.timeout_ms=800", "bayeux.max_interval_ms=700", "bayeux.sweep_ms=50")
     client = SocketClient(server).start()
@@ -411,6 +412,7 @@ def test_after_the_session_expired_the_socket_can_shake_hands_again(serve: Serve
     assert client.publish("/a")["successful"] is True
 
 
+@one_lane
 def test_an_idle_socket_is_closed_1001(serve: Serve) -> None:
     server = serve("websocket.idle_timeout_ms=600")
     client = SocketClient(server).start()
