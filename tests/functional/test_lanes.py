@@ -157,3 +157,11 @@ def test_a_socket_may_go_while_its_message_waits(serve: Serve) -> None:
     again.id = client.id
     again.socket.text(json.dumps([again.message("/meta/connect", connectionType="websocket", advice={"timeout": 0})]))
     assert "kept" in [message.get("data") for message in again.socket.receive()]
+
+
+def test_an_origin_is_echoed_byte_by_byte(shared: Serve) -> None:
+    server = shared("http.allowed_origins=*")
+    origin = "http://\xc3\xa9.example"  # an é in UTF-8
+    with Connection(server) as connection:
+        response = connection.post("/cometd", HANDSHAKE, {"Origin": origin})
+        assert response.header("Access-Control-Allow-Origin") == origin

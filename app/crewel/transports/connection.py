@@ -119,8 +119,9 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what came; if it begins a request, its headers must be complete in time."""
-        if self._fast is not None and self._may_return and not self._unanswered and self._fast.wants(data):
-            self._return(self._fast, data)
+        fast = self._fast
+        if fast is not None and self._may_return and not (self._unanswered or self.writing_paused) and fast.wants(data):
+            self._return(fast, data)
         else:
             self.serve(data)
 

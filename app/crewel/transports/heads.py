@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Head", "read_head"]
 
+_TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: what is no UTF-8 goes through unchanged
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
 
 # A request with one of these needs more than "read so many bytes and answer": aiohttp serves it.
@@ -43,7 +44,7 @@ class Head:
         self.lines = _LINES
         if "origin" in headers:
             cors = endpoint.origins.cors(headers)
-            self.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode()
+            self.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -68,7 +69,7 @@ class _Collector:
 
     def text(self) -> dict[str, str]:
         """The headers by their names in lower case."""
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers.items()}
+        return {name.decode(): value.decode(*_TEXT) for name, value in self.headers.items()}
 
 
 def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -> Head | None:
@@ -81,7 +82,12 @@ def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
     length = collector.headers.get(b"content-length", b"")
-    if collector.is_unusual or b"host" not in collector.headers or parser.get_http_version() != "1.1" or not length.isdigit():
+    if (
+        collector.is_unusual
+        or b"host" not in collector.headers
+        or parser.get_http_version() != "1.1"
+        or not length.isdigit()
+    ):
         return None
     headers = collector.text()
     client = endpoint.origins.client(headers, remote, scheme)
