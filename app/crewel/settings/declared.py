@@ -68,7 +68,12 @@ class Http(Group):
     body_timeout_ms: Number = setting(
         30000, "A peer that has not sent its body by then is cut off.", unit=_MS, live=True, ge=1
     )
-    keepalive_ms: Number = setting(75000, "An idle connection is closed after this time.", unit=_MS, ge=1)
+    keepalive_ms: Number = setting(
+        75000,
+        "An idle connection is closed after this time, and one whose peer reads nothing of an answer for as long.",
+        unit=_MS,
+        ge=1,
+    )
     max_header_bytes: Number = setting(16384, "Longer request headers are refused.", unit=_BYTES, ge=1024)
     fast_lane: bool = setting(
         True, "Answer Bayeux POSTs at the connection. false: by aiohttp, slower, to the same effect."
