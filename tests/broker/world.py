@@ -89,11 +89,15 @@ class Socket(Recording):
 
     def __init__(self, browser: str | None = None) -> None:
         super().__init__(browser)
-        self.reads = True
 
     @property
-    def is_writable(self) -> bool:
-        return self.reads
+    def reads(self) -> bool:
+        """Whether the reader keeps up; a test may let it fall behind."""
+        return self.is_writable
+
+    @reads.setter
+    def reads(self, reads: bool) -> None:
+        self.is_writable = reads
 
     def take(self) -> list[Fields]:
         """What came since the last look."""

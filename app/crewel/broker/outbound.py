@@ -67,24 +67,28 @@ class Outbound:
     # Into the queues
 
     def fan_out(self, entry: Entry, sessions: Iterable[Session], publisher: Session | None) -> None:
-        """Put the entry into the queue of each session but the publisher's."""
+        """Put the entry into the queue of each session but the publisher's; or, where nothing waits before it, hand it to the
+        session's socket at once, for the transport collects by itself what is written in one turn of the loop."""
+        parts = [entry.wire]
+        pushed = 0
         for session in sessions:
-            if session is not publisher:
+            if session is publisher:
+                continue
+            socket = session.socket
+            if (
+                socket is not None
+                and not (session.queue or session.connect_only or session.parts or entry.lazy)
+                and socket.is_writable
+            ):
+                socket.send(parts)
+                pushed += 1
+            else:
                 self.enqueue(session, entry)
+        self._metrics.deliveries += pushed
 
     def enqueue(self, session: Session, entry: Entry) -> None:
-        """Put the entry into the session's queue and mark the session ready; or, if nothing waits before it, hand it to the
-        session's socket, which collects what is written in one turn of the loop by itself."""
+        """Put the entry into the session's queue and mark the session ready."""
         queue = session.queue
-        socket = session.socket
-        if (
-            socket is not None
-            and not (queue or session.connect_only or session.parts or entry.lazy)
-            and socket.is_writable
-        ):
-            self._metrics.deliveries += 1
-            socket.send([entry.wire])
-            return
         if len(queue) + session.retained >= self._settings.max_queue_messages and not self._make_room(session):
             return
         queue.append(entry)

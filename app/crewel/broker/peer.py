@@ -15,7 +15,7 @@ __all__ = ["Peer"]
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""
 
-    __slots__ = ("browser", "mints_cookie", "session")
+    __slots__ = ("browser", "is_writable", "mints_cookie", "session")
 
     transport: ClassVar[str] = ""
     """The connection type by its name on the wire."""
@@ -31,6 +31,8 @@ class Peer(ABC):
         """Whether the answer must set the cookie to `browser`."""
         self.session: Session | None = None
         """The session whose connect this request holds, or that this socket speaks for."""
+        self.is_writable = True
+        """Whether the peer takes what it is sent; False while a socket's reader has fallen behind."""
 
     @abstractmethod
     def send(self, parts: list[bytes]) -> None:
@@ -40,11 +42,6 @@ class Peer(ABC):
     def supersede(self) -> None:
         """A newer connect has taken the place of the one that this request holds: end it without a Bayeux body. A socket
         stays open and says nothing."""
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether the peer takes what it is sent; False while a socket's buffer is full."""
-        return True
 
     @property
     def is_gone(self) -> bool:

@@ -96,7 +96,7 @@ class Socket(Peer):
         if transport is None:
             payload = join(parts)
             self._payloads.append(payload)
-            self._size += len(payload)
+            self._waits(len(payload))
             self._wake.set()
         elif not (self._ws.closed or transport.is_closing()):
             transport.write(self._endpoint.frames.of(parts))
@@ -104,16 +104,15 @@ class Socket(Peer):
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether the reader keeps up: the transport's buffer, or less than one full response, waits for it."""
-        return not self._is_clogged and (
-            not self._size or self._size < self._endpoint.settings.bayeux.max_response_bytes
-        )
+    def _waits(self, size: int) -> None:
+        """So many bytes more (or less) wait for the writer; the reader keeps up while that is less than a full response."""
+        self._size += size
+        self.is_writable = not self._is_clogged and self._size < self._endpoint.settings.bayeux.max_response_bytes
 
     def clogged(self, is_clogged: bool) -> None:
         """The reader has fallen behind, or has caught up."""
         self._is_clogged = is_clogged
+        self._waits(0)
         if not is_clogged:
             self._caught_up.set()
             self._push_more()
@@ -122,6 +121,7 @@ class Socket(Peer):
         """The connection is gone. What comes from now on stays in the session's queue."""
         self._endpoint.broker.outbound.socket_closed(self)
         self._is_clogged = False
+        self._waits(0)
         self._caught_up.set()
 
     def _push_more(self) -> None:
@@ -207,12 +207,12 @@ class Socket(Peer):
                 while self._payloads:
                     payload = self._payloads.popleft()
                     await self._ws.send_frame(payload, WSMsgType.TEXT)
-                    self._size -= len(payload)
+                    self._waits(-len(payload))
                 self._caught_up.set()
                 self._push_more()
         except ConnectionError:
             self._payloads.clear()
-            self._size = 0
+            self._waits(-self._size)
             self._caught_up.set()  # the reader finds that the socket has ended
 
     def _watch_idleness(self) -> None:
