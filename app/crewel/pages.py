@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from aiohttp import web
@@ -48,7 +47,7 @@ class Pages:
         """The browser half of an extension."""
         path = self._extensions / f"{request.match_info['name']}.js"
         if not path.is_file():
-            raise web.HTTPNotFound(text=json.dumps(f"there is no extension script {path.name}"))
+            raise web.HTTPNotFound(text=f"there is no extension script {path.name}")
         return web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
 
     async def file(self, request: web.Request) -> web.StreamResponse:

@@ -106,8 +106,8 @@ class Inbound:
 
     def _process(self, exchange: Exchange) -> _Pending | None:
         """Answer the elements that have no reply yet, up to one that has to be waited for."""
-        replies = exchange.replies
-        for element in exchange.elements[len(replies) :] if replies else exchange.elements:
+        answered = exchange.replies
+        for element in exchange.elements[len(answered) :] if answered else exchange.elements:
             message: Message | None = None
             try:
                 if not isinstance(element, dict):
@@ -122,7 +122,7 @@ class Inbound:
                     outcome = done
             except Exception as error:  # noqa: BLE001 - it becomes the reply
                 outcome = _refusal(element, message, error)
-            replies.append((outcome, message))
+            answered.append((outcome, message))
         return None
 
     def _find_session(self, exchange: Exchange) -> None:
