@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
@@ -35,13 +35,27 @@ def installed_clients() -> None:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests that leave it running; each takes a `root` of its own for its channels."""
-    running = Server(["--port=0", "--service=tests.interop.calls"], tmp_path_factory.mktemp("server"))
-    yield running
-    status = running.close()
-    assert "Traceback" not in running.stderr, running.stderr
-    assert status == 0, running.stderr
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
+    """One server for each lane, for all tests that leave it running; each takes a `root` of its own for its channels."""
+    running: dict[str, Server] = {}
+
+    def server_of(lane: str) -> Server:
+        if lane not in running:
+            options = ["--port=0", f"--set={lane}", "--service=tests.interop.calls"]
+            running[lane] = Server(options, tmp_path_factory.mktemp("server"))
+        return running[lane]
+
+    yield server_of
+    for server in running.values():
+        status = server.close()
+        assert "Traceback" not in server.stderr, server.stderr
+        assert status == 0, server.stderr
+
+
+@pytest.fixture
+def server(kind: Kind, servers: Callable[[str], Server]) -> Server:
+    """The shared server of the client's lane."""
+    return servers(kind.lane)
 
 
 @pytest.fixture

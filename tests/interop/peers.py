@@ -36,21 +36,28 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """A client library, its version and the transport it is made to use; `can` names what the library offers."""
+    """A client library, its version and the transport it is made to use; `can` names what the library offers, and `lane`
+    is the setting that chooses who answers its requests."""
 
     library: str
     version: str
     transport: str
     command: tuple[str, ...]
     can: frozenset[str]
+    lane: str = "http.fast_lane=true"
 
     def __str__(self) -> str:
-        return f"{self.library}-{self.version}-{self.transport}"
+        by_aiohttp = "-aiohttp" if self.lane.endswith("false") else ""
+        return f"{self.library}-{self.version}-{self.transport}{by_aiohttp}"
 
 
 def _kinds(library: str, version: str, command: tuple[str, ...], can: str = "") -> list[Kind]:
     abilities = frozenset(can.split())
-    return [Kind(library, version, transport, command, abilities) for transport in ("long-polling", "websocket")]
+    return [
+        Kind(library, version, "long-polling", command, abilities),
+        Kind(library, version, "long-polling", command, abilities, lane="http.fast_lane=false"),
+        Kind(library, version, "websocket", command, abilities),
+    ]
 
 
 def _cometd(version: str) -> list[Kind]:

@@ -64,7 +64,7 @@ def enough_was_cut(breaks: list[Break], transport: str) -> bool:
 async def test_cut_responses_lose_and_repeat_nothing(
     kind: Kind, seed: int, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
-    server = start_server("bayeux.timeout_ms=5000", "bayeux.max_interval_ms=30000")
+    server = start_server(kind.lane, "bayeux.timeout_ms=5000", "bayeux.max_interval_ms=30000")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         subscriber = await open_peer(kind, proxy.port, extensions=["ack"])
@@ -90,7 +90,7 @@ async def test_cut_responses_lose_and_repeat_nothing(
 async def test_silent_connections_lose_and_repeat_nothing(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
-    server = start_server("bayeux.timeout_ms=400", "bayeux.max_interval_ms=30000")
+    server = start_server(kind.lane, "bayeux.timeout_ms=400", "bayeux.max_interval_ms=30000")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         subscriber = await open_peer(kind, proxy.port, extensions=["ack"], maxNetworkDelay=500)
@@ -112,7 +112,7 @@ async def test_client_without_acknowledgements_goes_on_after_cuts(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
     """What was on its way may be lost, which is why there are acknowledgements; what comes later must arrive."""
-    server = start_server("bayeux.timeout_ms=600")
+    server = start_server(kind.lane, "bayeux.timeout_ms=600")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         peer = await open_peer(kind, proxy.port)

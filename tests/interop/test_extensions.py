@@ -26,7 +26,7 @@ async def publish_every_byte(kind: Kind, port: int | None, root: str, open_peer:
 
 @every_kind
 async def test_bytes_arrive_as_they_were_published(kind: Kind, start_server: StartServer, open_peer: OpenPeer) -> None:
-    server = start_server("bayeux.extensions=ack,timesync,binary")
+    server = start_server(kind.lane, "bayeux.extensions=ack,timesync,binary")
     await publish_every_byte(kind, server.port, "/bytes", open_peer)
 
 

@@ -13,14 +13,14 @@ from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
 async def test_client_makes_a_new_session_after_the_server_restarted(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
-    server = start_server("bayeux.timeout_ms=1000")
+    server = start_server(kind.lane, "bayeux.timeout_ms=1000")
     peer = await open_peer(kind, server.port, extensions=["ack"] if "extensions" in kind.can else [])
     await peer.subscribe("/a/**")
     await peer.publish("/a/b", {"n": 1})
     await peer.hears({"n": 1})
 
     server.kill()
-    start_server("bayeux.timeout_ms=1000", port=server.port)
+    start_server(kind.lane, "bayeux.timeout_ms=1000", port=server.port)
 
     await peer.tells("handshaken", 2)
     await peer.tells("subscribed", 2, channel="/a/**")
@@ -35,7 +35,7 @@ async def test_client_makes_a_new_session_after_the_server_restarted(
 async def test_client_falls_back_to_long_polling_where_the_server_has_no_websocket(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
-    server = start_server("bayeux.transports=long-polling")
+    server = start_server(kind.lane, "bayeux.transports=long-polling")
     peer = await open_peer(kind, server.port, transports=("websocket", "long-polling"))
     assert peer.transport == "long-polling"
     await peer.subscribe("/a")
@@ -55,7 +55,7 @@ async def all_acknowledged(peer: Peer) -> None:
 async def test_reloaded_page_goes_on_with_its_session_and_misses_nothing(
     kind: Kind, start_server: StartServer, open_peer: OpenPeer
 ) -> None:
-    server = start_server("bayeux.timeout_ms=500")
+    server = start_server(kind.lane, "bayeux.timeout_ms=500")
     page = await open_peer(kind, server.port, extensions=["ack", "reload"])
     other = await open_peer(kind, server.port)
     await page.subscribe("/a")
