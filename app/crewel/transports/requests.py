@@ -18,22 +18,51 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["RequestPeer", "refused"]
+__all__ = ["ParsedPeer", "RequestPeer", "refused"]
 
 
 _WATCH_INTERVAL = 1.0  # seconds between looks at a connection that cannot tell by itself that it is gone
 
 
-class RequestPeer(Peer):
-    """A request that aiohttp parsed. It is answered once: with messages, or with the status of a superseded connect."""
+class ParsedPeer(Peer):
+    """A peer whose request, or upgrade, aiohttp parsed."""
 
-    __slots__ = ("_client", "_endpoint", "_request", "_response", "_waiter")
+    __slots__ = ("_client", "_endpoint", "_request")
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
         super().__init__(endpoint.cookie.read(request.headers))
         self._endpoint = endpoint
         self._request = request
         self._client = client
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._request.transport is None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request."""
+        return self._request.headers
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._client.address
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._client.is_secure
+
+
+class RequestPeer(ParsedPeer):
+    """A request. It is answered once: with messages, or with the status of a superseded connect."""
+
+    __slots__ = ("_response", "_waiter")
+
+    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
+        super().__init__(endpoint, request, client)
         self._response: web.Response | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -92,26 +121,6 @@ class RequestPeer(Peer):
         self._response = response
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the connection has ended."""
-        return self._request.transport is None
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the request."""
-        return self._request.headers
-
-    @property
-    def remote(self) -> str | None:
-        """The address of the client."""
-        return self._client.address
-
-    @property
-    def is_secure(self) -> bool:
-        """Whether the client came by TLS."""
-        return self._client.is_secure
 
 
 def refused(error: PayloadError) -> web.Response:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.connection import Connection
+from crewel.transports.requests import ParsedPeer
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -43,7 +42,7 @@ class Frames:
         return self._frame
 
 
-class Socket(Peer):
+class Socket(ParsedPeer):
     """One WebSocket, in one of two ways. Where nothing is compressed, frames are made by websockets and written straight on
     the transport: all receivers of a message share one frame. Else aiohttp writes them, in a task of the socket's own, for
     compression may have to be waited for. Either way the broker waits for no reader; what a slow one does not take stays
@@ -51,12 +50,9 @@ class Socket(Peer):
 
     __slots__ = (
         "_caught_up",
-        "_client",
-        "_endpoint",
         "_is_clogged",
         "_last_frame_at",
         "_payloads",
-        "_request",
         "_size",
         "_timer",
         "_transport",
@@ -68,11 +64,8 @@ class Socket(Peer):
     pushes = True
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint.cookie.read(request.headers))
+        super().__init__(endpoint, request, client)
         settings = endpoint.settings
-        self._endpoint = endpoint
-        self._request = request
-        self._client = client
         protocol = settings.websocket.protocol
         self._ws = web.WebSocketResponse(
             timeout=_CLOSE_TIMEOUT,
@@ -231,26 +224,6 @@ class Socket(Peer):
             self._timer = broker.loop.call_later(left, self._check_idleness)
         else:
             broker.spawn(self.close(_GOING_AWAY, "nothing came for too long"))
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the connection has ended."""
-        return self._request.transport is None
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the upgrade request."""
-        return self._request.headers
-
-    @property
-    def remote(self) -> str | None:
-        """The address of the client."""
-        return self._client.address
-
-    @property
-    def is_secure(self) -> bool:
-        """Whether the client came by TLS."""
-        return self._client.is_secure
 
 
 def is_upgrade(request: web.Request) -> bool:
