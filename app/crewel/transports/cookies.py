@@ -24,10 +24,16 @@ class BrowserCookie:
         self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
 
     def read(self, headers: Mapping[str, str]) -> str | None:
-        """Its value; None if there is none, or one that this server would never have set and does not adopt. Of the other
-        cookies of the host, which come along, nothing is expected; of several with this name the last counts."""
+        """Its value in these headers; None if there is none, or one that this server would never have set and does not
+        adopt."""
+        header = headers.get("cookie")
+        return None if header is None else self.value(header)
+
+    def value(self, header: str) -> str | None:
+        """Its value in a `Cookie` header, as `read` has it. Of the other cookies of the host, which come along, nothing is
+        expected; of several with this name the last counts."""
         found = ""
-        for cookie in headers.get("cookie", "").split(";"):
+        for cookie in header.split(";"):
             name, _, value = cookie.partition("=")
             if name.strip() == self.name:
                 found = value.strip().strip('"')

@@ -21,7 +21,7 @@ from crewel.bayeux.codec import decode, join
 from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
-from crewel.transports.heads import Head, read_head
+from crewel.transports.heads import Head, Heads
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection
@@ -44,6 +44,7 @@ class FastLane:
         self.endpoint = endpoint
         self.broker = endpoint.broker
         self.settings = endpoint.settings
+        self.heads = Heads(endpoint)
         self.make_connection = make_connection
         self.connections: set[FastConnection] = set()
         self.loop = endpoint.broker.loop
@@ -269,7 +270,7 @@ class FastConnection(asyncio.Protocol, Peer):
         head = None
         if is_bayeux and 0 <= end <= lane.settings.http.max_header_bytes:
             address = self._address() if lane.endpoint.origins.has_proxies else None  # asking costs a system call
-            head = read_head(lane.endpoint, data[: end + len(_END_OF_HEAD)], address, self._scheme())
+            head = lane.heads.read(data[: end + len(_END_OF_HEAD)], address, self._scheme())
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
             return None

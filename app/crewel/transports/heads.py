@@ -1,6 +1,7 @@
 """Request heads of the fast lane: parsed by httptools, and kept as the answers to what the lane asks of them.
 
 A client sends the same head again and again, so a connection remembers its last one and compares bytes before it parses.
+Many clients send the same head with different cookies, so the lane remembers what the last ones said.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["Head", "read_head"]
+__all__ = ["Head", "Heads"]
 
 _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: what is no UTF-8 goes through unchanged
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
+
+_COOKIE: Final = b"\r\nCookie: "
+_KNOWN_HEADS: Final = 256
+_KNOWN_LENGTH: Final = 2048  # bytes; with the number, the bound of what foreign heads can make the server remember
 
 # A request with one of these needs more than "read so many bytes and answer": aiohttp serves it.
 _UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"content-encoding", b"upgrade"))
@@ -31,20 +36,33 @@ class Head:
 
     __slots__ = ("browser", "charset", "client", "is_json", "keep_alive", "length", "lines", "media_type", "raw")
 
-    def __init__(self, endpoint: Endpoint, raw: bytes, headers: Mapping[str, str], length: int, client: Client) -> None:
+    def __init__(
+        self, raw: bytes, browser: str | None, length: int, client: Client, content_type: str, *, keep_alive: bool
+    ) -> None:
         self.raw = raw
+        self.browser = browser
         self.length = length
         """The length of the body in bytes."""
         self.client = client
-        self.keep_alive = True
-        self.browser = endpoint.cookie.read(headers)
-        self.media_type, self.charset = media_type(headers.get("content-type", ""))
+        self.keep_alive = keep_alive
+        self.media_type, self.charset = media_type(content_type)
         self.is_json = self.media_type == "application/json" and self.charset in (None, "utf-8")
         """Whether the body can be nothing but JSON in UTF-8."""
         self.lines = _LINES
-        if "origin" in headers:
-            cors = endpoint.origins.cors(headers)
-            self.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
+
+    def of(self, raw: bytes, browser: str | None) -> Head:
+        """The head that says the same, but for its cookie."""
+        head: Head = Head.__new__(Head)
+        head.raw = raw
+        head.browser = browser
+        head.length = self.length
+        head.client = self.client
+        head.keep_alive = self.keep_alive
+        head.media_type = self.media_type
+        head.charset = self.charset
+        head.is_json = self.is_json
+        head.lines = self.lines
+        return head
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -52,6 +70,56 @@ class Head:
         collector = _Collector()
         httptools.HttpRequestParser(collector).feed_data(self.raw)
         return CIMultiDict(collector.text())
+
+
+class Heads:
+    """Reads heads. The clients of one kind send the same few, but for their cookies: each of those is parsed once."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._cookie = endpoint.cookie
+        self._origins = endpoint.origins
+        self._known: dict[tuple[bytes, str | None, str], Head] = {}
+        """Heads without a cookie, by all that they were made from."""
+
+    def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
+        """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
+        origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
+        plain, cookie = _without_cookie(raw)
+        known = self._known.get((plain, remote, scheme))
+        if known is not None:
+            return known if cookie is None else known.of(raw, self._cookie.value(cookie))
+        head = self._parse(raw, remote, scheme)
+        if head is not None and len(plain) <= _KNOWN_LENGTH and (cookie is not None or b"cookie" not in raw.lower()):
+            if len(self._known) >= _KNOWN_HEADS:
+                self._known.clear()
+            self._known[plain, remote, scheme] = head.of(plain, None)
+        return head
+
+    def _parse(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
+        collector = _Collector()
+        parser = httptools.HttpRequestParser(collector)
+        try:
+            parser.feed_data(raw)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            return None
+        length = collector.headers.get(b"content-length", b"")
+        if (
+            collector.is_unusual
+            or b"host" not in collector.headers
+            or parser.get_http_version() != "1.1"
+            or not length.isdigit()
+        ):
+            return None
+        headers = collector.text()
+        client = self._origins.client(headers, remote, scheme)
+        if not self._origins.allows(headers, client):
+            return None
+        content_type = headers.get("content-type", "")
+        browser = self._cookie.read(headers)
+        head = Head(raw, browser, int(length), client, content_type, keep_alive=parser.should_keep_alive())
+        cors = self._origins.cors(headers)
+        head.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
+        return head
 
 
 class _Collector:
@@ -72,27 +140,16 @@ class _Collector:
         return {name.decode(): value.decode(*_TEXT) for name, value in self.headers.items()}
 
 
-def read_head(endpoint: Endpoint, raw: bytes, remote: str | None, scheme: str) -> Head | None:
-    """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its origin is
-    refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
-    collector = _Collector()
-    parser = httptools.HttpRequestParser(collector)
-    try:
-        parser.feed_data(raw)
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-        return None
-    length = collector.headers.get(b"content-length", b"")
-    if (
-        collector.is_unusual
-        or b"host" not in collector.headers
-        or parser.get_http_version() != "1.1"
-        or not length.isdigit()
-    ):
-        return None
-    headers = collector.text()
-    client = endpoint.origins.client(headers, remote, scheme)
-    if not endpoint.origins.allows(headers, client):
-        return None
-    head = Head(endpoint, raw, headers, int(length), client)
-    head.keep_alive = parser.should_keep_alive()
-    return head
+def _without_cookie(raw: bytes) -> tuple[bytes, str | None]:
+    """The head less its cookie, and the cookie; the whole head and None if there is no cookie, or none that can be taken
+    out without parsing: of printable ASCII, on one line."""
+    start = raw.find(_COOKIE)
+    if start < 0:
+        return raw, None
+    end = raw.find(b"\r\n", start + len(_COOKIE))
+    cookie = raw[start + len(_COOKIE) : end]
+    # A line that begins with white space would go on with the one before it, which is then another.
+    if not cookie.isascii() or raw[end + 2] in b" \t":
+        return raw, None
+    text = cookie.decode()
+    return (raw[:start] + raw[end:], text) if text.isprintable() else (raw, None)
