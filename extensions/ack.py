@@ -25,6 +25,7 @@ class AckExtension(Extension):
     """Adds an `AcknowledgedSession` to each session whose handshake carries `ext.ack` true."""
 
     name = field = "ack"
+    meta_channels = frozenset((HANDSHAKE,))
 
     def installed(self, broker: Broker) -> None:
         """Remember the broker, whose settings and counters the sessions use."""
@@ -32,7 +33,7 @@ class AckExtension(Extension):
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
-        if session is not None and message.channel.name == HANDSHAKE and _asks(message):
+        if session is not None and _asks(message):
             session.connect_only = session.is_reliable = True
             session.add_part(AcknowledgedSession(self._broker))
         return True
@@ -51,14 +52,14 @@ class AcknowledgedSession(SessionPart):
         """Take the acknowledgement that a connect carries, and put back what it leaves open."""
         if message.channel.name != CONNECT or not session.is_live:
             return True
-        batch = _batch(message)
-        session.queue = self._batches.acknowledge(batch, session.queue)
+        batches, batch = self._batches, _batch(message)
+        session.queue = batches.acknowledge(batch, session.queue)
         session.retained = 0  # what is still open is in the queue again
-        if not self._batches.must_resend:
+        if not batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
             return True
-        session.hold_delay = self._batches.resend_delay()
+        session.hold_delay = batches.resend_delay()
         if batch is not None:
             # The client waits for these: its connect is answered with them at once, as if it had asked not to be held. A
             # connect that acknowledges nothing at all is held as usual, and its reply carries them.
@@ -69,16 +70,21 @@ class AcknowledgedSession(SessionPart):
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """Retain what leaves with the next batch id."""
-        self._broker.metrics.resends += self._batches.retain(entries)
+        again = self._batches.retain(entries)
+        if again:
+            self._broker.metrics.resends += again
         session.retained += len(entries)
         return entries
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
         """Tell the batch id of a connect reply, or on the handshake that acknowledgements are on."""
-        if message.channel.name == CONNECT and reply["successful"]:
-            reply.setdefault("ext", {})["ack"] = self._batches.close()
-        elif message.channel.name == HANDSHAKE and reply["successful"]:
-            reply.setdefault("ext", {})["ack"] = self._handshake_answer(message)
+        channel = message.channel.name
+        if reply["successful"] and channel in (CONNECT, HANDSHAKE):
+            answer = self._batches.close() if channel == CONNECT else self._handshake_answer(message)
+            if "ext" in reply:
+                reply["ext"]["ack"] = answer
+            else:
+                reply["ext"] = {"ack": answer}
         return True
 
     def _handshake_answer(self, message: Message) -> object:
@@ -93,5 +99,6 @@ def _asks(message: Message) -> bool:
 
 
 def _batch(message: Message) -> int | None:
-    value = message.ext.get("ack")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    ext = message.fields.get("ext")
+    value = ext.get("ack") if type(ext) is dict else None
+    return value if type(value) is int else None  # by type: a bool is an int to `isinstance`

@@ -22,6 +22,9 @@ __all__ = ["Extension", "Pipe", "SessionPart"]
 
 log = logging.getLogger(__name__)
 
+_MetaHook = tuple[Callable[..., Any], str | None, frozenset[str] | None]
+"""A hook for meta messages, and what its extension wants of them: `field` and `meta_channels`."""
+
 _FAILED = "an extension failed in %s: the message goes on"
 
 
@@ -30,8 +33,10 @@ class Extension:
 
     name = ""
     field: ClassVar[str | None] = None
-    """The field of `ext` that it acts on. Meta messages without `ext` do not come to an extension that names one; None
-    sees every meta message."""
+    """The field of `ext` that it acts on. Meta messages without it do not come to an extension that names one; None sees
+    every meta message."""
+    meta_channels: ClassVar[frozenset[str] | None] = None
+    """The meta channels whose messages come to it; None is all of them."""
 
     def installed(self, broker: Broker) -> None:
         """Called once, before the first message."""
@@ -80,20 +85,23 @@ class Pipe:
 
     def __init__(self, extensions: Iterable[Extension]) -> None:
         self.extensions = list(extensions)
-        self._rcv = self._overriding("rcv")
-        self._rcv_meta = self._overriding("rcv_meta")
-        self._rcv_plain_meta = self._overriding("rcv_meta", plain=True)
-        self._send = self._overriding("send")[::-1]
-        self._send_meta = self._overriding("send_meta")[::-1]
-        self._send_plain_meta = self._overriding("send_meta", plain=True)[::-1]
+        self._rcv = [each.rcv for each in self._overriding("rcv")]
+        self._rcv_meta = self._meta("rcv_meta")
+        self._send = [each.send for each in self._overriding("send")][::-1]
+        self._send_meta = self._meta("send_meta")[::-1]
 
-    def _overriding(self, hook: str, *, plain: bool = False) -> list[Callable[..., Any]]:
-        """The hooks of this name; `plain`: those that also look at meta messages without `ext`."""
-        return [
-            getattr(each, hook)
-            for each in self.extensions
-            if getattr(type(each), hook) is not getattr(Extension, hook) and not (plain and each.field)
-        ]
+    def _overriding(self, hook: str) -> list[Extension]:
+        return [each for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)]
+
+    def _meta(self, hook: str) -> list[_MetaHook]:
+        return [(getattr(each, hook), each.field, each.meta_channels) for each in self._overriding(hook)]
+
+    def sees_plain(self, channel: str) -> bool:
+        """Whether an extension wants to see messages without `ext` on this meta channel, or the replies to them."""
+        return any(
+            field is None and (channels is None or channel in channels)
+            for _, field, channels in self._rcv_meta + self._send_meta
+        )
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Whether the publish goes on."""
@@ -103,8 +111,7 @@ class Pipe:
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        hooks = self._rcv_meta if "ext" in message.fields else self._rcv_plain_meta
-        if hooks and not _agree(hooks, session, message):
+        if self._rcv_meta and not _meta_agree(self._rcv_meta, message, session, message):
             return False
         # Read only now: an extension may have added a part while it handled the handshake.
         if session is not None:
@@ -129,12 +136,11 @@ class Pipe:
                         return False
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
-        hooks = self._send_meta if "ext" in message.fields else self._send_plain_meta
-        return not hooks or _agree(hooks, session, reply, message)
+        return not self._send_meta or _meta_agree(self._send_meta, message, session, reply, message)
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
-        for part in reversed(session.parts):
+        for part in reversed(session.parts) if len(session.parts) > 1 else session.parts:
             try:
                 entries = part.send(session, entries)
             except Exception:
@@ -150,4 +156,19 @@ def _agree(hooks: Iterable[Callable[..., Any]], *arguments: object) -> bool:
                 return False
         except Exception:
             log.exception(_FAILED, hook)
+    return True
+
+
+def _meta_agree(hooks: Iterable[_MetaHook], message: Message, *arguments: object) -> bool:
+    """Whether none of the hooks that this meta message concerns deletes it, or its reply."""
+    name, ext = message.channel.name, message.fields.get("ext")
+    if type(ext) is not dict:
+        ext = ()
+    for hook, field, channels in hooks:
+        if (field is None or field in ext) and (channels is None or name in channels):
+            try:
+                if hook(*arguments) is False:
+                    return False
+            except Exception:
+                log.exception(_FAILED, hook)
     return True

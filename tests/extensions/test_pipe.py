@@ -177,3 +177,55 @@ class TestFailure:
         (reply,) = make_world(extensions=[Broken()]).post({"channel": "/meta/connect", "id": "1"}).answer
         assert reply == {"channel": "/meta/connect", "id": "1", "successful": False, "error": "500::internal_error"}
         assert "JSON cannot say" in caplog.text
+
+
+class TestConcern:
+    """An extension may say what it looks at; nothing else of the meta messages comes to it."""
+
+    @pytest.mark.parametrize(
+        ("field", "channels", "ext", "sees"),
+        [
+            (None, None, None, True),
+            ("f", None, None, False),
+            ("f", None, {"g": 1}, False),
+            ("f", None, {"f": None}, True),
+            ("f", None, ["f"], False),
+            ("f", None, "f", False),
+            (None, {"/meta/connect"}, None, True),
+            (None, {"/meta/handshake"}, None, False),
+            ("f", {"/meta/connect"}, {"f": 1}, True),
+            ("f", {"/meta/connect"}, {"g": 1}, False),
+            ("f", {"/meta/handshake"}, {"f": 1}, False),
+        ],
+    )
+    def test_of_a_connect_and_its_reply(
+        self, field: str | None, channels: set[str] | None, ext: Any, sees: bool, make_world: MakeWorld
+    ) -> None:
+        seen: list[str] = []
+        concern = {"field": field, "meta_channels": channels and frozenset(channels)}
+        extension = type("Concerned", (Notes,), concern)("a", seen)
+        client = Client(make_world(extensions=[extension])).joined()
+        seen.clear()
+        client.connect(**({} if ext is None else {"ext": ext}))
+        client.world.advance(30)
+        assert seen == (["a.rcv_meta", "a.send_meta"] if sees else [])
+
+    def test_a_part_that_comes_while_a_bare_connect_is_held_sees_its_reply(self, make_world: MakeWorld) -> None:
+        told: list[tuple[Any, Any]] = []
+
+        class Late(SessionPart):
+            def send_meta(self, session: Any, reply: Any, message: Any) -> bool:
+                told.append((dict(message.fields), dict(reply)))
+                return True
+
+        client = Client(make_world()).joined()
+        client.connect(id="7")
+        client.session.add_part(Late())
+        client.world.advance(30)
+        request = {
+            "channel": "/meta/connect",
+            "connectionType": "long-polling",
+            "clientId": client.session.id,
+            "id": "7",
+        }
+        assert told == [(request, {"channel": "/meta/connect", "successful": True, "id": "7"})]

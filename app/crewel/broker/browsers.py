@@ -15,6 +15,8 @@ class Browsers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.bayeux
         self._holding: dict[str, int] = {}
+        self.has_limit = self._settings.max_sessions_per_browser >= 0
+        """Whether connects need counting at all."""
 
     def bind_new(self, session: Session, peer: Peer) -> None:
         """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
@@ -40,9 +42,9 @@ class Browsers:
         return limit < 0 or session.browser is None or self._holding.get(session.browser, 0) < limit
 
     def hold(self, session: Session) -> None:
-        """Count a connect that is held over HTTP; nobody counts where there is no limit."""
+        """Count a connect that is held over HTTP; there is no need to where nothing is limited."""
         browser = session.browser
-        if browser is not None and self._settings.max_sessions_per_browser >= 0:
+        if browser is not None and self.has_limit:
             self._holding[browser] = self._holding.get(browser, 0) + 1
 
     def release(self, session: Session) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
+from crewel.broker.held import CONNECT_CHANNEL, Held
 from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
 from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
@@ -27,7 +28,8 @@ __all__ = ["Inbound"]
 
 log = logging.getLogger(__name__)
 
-_CONNECT = Channel(CONNECT, ["meta", "connect"])
+_BARE = 4
+"""The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
 
 _Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
@@ -38,6 +40,7 @@ class Inbound:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._sees_bare_connects = broker.outbound.pipe.sees_plain(CONNECT)
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
@@ -62,21 +65,34 @@ class Inbound:
         client_id, message_id = fields.get("clientId"), fields.get("id")
         if type(client_id) is not str or type(message_id) is not str:
             return False
-        session = self._broker.sessions.get(client_id)
-        if session is None or not self._broker.outbound.would_hold(session, peer):
+        broker = self._broker
+        session = broker.sessions.get(client_id)
+        if session is None or not broker.outbound.would_hold(session, peer):
             return False
         if not (message_id.isalnum() and message_id.isascii()):
             return False
         session.peer = peer
-        self._broker.timing.saw(session, self._broker.loop.time())
-        message = Message(fields, _CONNECT, message_id)
-        outbound = self._broker.outbound
-        passes = outbound.pipe.rcv_meta(session, message)
-        if passes and not (session.urgent or session.hold_delay) and session.is_live and "advice" not in fields:
-            self._broker.metrics.connects += 1
-            outbound.hold(session, peer, message)
-            return True
-        # An extension has changed its mind: there is something to be told after all.
+        session.last_seen = now = broker.loop.time()
+        request: Message | str = message_id
+        is_bare = len(fields) == _BARE and fields.get("connectionType") == peer.transport
+        if not is_bare or session.parts or self._sees_bare_connects:
+            request = message = Message(fields, CONNECT_CHANNEL, message_id)
+            passes = broker.outbound.pipe.rcv_meta(session, message)
+            if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
+                self._answer_after_all(session, peer, message, passes=passes)
+                return True
+        broker.metrics.connects += 1
+        session.transient_timeout_ms = session.transient_interval_ms = None
+        deadline = now + broker.timing.hold_ms(session) / 1000
+        broker.outbound.hold(session, Held(peer, request, None, deadline))
+        if deadline <= now:
+            broker.outbound.release(session, now)
+        return True
+
+    def _answer_after_all(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
+        """An extension has made of a plain connect one that has something to be told."""
+        fields = message.fields
+        self._broker.timing.saw(session, session.last_seen)
         exchange = Exchange(peer, [fields])
         exchange.session = session
         try:
@@ -85,8 +101,7 @@ class Inbound:
             reply = _refusal(fields, message, error)
         assert isinstance(reply, dict)
         exchange.replies.append((reply, message))
-        outbound.answer(exchange)
-        return True
+        self._broker.outbound.answer(exchange)
 
     async def _process_later(self, exchange: Exchange, pending: _Pending | None) -> None:
         session = exchange.session  # a refused handshake takes it away

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from crewel.bayeux import advice, replies
+from crewel.bayeux import advice
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Message
@@ -20,8 +20,9 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.alarms import Alarms
 from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
+from crewel.broker.held import Held
 from crewel.broker.peer import Peer
-from crewel.broker.sessions import Held, Session, State
+from crewel.broker.sessions import Session, State
 from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.errors import BayeuxCode
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 log = logging.getLogger(__name__)
+
+_CONNECTED = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+"""The reply to a bare connect that has nothing else to tell."""
 
 _Replies = list[tuple[Reply, Message | None]]
 
@@ -97,7 +101,10 @@ class Outbound:
             return
         session.urgent = True
         if not session.is_ready:
-            self.make_ready(session)
+            session.is_ready = True
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready.append(session)
 
     def make_ready(self, session: Session) -> None:
         """Let the next flush look at this session."""
@@ -265,9 +272,8 @@ class Outbound:
                 message = exchange.replies[0][1]
                 assert message is not None
                 now = session.last_seen  # in this very turn: a connect waits for nobody
-                self._keep(
-                    session, Held(peer, message, reply, now + timeout, now + delay if delay else 0.0, exchange.advise)
-                )
+                not_before = now + delay if delay else 0.0
+                self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
                 return True
         if exchange.advise:
             reply["advice"] = self._timing.advice(session)
@@ -285,36 +291,32 @@ class Outbound:
             and session.browser is not None
             and session.advised_on == peer.transport
             and self._holds
-            and self._browsers.admits(session)
+            and (not self._browsers.has_limit or self._browsers.admits(session))
         )
 
-    def hold(self, session: Session, peer: Peer, message: Message) -> None:
-        """Hold the connect of a session that `would_hold`."""
-        session.transient_timeout_ms = session.transient_interval_ms = None
-        timeout = self._timing.hold_ms(session) / 1000
-        held = Held(peer, message, replies.ok(message), session.last_seen + timeout, 0.0, advise=False)
-        self._keep(session, held)
-        if timeout <= 0:
-            self.release(session, session.last_seen)
-
-    def _keep(self, session: Session, held: Held) -> None:
+    def hold(self, session: Session, held: Held) -> None:
+        """Keep this connect until something is queued for the session, or until its deadline."""
         session.held = held
         session.expires_at = inf
         self.held += 1
-        if not held.peer.pushes:
-            held.peer.session = session
-            self._browsers.hold(session)
+        peer = held.peer
+        if not peer.pushes:
+            peer.session = session
+            if self._browsers.has_limit:
+                self._browsers.hold(session)
         if held.deadline < session.alarm or held.not_before:
             self.alarms.at(session, held.not_before or held.deadline)
 
     def _let_go(self, session: Session, held: Held) -> None:
         session.held = None
         self.held -= 1
-        if not held.peer.pushes:
-            held.peer.session = None
-            if session.peer is held.peer:
+        peer = held.peer
+        if not peer.pushes:
+            peer.session = None
+            if session.peer is peer:
                 session.peer = None
-            self._browsers.release(session)
+            if self._browsers.has_limit:
+                self._browsers.release(session)
 
     def release(self, session: Session, now: float) -> None:
         """Answer the held connect with what is queued."""
@@ -322,21 +324,30 @@ class Outbound:
         if held is None:
             return
         self._let_go(session, held)
-        if session.state is State.EXPIRED:
-            held.reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
-        elif not session.is_live:
-            held.reply["advice"] = advice.none()
-        elif held.advise or session.advised_on is None:
-            held.reply["advice"] = self._timing.advice(session)
-            session.advised_on = held.peer.transport
-        peer = held.peer
-        parts = [entry.wire for entry in self._departing(session)]
-        if self.pipe.send_meta(session, held.reply, held.message):
-            parts.append(self._encoded(held.reply))
+        peer, request = held.peer, held.request
+        entries = self._departing(session)
+        parts = [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
+        if isinstance(request, str) and session.is_live and session.advised_on is not None and not session.parts:
+            parts.append(_CONNECTED % request.encode())
+        else:
+            message, reply = held.spelled_out(session)
+            self._tell_advice(session, held, reply)
+            if self.pipe.send_meta(session, reply, message):
+                parts.append(self._encoded(reply))
         if session.is_live:
             self._timing.rest(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
+
+    def _tell_advice(self, session: Session, held: Held, reply: Reply) -> None:
+        """Put into the reply of a connect that was held what its client needs to be told now."""
+        if session.state is State.EXPIRED:
+            reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
+        elif not session.is_live:
+            reply["advice"] = advice.none()
+        elif held.advise or session.advised_on is None:
+            reply["advice"] = self._timing.advice(session)
+            session.advised_on = held.peer.transport
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""

@@ -11,8 +11,8 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.bayeux.message import Fields, Message
-from crewel.bayeux.replies import Reply
+from crewel.bayeux.message import Fields
+from crewel.broker.held import Held
 from crewel.delivery.entry import Entry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crewel.broker.peer import Peer
     from crewel.extension import SessionPart
 
-__all__ = ["TRANSITIONS", "Event", "Held", "Session", "State", "new_secret"]
+__all__ = ["TRANSITIONS", "Event", "Session", "State", "new_secret"]
 
 
 class State(Enum):
@@ -74,24 +74,6 @@ def new_secret() -> str:
         randomness = secrets.token_hex(13 * 64)  # one system call for many
         _secrets.extend(randomness[start : start + 26] for start in range(0, len(randomness), 26))
     return _secrets.pop()
-
-
-class Held:
-    """A connect that waits: the continuation of a request, without a task or a future."""
-
-    __slots__ = ("advise", "deadline", "message", "not_before", "peer", "reply")
-
-    def __init__(
-        self, peer: Peer, message: Message, reply: Reply, deadline: float, not_before: float, advise: bool
-    ) -> None:
-        self.peer = peer
-        self.message = message
-        self.reply = reply
-        self.deadline = deadline
-        """Loop time (s) at which it is answered even if nothing has come."""
-        self.not_before = not_before
-        """Loop time (s) before which it is not answered, whatever comes (`SessionPart`s slow a futile client down)."""
-        self.advise = advise
 
 
 class Session:

@@ -16,6 +16,7 @@ class Timing:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.bayeux
+        self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
 
     def hold_ms(self, session: Session) -> float:
         """How long the connect being processed may be held: what it asked for, or what the session was advised."""
@@ -46,7 +47,10 @@ class Timing:
 
     def rest(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
-        session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+        if session.transient_interval_ms is None and session.interval_ms is None:
+            session.expires_at = now + self._usual_rest
+        else:
+            session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
 
     def saw(self, session: Session, now: float) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
