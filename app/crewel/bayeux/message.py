@@ -89,12 +89,15 @@ class Message:
         value = self.fields.get("subscription")
         if value is None:
             raise Refused(BayeuxCode.SUBSCRIPTION_MISSING)
-        names = value if isinstance(value, list) else [value]
-        channels = [parse(name) for name in names if isinstance(name, str)]
-        valid = [channel for channel in channels if channel is not None]
-        if not valid or len(valid) != len(names):
+        channels = []
+        for name in value if isinstance(value, list) else (value,):
+            channel = parse(name) if isinstance(name, str) else None
+            if channel is None:
+                raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
+            channels.append(channel)
+        if not channels:
             raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
-        return valid
+        return channels
 
 
 def echoed_id(fields: Fields) -> str | None:

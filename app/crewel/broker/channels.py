@@ -46,16 +46,19 @@ class Channels:
 
     def create(self, name: str) -> None:
         """Know this channel, until it has been idle for `IDLE_SWEEPS` sweeps."""
+        self._used(name)
+
+    def _used(self, name: str) -> _Known:
         known = self._known.get(name)
         if known is None:
-            self._known[name] = _Known()
+            known = self._known[name] = _Known()
         else:
             known.idle_sweeps = 0
+        return known
 
     def subscribe(self, session: Session, name: str) -> None:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
-        self.create(name)
-        self._known[name].subscribers[session] = None
+        self._used(name).subscribers[session] = None
         session.subscriptions.add(name)
 
     def unsubscribe(self, session: Session, name: str) -> None:

@@ -12,7 +12,7 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, wait
 from crewel.errors import DENIED_BY_POLICY
 from crewel.security.authorizers import Authorizer, Operation, refusal
-from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, SecurityPolicy
+from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, SecurityPolicy, is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,18 @@ class Guard:
     def authorize(self, pattern: str, authorizer: Authorizer) -> None:
         """Ask this authoriser about every channel that the pattern matches."""
         self._authorizers.setdefault(pattern, []).append(authorizer)
+
+    @property
+    def admits_everybody(self) -> bool:
+        """Whether the policy need not be asked about a handshake."""
+        return type(self.policy) is OpenPolicy
+
+    def is_open(self, channel: Channel) -> bool:
+        """Whether nobody need be asked who creates the channel, subscribes to it or publishes to it: everybody may. What is
+        open takes no steps."""
+        if type(self.policy) is not OpenPolicy or is_reserved(channel):
+            return False
+        return self._authorizers.keys().isdisjoint(channel.patterns)
 
     def handshake(self, session: Session, message: Message) -> Steps[Refusal | None]:
         """The refusal of a handshake, or None if it is granted."""

@@ -29,16 +29,25 @@ CONNECT: Final = "/meta/connect"
 Handler = Callable[["Broker", Exchange, Session, Message], "Reply | Steps[Reply]"]
 
 
-def handshake(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+def handshake(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MAY carry anything; the version and the transports are not checked: hand-written clients leave them out."""
+    shake = _shake_hands if broker.guard.admits_everybody else _ask_and_shake_hands
+    return shake(broker, exchange, session, message)
+
+
+def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
     refusal = yield from broker.guard.handshake(session, message)
-    if refusal is not None:
-        exchange.session = None
-        reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
-        reply["advice"] = {"reconnect": refusal.reconnect}
-        if refusal.ext is not None:
-            reply["ext"] = refusal.ext
-        return reply
+    if refusal is None:
+        return _shake_hands(broker, exchange, session, message)
+    exchange.session = None
+    reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
+    reply["advice"] = {"reconnect": refusal.reconnect}
+    if refusal.ext is not None:
+        reply["ext"] = refusal.ext
+    return reply
+
+
+def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
     peer = exchange.peer
     broker.browsers.bind_new(session, peer)
     broker.add(session)
@@ -76,9 +85,19 @@ def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Me
     return replies.ok(message)
 
 
-def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
-    for channel in message.subscriptions():
+    channels = message.subscriptions()
+    if not all(map(broker.guard.is_open, channels)):
+        return _ask_and_subscribe(broker, session, message, channels)
+    for channel in channels:
+        if channel.kind is Kind.BROADCAST:
+            broker.channels.subscribe(session, channel.name)
+    return replies.ok(message)
+
+
+def _ask_and_subscribe(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+    for channel in channels:
         error = yield from _refused_subscription(broker, session, channel, message)
         if error is not None:
             return replies.failed(message, error)

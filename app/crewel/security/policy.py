@@ -14,7 +14,7 @@ from crewel.errors import DENIED_BY_POLICY
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy"]
+__all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy", "is_reserved"]
 
 
 @dataclass(frozen=True, slots=True)
