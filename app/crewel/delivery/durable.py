@@ -1,0 +1,235 @@
+"""What one reliable session is owed: its subscriptions as intervals of the log, and the messages that are open.
+
+Invariant (design, section 4): each matching entry at or below the session's cursor has ended or is open here. The cursor
+is the node's, or the session's own `floor` while the node, which took the session over, has not reached that yet.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from crewel.delivery.records import (
+    Change,
+    Ended,
+    EndReason,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Waiting,
+)
+
+__all__ = ["Durable"]
+
+_NEW = Waiting()
+
+
+class Durable:
+    """One session. `open` is what waits for it in the log, `inbox` what waits for it beside the log; `parked` is the part
+    of both whose bodies are not in memory, oldest first."""
+
+    __slots__ = (
+        "_ended",
+        "_letters",
+        "_stored",
+        "_stored_inbox",
+        "closing",
+        "ending",
+        "floor",
+        "holder",
+        "inbox",
+        "is_dirty",
+        "is_fenced",
+        "name",
+        "open",
+        "parked",
+        "since",
+        "size",
+        "was_adopted",
+    )
+
+    def __init__(self, name: SessionName) -> None:
+        self.name = name
+        self.holder: Any = None
+        """The session that is connected to it, for who keeps sessions."""
+        self.since: dict[str, LogId] = {}
+        """Pattern -> the id after which its subscription holds."""
+        self.closing: list[tuple[str, LogId, LogId]] = []
+        """Intervals (pattern, from, until] of subscriptions that were given up."""
+        self.floor = LogId(0)
+        """Entries up to here are accounted for, whatever the node's cursor says."""
+        self.was_adopted = False
+        """Whether the store still has its own cursor, `at`."""
+        self.ending: LogId | None = None
+        self.open: dict[LogId, Waiting] = {}
+        self.inbox: dict[LogId, Waiting] = {}
+        self.parked: list[LogId] = []
+        self.size = 0
+        """Bytes of all that is open."""
+        self.is_dirty = False
+        self.is_fenced = False
+        """Whether another node has it now: nothing that happens here counts."""
+        self._stored: dict[LogId, Waiting] = {}
+        self._stored_inbox: set[LogId] = set()
+        self._ended: dict[EndReason, list[LogId]] = {}
+        self._letters: list[Letter] = []
+
+    @classmethod
+    def adopted(cls, record: SessionRecord) -> Durable:
+        """The session as its former owner left it. What it had open may have been sent."""
+        durable = cls(record.name)
+        durable.since = dict(record.subscriptions)
+        durable.closing = list(record.closed)
+        durable.ending = record.ending
+        durable._stored = record.open
+        durable._stored_inbox = set(record.inbox)
+        durable.open = {each: _sent(record.open[each]) for each in sorted(record.open)}
+        durable.inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
+        durable.parked = sorted([*record.open, *record.inbox])
+        durable.size = sum(waiting.size for waiting in (*record.open.values(), *record.inbox.values()))
+        if record.at is not None:
+            durable.floor = record.at
+            durable.was_adopted = True
+        return durable
+
+    def __len__(self) -> int:
+        """How many messages are open."""
+        return len(self.open) + len(self.inbox)
+
+    # Subscriptions
+
+    def subscribed(self, pattern: str, since: LogId) -> None:
+        """A subscription holds from here on; one that holds already stays as it is."""
+        self.since.setdefault(pattern, since)
+
+    def unsubscribed(self, pattern: str, since: LogId, until: LogId) -> None:
+        """The subscription held after `since`, and ends with the entry `until`."""
+        self.since.pop(pattern, None)
+        self.closing.append((pattern, since, until))
+
+    def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
+        """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for."""
+        if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
+            return False
+        if self.ending is not None and log_id > self.ending:
+            return False
+        since = self.since
+        for pattern in patterns:
+            start = since.get(pattern)
+            if start is not None and start < log_id:
+                return True
+        return any(start < log_id <= until and pattern in patterns for pattern, start, until in self.closing)
+
+    # Messages
+
+    def take(self, log_id: LogId, size: int) -> None:
+        """The entry is open from now on."""
+        is_newest = not self.open or log_id > next(reversed(self.open))
+        self.open[log_id] = Waiting(0, size)
+        if not is_newest:  # found late, by a subscription that was pending: `open` is kept in the order of the log
+            self.open = {each: self.open[each] for each in sorted(self.open)}
+        self.size += size
+
+    def park(self, log_id: LogId) -> None:
+        """Its body need not be kept: it will be read when the client is there."""
+        insort(self.parked, log_id)
+
+    def unpark(self, count: int) -> list[LogId]:
+        """The oldest parked ids that are still open, at most so many; they are parked no more."""
+        taken: list[LogId] = []
+        position = 0
+        for position, log_id in enumerate(self.parked, 1):  # noqa: B007 - where it stops is used below
+            if log_id in self.open or log_id in self.inbox:
+                taken.append(log_id)
+                if len(taken) == count:
+                    break
+        del self.parked[:position]
+        return taken
+
+    def sent(self, log_id: LogId) -> int:
+        """Count that it is being sent once more; returns how often it may have been sent before."""
+        where = self.open if log_id in self.open else self.inbox
+        waiting = where.get(log_id)
+        if waiting is None:
+            return 0
+        where[log_id] = Waiting(waiting.attempts + 1, waiting.size)
+        return waiting.attempts
+
+    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        """The message has ended; False if it was not open, and then nothing happens."""
+        waiting = self.open.pop(log_id, None)
+        if waiting is None:
+            waiting = self.inbox.pop(log_id, None)
+        if waiting is None:
+            return False
+        self.size -= waiting.size
+        self.note(log_id, reason)
+        return True
+
+    def note(self, log_id: LogId, reason: EndReason) -> None:
+        """Remember for the facts how a message ended."""
+        ids = self._ended.get(reason)
+        if ids is None:
+            self._ended[reason] = [log_id]
+        else:
+            ids.append(log_id)
+
+    def bury(self, letter: Letter) -> None:
+        """The message becomes a dead letter, be it open or just arriving."""
+        if not self.settle(letter.id, EndReason.DEAD):
+            self.note(letter.id, EndReason.DEAD)
+        self._letters.append(letter)
+
+    def boxed(self, ids: Iterable[LogId]) -> None:
+        """The store has copied these messages into the inbox and noted it: the log may lose them."""
+        for log_id in ids:
+            waiting = self.open.pop(log_id, None)
+            self._stored.pop(log_id, None)
+            self._stored_inbox.add(log_id)
+            if waiting is not None:
+                self.inbox[log_id] = waiting
+        self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+
+    # Commits
+
+    @property
+    def low(self) -> LogId | None:
+        """Everything before this id is needed no more in the log by this session; None if nothing is needed."""
+        return next(iter(self.open), None)
+
+    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
+        """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
+        the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
+        in_step = self.was_adopted and cursor >= self.floor
+        opened, settled, unboxed = self._open_changes()
+        passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
+        if not (in_step or opened or settled or unboxed or passed):
+            return None
+        if passed:
+            self.closing = [each for each in self.closing if each[2] > committed]
+        if in_step:
+            self.was_adopted = False
+        self._stored = dict(self.open)
+        self._stored_inbox = set(self.inbox)
+        return Change(self.name, opened, settled, unboxed, passed, in_step)
+
+    def _open_changes(self) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
+        """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
+        that is taken over counts everything open as sent."""
+        stored, open_now = self._stored, self.open
+        opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
+        settled = tuple(each for each in stored if each not in open_now)
+        unboxed = tuple(each for each in self._stored_inbox if each not in self.inbox)
+        return opened, settled, unboxed
+
+    def take_ended(self) -> tuple[list[Ended], list[Letter]]:
+        """How messages ended since this was asked last, and the letters of those that died."""
+        ended = [Ended(self.name, reason, tuple(ids)) for reason, ids in self._ended.items()]
+        letters, self._letters, self._ended = self._letters, [], {}
+        return ended, letters
+
+
+def _sent(waiting: Waiting) -> Waiting:
+    return Waiting(waiting.attempts + 1, waiting.size)

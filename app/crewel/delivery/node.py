@@ -1,0 +1,222 @@
+"""One node's place in the log: it takes entries strictly in order, and says in commits what has become of them.
+
+What it refuses to know: how entries are read, where bodies are, who is connected. `take` is told which sessions hear an
+entry by their subscriptions; it adds those that an index does not show: subscribes that are not answered yet, intervals that
+have ended but are not passed, sessions that are ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord
+
+__all__ = ["Interval", "Node", "Pending"]
+
+Interval = tuple[LogId, LogId | None]
+"""From after this entry, until this one or (None) until further notice."""
+
+
+class Pending:
+    """A subscribe or unsubscribe whose answer from the store is on its way. Entries that are taken meanwhile are
+    remembered: the store decides where the interval begins or ends, and no commit moves the cursor past where it was
+    asked."""
+
+    __slots__ = ("cursor", "durable", "patterns", "seen", "since")
+
+    def __init__(self, durable: Durable, patterns: Collection[str], cursor: LogId) -> None:
+        self.durable = durable
+        self.patterns = patterns
+        self.cursor = cursor
+        self.since: dict[str, LogId] = {}
+        """What held before an unsubscribe, to be put back if it fails."""
+        self.seen: list[tuple[LogId, Collection[str], int]] = []
+        """(id, patterns of its channel, size) of what was taken while it was pending."""
+
+
+class Node:
+    """The sessions of one node, and how far it has read."""
+
+    def __init__(self, cursor: LogId) -> None:
+        self.cursor = cursor
+        """The last entry that was taken."""
+        self.sessions: dict[SessionName, Durable] = {}
+        self._committed = cursor
+        self._number = 0
+        self._dirty: dict[Durable, None] = {}
+        self._owing: dict[Durable, None] = {}
+        self._pending: list[Pending] = []
+        self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
+        self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
+
+    # Sessions
+
+    def add(self, durable: Durable) -> None:
+        """The node owns this session. One that was adopted must come before anything beyond its `floor` is taken."""
+        self.sessions[durable.name] = durable
+        if durable.was_adopted:
+            self._behind[durable] = None
+        if durable.closing or durable.ending is not None:
+            self._beside[durable] = None
+        self.touch(durable)
+
+    def drop(self, durable: Durable) -> None:
+        """The node has this session no more: it has ended in the store, or another node has taken it."""
+        durable.is_fenced = True
+        if self.sessions.get(durable.name) is durable:
+            del self.sessions[durable.name]
+        for group in (self._dirty, self._owing, self._beside, self._behind):
+            group.pop(durable, None)
+
+    def touch(self, durable: Durable) -> None:
+        """Something about this session has changed: the next commit looks at it."""
+        if durable.is_fenced:
+            return
+        if not durable.is_dirty:
+            durable.is_dirty = True
+            self._dirty[durable] = None
+        if durable.open:
+            self._owing[durable] = None
+
+    @staticmethod
+    def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
+        """Where a node begins that adopts these sessions: at the lowest of their own cursors, so that it reads for all of
+        them what is missing, once."""
+        return min((record.at for record in records if record.at is not None), default=last)
+
+    # Subscriptions
+
+    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+        """The store is about to be asked for these subscriptions."""
+        pending = Pending(durable, patterns, self.cursor)
+        self._pending.append(pending)
+        return pending
+
+    def unsubscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+        """The store is about to be asked to end these subscriptions."""
+        pending = self.subscribing(durable, patterns)
+        pending.since = {each: durable.since.pop(each) for each in patterns if each in durable.since}
+        return pending
+
+    def answered(self, pending: Pending, intervals: Mapping[str, Interval]) -> list[LogId]:
+        """The store has answered: pattern -> (from, until); `until` None: the subscription holds. What it refused is not
+        named. Returns the entries that were taken meanwhile and that the session is owed, oldest first; they are open
+        now."""
+        self._pending.remove(pending)
+        durable = pending.durable
+        for pattern, (since, until) in intervals.items():
+            if until is None:
+                durable.subscribed(pattern, since)
+            else:
+                durable.unsubscribed(pattern, since, until)
+                self._beside[durable] = None
+        owed = []
+        for log_id, patterns, size in pending.seen:
+            if durable.wants(patterns, log_id):
+                durable.take(log_id, size)
+                owed.append(log_id)
+        self.touch(durable)
+        return owed
+
+    def unanswered(self, pending: Pending) -> list[LogId]:
+        """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""
+        return self.answered(pending, {pattern: (since, None) for pattern, since in pending.since.items()})
+
+    def ending(self, durable: Durable, until: LogId) -> None:
+        """The store has begun the end of this session: it is owed nothing beyond this entry."""
+        durable.ending = until
+        self._beside[durable] = None
+        self.touch(durable)
+
+    # Entries
+
+    def boxed(self, durable: Durable, ids: Iterable[LogId]) -> None:
+        """The store has copied these open messages into the session's inbox: the log may lose them."""
+        durable.boxed(ids)
+        self.touch(durable)
+
+    def take(self, log_id: LogId, patterns: Collection[str], size: int, hearing: Iterable[Durable]) -> list[Durable]:
+        """Take the next entry: it is open now for each session returned. `hearing` are the sessions that the index of
+        subscriptions finds. An entry at or before the cursor was taken before, and nobody gets it."""
+        if log_id <= self.cursor:
+            return []
+        taken = []
+        for durable in hearing:
+            if durable.wants(patterns, log_id):
+                durable.take(log_id, size)
+                self.touch(durable)
+                taken.append(durable)
+        if self._beside or self._pending:
+            self._take_beside(log_id, patterns, size, taken)
+        self.cursor = log_id
+        return taken
+
+    def _take_beside(self, log_id: LogId, patterns: Collection[str], size: int, taken: list[Durable]) -> None:
+        for durable in self._beside:
+            if durable.wants(patterns, log_id):
+                durable.take(log_id, size)
+                self.touch(durable)
+                taken.append(durable)
+        for pending in self._pending:
+            if not patterns_meet(pending.patterns, patterns):
+                continue
+            pending.seen.append((log_id, patterns, size))
+
+    # Commits
+
+    def commit(self) -> Commit | None:
+        """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
+        while its outcome is unknown, and when it is applied say so with `committed`."""
+        cursor = min([self.cursor, *(pending.cursor for pending in self._pending)])
+        behind = [durable for durable in self._behind if cursor >= durable.floor]
+        passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
+        if cursor == self._committed and not (self._dirty or behind or passing):
+            return None
+        changes, ended, letters = self._changes(cursor, {**self._dirty, **dict.fromkeys([*behind, *passing])})
+        self._dirty.clear()
+        self._number += 1
+        low = min([cursor, *self._lows()])
+        return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters))
+
+    def _changes(self, cursor: LogId, durables: Iterable[Durable]) -> tuple[list[Change], list[Ended], list[Letter]]:
+        changes, ended, letters = [], [], []
+        for durable in durables:
+            durable.is_dirty = False
+            change = durable.changed(cursor, self._committed)
+            if change is not None:
+                changes.append(change)
+            if not durable.was_adopted:
+                self._behind.pop(durable, None)
+            if not durable.closing and durable.ending is None:
+                self._beside.pop(durable, None)
+            how, dead = durable.take_ended()
+            ended += how
+            letters += dead
+        return changes, ended, letters
+
+    def _lows(self) -> Iterable[LogId]:
+        """The places in the log that sessions still need, each less one."""
+        for durable in list(self._owing):
+            low = durable.low
+            if low is None:
+                del self._owing[durable]
+            else:
+                yield LogId(low - 1)
+        for durable in self._behind:
+            yield durable.floor
+
+    def committed(self, commit: Commit) -> list[Durable]:
+        """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
+        them out of the store."""
+        self._committed = commit.cursor
+        return [each for each in self._beside if each.ending is not None and each.ending <= commit.cursor]
+
+
+def patterns_meet(these: Collection[str], those: Collection[str]) -> bool:
+    """Whether the two have a pattern in common."""
+    return any(pattern in those for pattern in these)
+
+
+def _has_passed(durable: Durable, committed: LogId) -> bool:
+    return any(until <= committed for _, _, until in durable.closing)

@@ -1,0 +1,170 @@
+"""The records that pass between the engine and the store: what a publish puts into the log, what is read back, and what
+one commit changes. Plain values; log ids are integers (microseconds, strictly increasing; 0 is before the first).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NewType
+
+__all__ = [
+    "Change",
+    "Commit",
+    "EndReason",
+    "Ended",
+    "Letter",
+    "LogId",
+    "Logged",
+    "SessionName",
+    "SessionRecord",
+    "Submission",
+    "Waiting",
+]
+
+LogId = NewType("LogId", int)
+"""A place in the log, and the id of the message that lies there."""
+
+SessionName = NewType("SessionName", str)
+"""`client/joe/1`, or numbered by the store `client/joe/-7`, `client/anonymous/-7`: the name of a session without the node."""
+
+
+class EndReason(StrEnum):
+    """How a message can end for one receiver. Until then it waits."""
+
+    SETTLED = "settled"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    ERASED = "erased"
+    DROPPED = "dropped"
+    FILTERED = "filtered"
+    LAPSED = "lapsed"
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in one line."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    EndReason.SETTLED: "The receiver answered OK, by acknowledging the batch or by a status.",
+    EndReason.DEAD: "It became a dead letter, with an error code.",
+    EndReason.EXPIRED: "Its lifetime was over before it was delivered.",
+    EndReason.ERASED: "Its topic was erased.",
+    EndReason.DROPPED: "The queue was full, and the queue's policy dropped it.",
+    EndReason.FILTERED: "The receiver does not want it: a filter, or its own message.",
+    EndReason.LAPSED: "The anonymous session that it waited for ended.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A persistent publish on its way into the log."""
+
+    channel: str
+    body: bytes
+    """The message as its receivers get it, JSON, less the id that the log gives it."""
+    sender: str = ""
+    """Public name of the session that published; empty for the server itself and for back ends."""
+    excluded: str = ""
+    """Name of the session that must not hear it: a publisher that does not hear itself."""
+    key: str = ""
+    """Scope and key of an idempotent publish, in one text; empty if it has none."""
+    qos: bytes = b""
+    """What differs from the defaults of PublishQos, a JSON object, or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A message in the log, or in an inbox."""
+
+    id: LogId
+    channel: str
+    body: bytes
+    sender: str = ""
+    excluded: str = ""
+    qos: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is known of a message that waits for one receiver."""
+
+    attempts: int = 0
+    """How often it may have been sent before."""
+    size: int = 0
+    """Bytes of its body."""
+
+
+@dataclass(slots=True)
+class SessionRecord:
+    """A session as the store has it."""
+
+    name: SessionName
+    login: dict[str, Any]
+    """What the login fixed (clientId, cookie, ConnectQos, claims): JSON, opaque to the store."""
+    at: LogId | None = None
+    """The session's own cursor while it is being adopted; None: its owner's counts."""
+    batch: int = 0
+    """Batch numbers up to this one are reserved."""
+    ending: LogId | None = None
+    """The last log id that it is owed, once its end has begun."""
+    subscriptions: dict[str, LogId] = field(default_factory=dict)
+    """Pattern -> the id after which it holds."""
+    closed: list[tuple[str, LogId, LogId]] = field(default_factory=list)
+    """Intervals that have an end, (pattern, from, until], and that the cursor had not passed."""
+    open: dict[LogId, Waiting] = field(default_factory=dict)
+    inbox: dict[LogId, Waiting] = field(default_factory=dict)
+    """Open messages whose bodies lie in the session's inbox and not in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter about to be stored. The store copies the body from the log or the inbox; `message` holds it only for
+    a message that was never stored."""
+
+    session: SessionName
+    id: LogId
+    code: str
+    reason: str
+    attempts: int = 0
+    message: Logged | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Messages that ended for one session in one way, for the facts."""
+
+    session: SessionName
+    reason: EndReason
+    ids: tuple[LogId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit changes in one session's record."""
+
+    name: SessionName
+    opened: dict[LogId, Waiting]
+    """Open in the log: new, or with other attempts."""
+    settled: tuple[LogId, ...]
+    """In the record, and open no more."""
+    unboxed: tuple[LogId, ...]
+    """In the inbox, and open no more."""
+    forgotten: tuple[tuple[str, LogId], ...]
+    """Closed intervals (pattern, from) that the cursor has passed."""
+    in_step: bool
+    """The owner's cursor has reached the session's own one, `at`: forget that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One step of a node's durable state; applied once, in the order of `number`."""
+
+    number: int
+    cursor: LogId
+    low: LogId
+    """Nothing at or below it is needed any more by this node's sessions."""
+    changes: tuple[Change, ...]
+    ended: tuple[Ended, ...]
+    letters: tuple[Letter, ...]
