@@ -48,11 +48,8 @@ def refused(element: object, error: str) -> Reply:
 def handshaken(message: Message, client_id: str, transports: list[str], advice: dict[str, Any]) -> Reply:
     """The successful handshake reply. The list is the server's own in its own order: clients negotiate."""
     reply = ok(message)
-    reply.update(
-        version=VERSION,
-        minimumVersion=VERSION,
-        clientId=client_id,
-        supportedConnectionTypes=transports,
-        advice=advice,
-    )
+    reply["version"] = reply["minimumVersion"] = VERSION
+    reply["clientId"] = client_id
+    reply["supportedConnectionTypes"] = transports
+    reply["advice"] = advice
     return reply
