@@ -34,7 +34,9 @@ class Durable:
         "_ended",
         "_letters",
         "_stored",
+        "_stored_batch",
         "_stored_inbox",
+        "batch",
         "closing",
         "ending",
         "floor",
@@ -68,11 +70,14 @@ class Durable:
         self.parked: list[LogId] = []
         self.size = 0
         """Bytes of all that is open."""
+        self.batch = 0
+        """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, Waiting] = {}
         self._stored_inbox: set[LogId] = set()
+        self._stored_batch = 0
         self._ended: dict[EndReason, list[LogId]] = {}
         self._letters: list[Letter] = []
 
@@ -83,6 +88,7 @@ class Durable:
         durable.since = dict(record.subscriptions)
         durable.closing = list(record.closed)
         durable.ending = record.ending
+        durable.batch = durable._stored_batch = record.batch
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
         durable.open = {each: _sent(record.open[each]) for each in sorted(record.open)}
@@ -205,7 +211,8 @@ class Durable:
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes()
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
-        if not (in_step or opened or settled or unboxed or passed):
+        batch = self.batch if self.batch != self._stored_batch else None
+        if not (in_step or opened or settled or unboxed or passed or batch):
             return None
         if passed:
             self.closing = [each for each in self.closing if each[2] > committed]
@@ -213,7 +220,8 @@ class Durable:
             self.was_adopted = False
         self._stored = dict(self.open)
         self._stored_inbox = set(self.inbox)
-        return Change(self.name, opened, settled, unboxed, passed, in_step)
+        self._stored_batch = self.batch
+        return Change(self.name, opened, settled, unboxed, passed, in_step, batch)
 
     def _open_changes(self) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session

@@ -155,6 +155,8 @@ class Change:
     """Closed intervals (pattern, from) that the cursor has passed."""
     in_step: bool
     """The owner's cursor has reached the session's own one, `at`: forget that."""
+    batch: int | None = None
+    """Batch numbers are reserved up to this one from now on; None: as before."""
 
 
 @dataclass(frozen=True, slots=True)
