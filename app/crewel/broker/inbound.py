@@ -145,15 +145,17 @@ class Inbound:
         first = exchange.elements[0]
         client_id = first.get("clientId") if isinstance(first, dict) else None
         session = self._broker.sessions.get(client_id) if isinstance(client_id, str) else None
-        if session is None or is_handshake(first) or not self._may_speak(exchange.peer, session):
+        if session is None or is_handshake(first):
+            return
+        peer = exchange.peer
+        if not (self._may_push(peer, session) if peer.pushes else self._broker.browsers.may_speak_for(session, peer)):
             return
         exchange.session = session
-        session.peer = exchange.peer
+        session.peer = peer
         self._broker.timing.saw(session, self._broker.loop.time())
 
-    def _may_speak(self, peer: Peer, session: Session) -> bool:
-        if not peer.pushes:
-            return self._broker.browsers.may_speak_for(session, peer)
+    def _may_push(self, peer: Peer, session: Session) -> bool:
+        """Whether this socket may speak for the session."""
         spoken_for = peer.session
         if spoken_for is not session:
             if spoken_for is not None and spoken_for.is_live:

@@ -195,7 +195,7 @@ class Outbound:
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return
         entries: list[Entry] = []
-        if session is not None and self._carries_messages(exchange, session):
+        if session is not None and session.queue and self._carries_messages(exchange, session):
             entries = self._departing(session)
         if exchange.handshake is not None and entries:
             exchange.handshake["x-messages"] = len(entries)
@@ -231,9 +231,10 @@ class Outbound:
         for reply, message in answers:
             if message is None or self._passes(session, reply, message):
                 parts.append(self._encoded(reply))
-        messages = [entry.wire for entry in entries]
-        # Messages come before replies; only a handshake reply goes before everything, for the client is nobody until then.
-        parts = parts + messages if replies_first else messages + parts
+        if entries:
+            messages = [entry.wire for entry in entries]
+            # Messages come before replies; only a handshake reply goes before all, for the client is nobody until then.
+            parts = parts + messages if replies_first else messages + parts
         if parts or not peer.pushes:
             peer.send(parts)
 
@@ -331,7 +332,8 @@ class Outbound:
             parts.append(_CONNECTED % request.encode())
         else:
             message, reply = held.spelled_out(session)
-            self._tell_advice(session, held, reply)
+            if held.advise or session.advised_on is None or not session.is_live:
+                self._tell_advice(session, held, reply)
             if self.pipe.send_meta(session, reply, message):
                 parts.append(self._encoded(reply))
         if session.is_live:
@@ -345,7 +347,7 @@ class Outbound:
             reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
         elif not session.is_live:
             reply["advice"] = advice.none()
-        elif held.advise or session.advised_on is None:
+        else:
             reply["advice"] = self._timing.advice(session)
             session.advised_on = held.peer.transport
 

@@ -24,14 +24,19 @@ __all__ = ["publish"]
 log = logging.getLogger(__name__)
 
 
-def publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
+def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
     not anybody hears it."""
     channel = message.channel
     if channel.is_wildcard:
         raise Refused(BayeuxCode.CHANNEL_INVALID)
-    is_broadcast = channel.kind is Kind.BROADCAST
-    if is_broadcast and channel.name not in broker.channels:
+    asks_nobody = broker.guard.is_open(channel) and broker.registry.listeners.keys().isdisjoint(channel.patterns)
+    return (_publish if asks_nobody else _ask_and_publish)(broker, session, message)
+
+
+def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
+    channel = message.channel
+    if channel.kind is Kind.BROADCAST and channel.name not in broker.channels:
         reason = yield from broker.guard.create(session, channel, message)
         if reason is not None:
             raise Refused(denied(reason, Denied.PUBLISH_CREATE))
@@ -42,7 +47,12 @@ def publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
         yield from _listen(broker, session, message)
     if not session.is_live:
         raise Refused(BayeuxCode.SESSION_UNKNOWN)
-    if is_broadcast:
+    return _publish(broker, session, message)
+
+
+def _publish(broker: Broker, session: Session, message: Message) -> Reply:
+    channel = message.channel
+    if channel.kind is Kind.BROADCAST:
         broker.channels.create(channel.name)
         broker.broadcast(channel, delivered(message), publisher=session)
     else:
