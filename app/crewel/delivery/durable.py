@@ -154,15 +154,6 @@ class Durable:
         del self.parked[:position]
         return taken
 
-    def sent(self, log_id: LogId) -> int:
-        """Count that it is being sent once more; returns how often it may have been sent before."""
-        where = self.open if log_id in self.open else self.inbox
-        waiting = where.get(log_id)
-        if waiting is None:
-            return 0
-        where[log_id] = Waiting(waiting.attempts + 1, waiting.size)
-        return waiting.attempts
-
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
         """The message has ended; False if it was not open, and then nothing happens."""
         waiting = self.open.pop(log_id, None)
@@ -183,8 +174,8 @@ class Durable:
             ids.append(log_id)
 
     def bury(self, letter: Letter) -> None:
-        """The message becomes a dead letter, be it open or just arriving."""
-        if not self.settle(letter.id, EndReason.DEAD):
+        """The message becomes a dead letter: it was open, or just arriving, or never stored."""
+        if letter.message is None and not self.settle(letter.id, EndReason.DEAD):
             self.note(letter.id, EndReason.DEAD)
         self._letters.append(letter)
 
