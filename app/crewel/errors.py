@@ -5,7 +5,13 @@ CrewelError
 ├── ServiceError         a service module cannot be loaded or is declared wrongly
 ├── PayloadError         a whole request or frame is refused; carries its `Fault`
 ├── Refused              one Bayeux message is refused; carries the `error` text of its reply
-└── RemoteCallError      a remote call answers with a failure that its caller may read
+├── RemoteCallError      a remote call answers with a failure that its caller may read
+└── StoreError           the store did not do a step; has a dotted `code`
+    ├── StoreUnavailable     it cannot be asked: nothing was done
+    │   └── StoreUncertain       it was asked and did not answer: nobody knows
+    ├── StoreFull            its memory or its disk is at the limit: refused, nothing was done
+    ├── Fenced               the session, or this node, belongs to another token by now: nothing was done
+    └── Behind               it has lost what it had answered
 
 `BayeuxCode` is every `error` text that is fixed; `denied` makes those that carry a reason. `Fault` is everything that makes
 a payload worthless as a whole, with what HTTP and WebSocket answer.
@@ -20,14 +26,20 @@ __all__ = [
     "DENIED_BY_NOT_GRANTING",
     "DENIED_BY_POLICY",
     "BayeuxCode",
+    "Behind",
     "CrewelError",
     "Denied",
     "Fault",
+    "Fenced",
     "PayloadError",
     "Refused",
     "RemoteCallError",
     "ServiceError",
     "SettingsError",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "StoreUncertain",
     "denied",
 ]
 
@@ -155,3 +167,33 @@ class RemoteCallError(CrewelError):
     def __init__(self, data: Any) -> None:
         super().__init__(str(data))
         self.data = data
+
+
+class StoreError(CrewelError):
+    """The store did not do a step. `code` is the dotted code that a client reads."""
+
+    code = "resource.unavailable"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be asked. Nothing was done, so that the step may be tried again."""
+
+
+class StoreUncertain(StoreUnavailable):
+    """The store was asked and did not answer in time: the step was done, or it was not."""
+
+
+class StoreFull(StoreError):
+    """The store is at the limit of its memory or of its disk. It refused the step as a whole; nothing was done."""
+
+    code = "resource.noMoreSpace"
+
+
+class Fenced(StoreError):
+    """The session, or this node itself, belongs to another token by now. Nothing was done."""
+
+    code = "internal.illegalState"
+
+
+class Behind(StoreError):
+    """The store has lost something that it had answered: it restarted without its last writes."""

@@ -35,12 +35,12 @@ def settings(
 
 
 def _rows(loaded: "Settings") -> list[dict[str, Any]]:
-    from crewel.settings.table import declared, value_of
+    from crewel.settings.table import declared, shown
 
     return [
         {
             "name": name,
-            "value": value_of(loaded, name),
+            "value": shown(loaded, name),
             "unit": setting.unit,
             "default": setting.default,
             "source": loaded.source(name),

@@ -2,18 +2,20 @@
 
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
-Bayeux has them on the wire.
+Bayeux has them on the wire. The groups about what survives a restart are in
+`lasting`.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from crewel.settings.kinds import (
     Channels,
     Extensions,
+    Group,
     Networks,
     Number,
     OptionalText,
@@ -22,15 +24,10 @@ from crewel.settings.kinds import (
     WebAddress,
     setting,
 )
+from crewel.settings.lasting import Delivery, Node, Storage
 
 _MS = "ms"
 _BYTES = "bytes"
-
-
-class Group(BaseModel):
-    """One table of crewel.toml; unknown names in it are errors."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
 class Http(Group):
@@ -283,6 +280,9 @@ class Settings(BaseSettings):
     websocket: WebSocket = Field(default_factory=WebSocket)
     activity: Activity = Field(default_factory=Activity)
     security: Security = Field(default_factory=Security)
+    storage: Storage = Field(default_factory=Storage)
+    delivery: Delivery = Field(default_factory=Delivery)
+    node: Node = Field(default_factory=Node)
     log: Log = Field(default_factory=Log)
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)

@@ -12,8 +12,14 @@ from ipaddress import ip_network
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
+
+
+class Group(BaseModel):
+    """One table of crewel.toml; unknown names in it are errors."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
 def setting(
@@ -22,6 +28,7 @@ def setting(
     *,
     unit: str = "",
     live: bool = False,
+    secret: bool = False,
     expected: str = "",
     **bounds: Any,
 ) -> Any:
@@ -29,10 +36,10 @@ def setting(
 
     `why` is for the person who wonders whether to change it; `live` says that
     the server looks at it at each use, so that it can change while running;
-    `expected` replaces the words made from type and bounds in error messages;
+    `secret` says that it holds a password, which nothing prints; `expected` replaces the words made from type and bounds in error messages;
     `bounds` are pydantic's (ge, le, min_length, pattern).
     """
-    extra: JsonDict = {"unit": unit, "live": live, "expected": expected}
+    extra: JsonDict = {"unit": unit, "live": live, "secret": secret, "expected": expected}
     return Field(default, description=why, json_schema_extra=extra, **bounds)
 
 
@@ -88,9 +95,24 @@ def _web_address(given: str | None) -> str | None:
     return given.rstrip("/")
 
 
+def _store_address(given: str | None) -> str | None:
+    if given is None:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme == "unix":
+        has_place = bool(parts.path)
+    else:
+        has_place = parts.scheme in {"redis", "rediss"} and bool(parts.hostname)
+        _ = parts.port  # raises ValueError when it is not a port
+    if not has_place:
+        raise ValueError("not an address of a store")
+    return given
+
+
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)]
+StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_store_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
 Networks = Annotated[Texts, _each(ip_network)]

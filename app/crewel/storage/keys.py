@@ -1,0 +1,196 @@
+"""Every key of the store: its name, type, fields, lifetime, who writes it and who reads it, and what it is for.
+
+All names begin with `<storage.prefix>{crewel}:`. The braces are a hash tag: on Redis Cluster all keys lie in one slot, so
+that one script may change several. docs/storage.md is generated from the table here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FORMAT", "KEYS", "Key", "Keys"]
+
+FORMAT = 1
+"""The version of this layout, which the store keeps under `format`. A server refuses a newer one."""
+
+_TAG = "{crewel}:"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, or one family of keys that differ in what stands in angle brackets."""
+
+    name: str
+    type: str
+    fields: str
+    lifetime: str
+    written_by: str
+    read_by: str
+    meaning: str
+
+
+_EVER = "for ever"
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "format",
+        "string",
+        "a whole number",
+        _EVER,
+        "the server, the first time it starts on an empty store",
+        "each start",
+        "Version of this layout. A newer one than the server knows is refused.",
+    ),
+    Key(
+        "log",
+        "stream",
+        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
+        " hear it; `q` PublishQos as JSON; `s`, `x`, `q` only if there is something to say",
+        "until no cursor and no open set needs it (`trim`)",
+        "append, trim",
+        "each start, publishers whose message another one overtook, refills of queues",
+        "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
+    ),
+    Key("last", "string", "log id", _EVER, "append", "all", "The newest log id, also when the log has been trimmed."),
+    Key(
+        "names",
+        "string",
+        "a whole number",
+        _EVER,
+        "login",
+        "login",
+        "Counts the sessions that the store numbers: `client/joe/-7`.",
+    ),
+    Key(
+        "epoch",
+        "string",
+        "a whole number",
+        _EVER,
+        "boot",
+        "boot",
+        "Raised by each start of a server, so that a loss of the store's last writes can be told from a quiet log.",
+    ),
+    Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that have something here."),
+    Key(
+        "node:<token>",
+        "hash",
+        "`name`; `cursor` log id up to which it has taken the log; `low` log id up to which none of its sessions needs"
+        " anything; `seq` number of its last commit; `since` microseconds of its start",
+        "until all its sessions are adopted",
+        "boot, commit, adopt",
+        "all (fencing), trim",
+        "One run of a server. The token is random, new at each start.",
+    ),
+    Key(
+        "own:<token>",
+        "set",
+        "session names",
+        "as `node:<token>`",
+        "login, adopt, end",
+        "adopt",
+        "The sessions of that server.",
+    ),
+    Key(
+        "s:<session>",
+        "hash",
+        "`owner` token; `r` what its login fixed, as JSON; `at` log id, while it is being adopted; `batch` highest batch"
+        " number reserved; `ending` log id, once its end has begun; `s:<pattern>` log id after which it is subscribed;"
+        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `o:<log id>` and"
+        " `i:<log id>` a message that is open, with its body in the log or in the inbox: `<attempts>:<bytes>`",
+        "until the session has ended",
+        "login, subscribe, unsubscribe, commit, spill, adopt, close, end",
+        "each start",
+        "A reliable session.",
+    ),
+    Key(
+        "inbox:<session>",
+        "hash",
+        "log id: the message, packed",
+        "until it is settled",
+        "spill, commit, end",
+        "refills of queues, letters",
+        "Messages that a session still waits for, and that the log was too large to keep.",
+    ),
+    Key(
+        "subject:<subject>",
+        "set",
+        "session names",
+        "until its last session has ended",
+        "login, end",
+        "login",
+        "The sessions of a subject, to limit their number.",
+    ),
+    Key(
+        "k:<scope>",
+        "string",
+        "log id",
+        "two minutes",
+        "append",
+        "append",
+        "A publish with a `key`, by channel, subject and key: its repeat answers the same id.",
+    ),
+    Key(
+        "dead",
+        "stream",
+        "the letter: receiver, code, reason, attempts, and the message",
+        "the newest `delivery.dead_letters_max`",
+        "commit, end",
+        "operators",
+        "The dead letters.",
+    ),
+    Key(
+        "facts",
+        "stream",
+        "`t` type; `d` JSON; the types are in [facts](facts.md)",
+        "the newest `storage.facts_max_entries`, nearly",
+        "append, login, subscribe, unsubscribe, commit, close, end",
+        "the pipeline",
+        "What happened to each message, for the audit.",
+    ),
+)
+
+
+class Keys:
+    """The names of all keys under one `storage.prefix`."""
+
+    __slots__ = ("_base", "dead", "epoch", "facts", "format", "last", "log", "names", "nodes")
+
+    def __init__(self, prefix: str) -> None:
+        self._base = prefix + _TAG
+        self.format = self._base + "format"
+        self.log = self._base + "log"
+        self.last = self._base + "last"
+        self.names = self._base + "names"
+        self.epoch = self._base + "epoch"
+        self.nodes = self._base + "nodes"
+        self.dead = self._base + "dead"
+        self.facts = self._base + "facts"
+
+    @property
+    def base(self) -> str:
+        """What all names begin with; scripts that find further keys by themselves build them from it."""
+        return self._base
+
+    def node(self, token: str) -> str:
+        """One run of a server."""
+        return f"{self._base}node:{token}"
+
+    def own(self, token: str) -> str:
+        """The sessions of one run of a server."""
+        return f"{self._base}own:{token}"
+
+    def session(self, name: str) -> str:
+        """A session, such as `client/joe/1`."""
+        return f"{self._base}s:{name}"
+
+    def inbox(self, name: str) -> str:
+        """The inbox of a session."""
+        return f"{self._base}inbox:{name}"
+
+    def subject(self, subject: str) -> str:
+        """The sessions of a subject, such as `joe`."""
+        return f"{self._base}subject:{subject}"
+
+    def once(self, scope: str) -> str:
+        """The id of a publish with a `key`."""
+        return f"{self._base}k:{scope}"
