@@ -5,6 +5,7 @@ CrewelError
 ├── ServiceError         a service module cannot be loaded or is declared wrongly
 ├── PayloadError         a whole request or frame is refused; carries its `Fault`
 ├── Refused              one Bayeux message is refused; carries the `error` text of its reply
+│   └── IllegalArgument      because one of its fields has a wrong type or value; names the field
 ├── RemoteCallError      a remote call answers with a failure that its caller may read
 └── StoreError           the store did not do a step; has a dotted `code`
     ├── StoreUnavailable     it cannot be asked: nothing was done
@@ -20,7 +21,7 @@ a payload worthless as a whole, with what HTTP and WebSocket answer.
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "DENIED_BY_NOT_GRANTING",
@@ -31,6 +32,7 @@ __all__ = [
     "Denied",
     "Fault",
     "Fenced",
+    "IllegalArgument",
     "PayloadError",
     "Refused",
     "RemoteCallError",
@@ -40,7 +42,9 @@ __all__ = [
     "StoreFull",
     "StoreUnavailable",
     "StoreUncertain",
+    "coded",
     "denied",
+    "status_of",
 ]
 
 
@@ -96,6 +100,30 @@ DENIED_BY_NOT_GRANTING = "denied_by_not_granting"
 def denied(reason: str, what: Denied) -> str:
     """`403:<reason>:<what>`; a reason cannot smuggle a colon into the three-part form."""
     return f"403:{reason.replace(':', ' ')}:{what}"
+
+
+_STATUS_OF: Final = (
+    ("user.ptp", 404),
+    ("user.security", 403),
+    ("user.publish.readonly", 409),
+    ("user", 400),
+    ("resource.overflow", 413),
+    ("resource", 503),
+)
+
+
+def status_of(code: str) -> int:
+    """The three digits that stand for a dotted code, which are an HTTP status as well; 500 for what is nobody's fault but
+    the server's."""
+    for prefix, status in _STATUS_OF:
+        if code == prefix or code.startswith(f"{prefix}."):
+            return status
+    return 500
+
+
+def coded(code: str, argument: str = "", status: int | None = None) -> str:
+    """`NNN:<argument>:<dotted code>`, the `error` text of a dotted code; an argument cannot smuggle in a colon."""
+    return f"{status_of(code) if status is None else status}:{argument.replace(':', ' ')[:128]}:{code}"
 
 
 class _Answer(NamedTuple):
@@ -154,11 +182,24 @@ class PayloadError(CrewelError):
 
 
 class Refused(CrewelError):
-    """One message is refused; `error` is the text of its reply."""
+    """One message is refused; `error` is the text of its reply. Where it has a dotted code, `code` is that, and `message`
+    is for who reads it."""
 
-    def __init__(self, error: str) -> None:
+    def __init__(self, error: str, code: str = "", message: str = "") -> None:
         super().__init__(error)
         self.error = error
+        self.code = code
+        self.message = message
+
+
+class IllegalArgument(Refused):
+    """A field has a wrong type or value; `message` says what was expected of `field`."""
+
+    def __init__(self, field: str, message: str) -> None:
+        code = "user.illegalArgument"
+        super().__init__(coded(code, field), code, f"{field[:128]}: {message}")
+        self.field = field
+        self.expected = message
 
 
 class RemoteCallError(CrewelError):

@@ -1,0 +1,112 @@
+"""Checks for the fields of a request's `ext`: each turns what JSON brought into a value, or says what it expected.
+
+A check is called with the value and raises ValueError with words for what would fit. `read_fields` runs a table of them
+over an object and names the field that does not fit.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from crewel.errors import IllegalArgument
+
+__all__ = ["MAX_NUMBER", "Check", "flag", "json_values", "list_of", "one_of", "read_fields", "text", "whole"]
+
+Check = Callable[[object], Any]
+
+MAX_NUMBER: Final = 2**53 - 1
+"""Largest whole number that every client can write."""
+
+
+def read_fields(given: object, checks: Mapping[str, Check], where: str) -> dict[str, Any]:
+    """The fields that are there, checked. A field that has no check is a mistake too: nobody could know that what it asks
+    for is not done. Raises IllegalArgument; `where` is the name of the object, and the dotted prefix of its fields."""
+    if not isinstance(given, dict):
+        raise IllegalArgument(where, "must be an object")
+    return {name: _checked(checks, name, value) for name, value in given.items()}
+
+
+def _checked(checks: Mapping[str, Check], name: str, value: object) -> Any:
+    check = checks.get(name)
+    if check is None:
+        raise IllegalArgument(name, f"there is no such field; known are {', '.join(checks)}")
+    try:
+        return check(value)
+    except IllegalArgument as inner:  # of an object in it, which knows only its own fields
+        raise IllegalArgument(f"{name}.{inner.field}", inner.expected) from None
+    except ValueError as error:
+        raise IllegalArgument(name, f"must be {error}") from None
+
+
+def flag(value: object) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")  # noqa: TRY004 - one error for all that does not fit
+    return value
+
+
+def whole(low: int, high: int = MAX_NUMBER, *, or_else: int | None = None) -> Check:
+    """A whole number within these bounds, or the one that stands for "for ever"."""
+    span = f"{low} or more" if high == MAX_NUMBER else f"from {low} to {high}"
+    expected = f"a whole number, {span}" + ("" if or_else is None else f", or {or_else}")
+
+    def check(value: object) -> int:
+        # By type: a bool is an int to `isinstance`.
+        if type(value) is not int or not (low <= value <= high or value == or_else):
+            raise ValueError(expected)
+        return value
+
+    return check
+
+
+def text(max_length: int, min_length: int = 1) -> Check:
+    """A string of so many characters."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not min_length <= len(value) <= max_length:
+            raise ValueError(f"a string of {min_length} to {max_length} characters")
+        return value
+
+    return check
+
+
+def one_of(*values: str) -> Check:
+    """One of these strings."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in values:
+            raise ValueError("one of " + ", ".join(values))
+        return value
+
+    return check
+
+
+def list_of(check_item: Check, max_length: int) -> Check:
+    """A list, its items checked; an item that does not fit is named by its place, from 0."""
+
+    def check(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) > max_length:
+            raise ValueError(f"a list of at most {max_length}")
+        return tuple(_checked({str(place): check_item}, str(place), item) for place, item in enumerate(value))
+
+    return check
+
+
+def json_values(value: object) -> dict[str, Any]:
+    """An object of any JSON values by name. Bytes are written `{"base64": "..."}`, and such an object holds base64."""
+    if not isinstance(value, dict):
+        raise ValueError("an object")  # noqa: TRY004 - one error for all that does not fit
+    for name, item in value.items():
+        if isinstance(item, dict) and item.keys() == {"base64"} and not _is_base64(item["base64"]):
+            raise IllegalArgument(name, "must hold base64")
+    return value
+
+
+def _is_base64(value: object) -> bool:
+    try:
+        return isinstance(value, str) and b64decode(value, validate=True) is not None
+    except (binascii.Error, ValueError):
+        return False

@@ -1,0 +1,72 @@
+"""Names of sessions: their grammar, and the one form under which a session is kept.
+
+`client/joe/1` is the session 1 of the subject `joe`. The client chooses a positive number and comes back with it; without
+one the server numbers the session, downwards from -1. `/node/heron/` in front tells where it is and is not part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from crewel.delivery.records import SessionName
+
+__all__ = ["ANONYMOUS", "MAX_NUMBER", "Name", "is_subject", "parse_name"]
+
+ANONYMOUS: Final = "anonymous"
+"""The subject of sessions that gave no name. Nobody can ask for it."""
+
+MAX_NUMBER: Final = 2**53 - 1
+"""Largest number of a session, of either sign: what a browser can count."""
+
+_SUBJECT: Final = r"[A-Za-z0-9.@-]{1,64}"
+_NAME: Final = re.compile(
+    r"(?:/node/(?P<node>[A-Za-z0-9._-]{0,64})/(?=client/))?"
+    rf"(?:client/)?(?P<subject>{_SUBJECT})(?:/(?:session/)?(?P<number>-?[0-9]{{1,16}}))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A session, or with the number 0 a subject."""
+
+    subject: str
+    number: int = 0
+    node: str = ""
+    """The node that the name was given with; it informs and decides nothing."""
+
+    @property
+    def relative(self) -> SessionName:
+        """Without the node, `client/joe/1` or `client/joe`: what sessions are kept and compared by."""
+        return SessionName(f"client/{self.subject}/{self.number}" if self.number else f"client/{self.subject}")
+
+    def absolute(self, node: str) -> str:
+        """With the node that has the session: `/node/heron/client/joe/1`."""
+        return f"/node/{node}/{self.relative}"
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the client chose the number, so that it can come back with it."""
+        return self.number > 0
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the server chose the number."""
+        return self.number < 0
+
+
+def parse_name(text: str) -> Name | None:
+    """The name that this text says, or None if it says none. Besides the absolute form it takes `client/joe/1`,
+    `client/joe/session/1`, `joe/1` and the subject alone; the number 0 is none."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    number = int(found["number"] or 0)
+    return Name(found["subject"], number, found["node"] or "") if abs(number) <= MAX_NUMBER else None
+
+
+def is_subject(text: str) -> bool:
+    """Whether somebody can be called so."""
+    return re.fullmatch(_SUBJECT, text, re.ASCII) is not None
