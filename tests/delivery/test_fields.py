@@ -1,0 +1,132 @@
+"""The checks of fields: what they take, and the words in which they refuse."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.fields import (
+    MAX_NUMBER,
+    Check,
+    flag,
+    json_values,
+    list_of,
+    one_of,
+    read_fields,
+    text,
+    whole,
+)
+from crewel.errors import IllegalArgument
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+CHECKS: list[Check] = [
+    flag,
+    whole(0),
+    whole(1, 9, or_else=-1),
+    text(5),
+    one_of("a", "b"),
+    list_of(flag, 2),
+    json_values,
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (flag, True),
+        (flag, False),
+        (whole(0), 0),
+        (whole(0), MAX_NUMBER),
+        (whole(1, 9), 9),
+        (whole(1, or_else=-1), -1),
+        (text(3), "abc"),
+        (text(3, 0), ""),
+        (one_of("a", "b"), "b"),
+        (json_values, {}),
+        (json_values, {"a": None, "b": [1, {"c": 2}], "d": {"base64": "aGVsbG8="}, "e": {"base64": 1, "more": 2}}),
+    ],
+)
+def test_what_fits_is_taken_as_it_is(check: Check, value: Any) -> None:
+    assert check(value) is value
+
+
+def test_the_items_of_a_list_are_checked() -> None:
+    assert list_of(flag, 2)([True, False]) == (True, False)
+    assert list_of(flag, 2)([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "expected"),
+    [
+        (flag, 1, "true or false"),
+        (flag, "true", "true or false"),
+        (flag, None, "true or false"),
+        (whole(0), -1, "a whole number, 0 or more"),
+        (whole(0), True, "a whole number, 0 or more"),
+        (whole(0), 1.0, "a whole number, 0 or more"),
+        (whole(0), "1", "a whole number, 0 or more"),
+        (whole(0), MAX_NUMBER + 1, "a whole number, 0 or more"),
+        (whole(1, 9), 10, "a whole number, from 1 to 9"),
+        (whole(1, or_else=-1), 0, "a whole number, 1 or more, or -1"),
+        (text(3), "", "a string of 1 to 3 characters"),
+        (text(3), "abcd", "a string of 1 to 3 characters"),
+        (text(3), 5, "a string of 1 to 3 characters"),
+        (one_of("a", "b"), "c", "one of a, b"),
+        (one_of("a", "b"), ["a"], "one of a, b"),
+        (list_of(flag, 1), [True, True], "a list of at most 1"),
+        (list_of(flag, 1), True, "a list of at most 1"),
+        (json_values, [], "an object"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(check: Check, value: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match="^" + expected):
+        check(value)
+
+
+def test_fields_are_read_by_a_table() -> None:
+    assert read_fields({"a": True, "b": 3}, {"a": flag, "b": whole(0), "c": flag}, "it") == {"a": True, "b": 3}
+    assert read_fields({}, {"a": flag}, "it") == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ([], "it", "it: must be an object"),
+        (None, "it", "it: must be an object"),
+        ({"a": 5}, "a", "a: must be true or false"),
+        ({"z": 5}, "z", "z: there is no such field; known are a, list, values, inner"),
+        ({"list": [True, 5]}, "list.1", "list.1: must be true or false"),
+        ({"values": {"x": {"base64": "%"}}}, "values.x", "values.x: must hold base64"),
+        ({"values": {"x": {"base64": 5}}}, "values.x", "values.x: must hold base64"),
+        ({"values": {"x": {"base64": "\u00e9"}}}, "values.x", "values.x: must hold base64"),
+        ({"inner": {"b": 5}}, "inner.b", "inner.b: must be true or false"),
+    ],
+)
+def test_what_does_not_fit_is_named(given: Any, field: str, message: str) -> None:
+    def inner(value: object) -> Any:
+        return read_fields(value, {"b": flag}, "inner")
+
+    with pytest.raises(IllegalArgument) as caught:
+        read_fields(given, {"a": flag, "list": list_of(flag, 5), "values": json_values, "inner": inner}, "it")
+    assert caught.value.field == field
+    assert caught.value.message == message
+    assert caught.value.code == "user.illegalArgument"
+    assert caught.value.error == f"400:{field}:user.illegalArgument"
+
+
+def test_a_name_from_outside_does_not_break_the_three_parts_of_the_error() -> None:
+    with pytest.raises(IllegalArgument) as caught:
+        read_fields({"a:b" * 100: 1}, {}, "it")
+    assert caught.value.error.count(":") == 2
+    assert len(caught.value.error) < 200
+
+
+@given(json, st.sampled_from(CHECKS))
+def test_whatever_comes_is_taken_or_refused_and_never_a_failure(value: Any, check: Check) -> None:
+    with suppress(IllegalArgument):
+        assert read_fields({"f": value}, {"f": check}, "it").keys() == {"f"}
