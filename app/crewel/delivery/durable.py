@@ -23,8 +23,6 @@ from crewel.delivery.records import (
 
 __all__ = ["Durable"]
 
-_NEW = Waiting()
-
 
 class Durable:
     """One session. `open` is what waits for it in the log, `inbox` what waits for it beside the log; `parked` is the part
@@ -103,6 +101,11 @@ class Durable:
     def __len__(self) -> int:
         """How many messages are open."""
         return len(self.open) + len(self.inbox)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its client gave it a name: somebody may come back for what is left."""
+        return not self.name.startswith("client/anonymous/")
 
     # Subscriptions
 

@@ -1,0 +1,65 @@
+"""What happens to a message that a full queue has no room for, by the policy of the session's queue (design, section 4).
+
+It is asked when a message arrives: one of the log when it is taken, a transient one when it is published.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crewel.broker.sessions import Session
+from crewel.delivery.bounds import OverflowPolicy
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Letter, Logged, LogId
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["Overflow"]
+
+
+class Overflow:
+    """The bounds of the sessions that the store has."""
+
+    def __init__(self, durability: Durability, broker: Broker) -> None:
+        self._durability = durability
+        self._broker = broker
+
+    def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
+        """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
+        waiting = len(session.queue) + session.retained + len(durable.parked)
+        code = session.bounds.exceeded(waiting, durable.size)
+        if code is None:
+            return True
+        policy = session.bounds.policy
+        self._broker.metrics.dropped[policy.value] += 1
+        if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable):
+            return True
+        if policy is OverflowPolicy.DISCONNECT:
+            self._broker.outbound.end_soon(session)
+        elif policy is OverflowPolicy.DEAD_MESSAGE:
+            self._bury(durable, entry, code)
+        elif entry.position:
+            durable.settle(entry.position, EndReason.DROPPED)
+        self._durability.node.touch(durable)
+        return False
+
+    def _drop_oldest(self, session: Session, durable: Durable) -> bool:
+        """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front
+        may lie what is being sent again."""
+        if durable.parked and not session.resending:
+            durable.settle(durable.parked.pop(0), EndReason.DROPPED)
+            return True
+        if len(session.queue) <= session.resending:
+            return False
+        oldest = session.queue.pop(session.resending)
+        if oldest.position:
+            durable.settle(oldest.position, EndReason.DROPPED)
+        return True
+
+    def _bury(self, durable: Durable, entry: Entry, code: str) -> None:
+        message = None if entry.position else Logged(LogId(0), entry.channel, entry.wire)
+        reason = "the queue of the receiver is full"
+        durable.bury(Letter(durable.name, entry.position, code, reason, 0, message))

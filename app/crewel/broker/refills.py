@@ -1,0 +1,84 @@
+"""Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
+
+Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there;
+what arrives meanwhile is parked behind them, so that the order stays that of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Logged, LogId
+from crewel.errors import StoreError
+from crewel.storage import log as stored_log
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["Refills"]
+
+log = logging.getLogger(__name__)
+
+_BURST: Final = 100  # bodies that are read at once
+
+
+class Refills:
+    """The refills that are under way."""
+
+    def __init__(self, durability: Durability, broker: Broker) -> None:
+        self._durability = durability
+        self._broker = broker
+        self.running: dict[Durable, asyncio.Future[None]] = {}
+
+    def ring(self, session: Session) -> None:
+        """Something is parked for this session: fetch it if the client is waiting."""
+        if session.held is not None or (session.socket is not None and not session.connect_only):
+            self.wanted(session)
+
+    def wanted(self, session: Session) -> asyncio.Future[None] | None:
+        """Fetch what is parked for the session; the future says when it lies in the queue. None: nothing is parked."""
+        durable = session.durable
+        if durable is None or not durable.parked or not session.is_live:
+            return None
+        done = self.running.get(durable)
+        if done is None:
+            done = self.running[durable] = self._broker.loop.create_future()
+            self._broker.spawn(self._refill(session, durable, done))
+        return done
+
+    async def _refill(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
+        ids = durable.unpark(_BURST)
+        found: dict[LogId, Logged] | None = None
+        try:
+            found = await self._read(durable, ids)
+        except StoreError as error:
+            log.warning("messages that wait for a client cannot be read: %s", error)
+        finally:
+            del self.running[durable]
+            if found is None:
+                durable.parked[:0] = ids
+            if not done.done():
+                done.set_result(None)
+        if found is not None and durable.holder is session:
+            self._queue(session, durable, ids, found)
+
+    async def _read(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
+        store = self._durability.store
+        found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
+        boxed = [each for each in ids if each not in found]
+        return found | await stored_log.fetch_inbox(store, durable.name, boxed) if boxed else found
+
+    def _queue(self, session: Session, durable: Durable, ids: list[LogId], found: dict[LogId, Logged]) -> None:
+        for log_id in ids:
+            logged = found.get(log_id)
+            if logged is not None:
+                self._broker.outbound.enqueue(session, Entry.logged(logged.channel, log_id, logged.body))
+            elif durable.settle(log_id, EndReason.DROPPED):
+                log.error("a message that waits for a client is not in the store any more")
+        self._durability.node.touch(durable)

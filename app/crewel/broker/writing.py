@@ -1,0 +1,166 @@
+"""The way to the store: what has to be written waits in one queue, one pipeline is under way at a time, and answers come
+in the order of the questions. So whoever hears an answer knows everything that was decided before it.
+
+Publishes that wait side by side become one step; that is the group commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+from crewel.delivery.records import Submission
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.storage.log import Appended
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+__all__ = ["MOST_PUBLISHES", "Publishes", "Writing"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_PUBLISHES: Final = 256
+"""Publishes that one step carries at most."""
+_MOST_STEPS: Final = 256
+_PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
+
+
+class _Question(Generic[T]):
+    """One step, and who wants its answer."""
+
+    __slots__ = ("done", "insists", "step")
+
+    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, insists: bool) -> None:
+        self.step = step
+        self.done = done
+        self.insists = insists
+
+    def asked(self) -> Step[T]:
+        return self.step
+
+    async def answered(self, answer: T | StoreError) -> None:
+        self.done(answer)
+
+
+class Publishes(Generic[T]):
+    """Publishes that go into the log together, each with what its publisher wants to find again."""
+
+    __slots__ = ("append", "done", "submissions", "waiting")
+    insists = False
+
+    def __init__(
+        self,
+        append: Callable[[list[Submission]], Step[Appended]],
+        done: Callable[[list[T], Appended | StoreError], Awaitable[None]],
+    ) -> None:
+        self.append = append
+        self.done = done
+        self.submissions: list[Submission] = []
+        self.waiting: list[T] = []
+
+    def asked(self) -> Step[Appended]:
+        """The step that appends them all."""
+        return self.append(self.submissions)
+
+    async def answered(self, answer: Appended | StoreError) -> None:
+        """Tell all publishers."""
+        await self.done(self.waiting, answer)
+
+
+class Writing(Generic[T]):
+    """The queue. `append` makes the step of a group of publishes, `published(waiting, answer)` hears what became of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        append: Callable[[list[Submission]], Step[Appended]],
+        published: Callable[[list[T], Appended | StoreError], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._append = append
+        self._published = published
+        self._queue: deque[_Question[Any] | Publishes[T]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._paused: set[asyncio.TimerHandle] = set()
+        self.is_closed = False
+
+    def publish(self, submission: Submission, waiting: T) -> None:
+        """Put one more publish into the last group, or begin a new one."""
+        group = self._queue[-1] if self._queue else None
+        if not isinstance(group, Publishes) or len(group.submissions) >= MOST_PUBLISHES:
+            group = Publishes(self._append, self._published)
+            self._queue.append(group)
+        group.submissions.append(submission)
+        group.waiting.append(waiting)
+        self._wake()
+
+    def submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
+        """Ask the store; `done` gets the answer, or the StoreError. `insists`: ask again until the store has answered, for
+        a step that may be repeated; only a refusal comes back as an error then."""
+        self._queue.append(_Question(step, done, insists=insists))
+        self._wake()
+
+    def ask(self, step: Step[Any], *, insists: bool = False) -> asyncio.Future[Any]:
+        """Ask the store; the future has the answer, or raises the StoreError."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.submit(step, lambda answer: _resolve(future, answer), insists=insists)
+        return future
+
+    async def close(self) -> None:
+        """Wait for what is under way and in the queue. What insists and finds no store is given up."""
+        self.is_closed = True
+        for timer in self._paused:
+            timer.cancel()
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _wake(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                count = min(len(self._queue), _MOST_STEPS)
+                questions = [self._queue.popleft() for _ in range(count)]
+                answers = await self._store.run([question.asked() for question in questions])
+                for question, answer in zip(questions, answers, strict=True):
+                    await self._hand_over(question, answer)
+        finally:
+            self._task = None
+            if self._queue:
+                self._wake()
+
+    async def _hand_over(self, question: _Question[Any] | Publishes[T], answer: Any) -> None:
+        if question.insists and isinstance(answer, StoreUnavailable) and not self.is_closed:
+            self._ask_later(question)
+            return
+        try:
+            await question.answered(answer)
+        except Exception:
+            log.exception("what the store answered could not be used")
+
+    def _ask_later(self, question: _Question[Any] | Publishes[T]) -> None:
+        def again() -> None:
+            self._paused.discard(timer)
+            self._queue.append(question)
+            self._wake()
+
+        timer = self._loop.call_later(_PAUSE, again)
+        self._paused.add(timer)
+
+
+def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
