@@ -52,7 +52,10 @@ class AcknowledgedSession(SessionPart):
         """Take the acknowledgement that a connect carries, and put back what it leaves open."""
         if message.channel.name != CONNECT or not session.is_live:
             return True
-        batches, batch = self._batches, _batch(message)
+        batches, ext = self._batches, message.fields.get("ext")
+        batch = ext.get("ack") if type(ext) is dict else None
+        if type(batch) is not int:  # by type: `true` is an int to `isinstance`
+            batch = None
         session.queue = batches.acknowledge(batch, session.queue)
         session.retained = 0  # what is still open is in the queue again
         if not batches.must_resend:
@@ -96,9 +99,3 @@ class AcknowledgedSession(SessionPart):
 def _asks(message: Message) -> bool:
     asked = message.ext.get("ack")
     return asked is True or asked == "true"  # by identity: 1 == True, and 1 asks for nothing
-
-
-def _batch(message: Message) -> int | None:
-    ext = message.fields.get("ext")
-    value = ext.get("ack") if type(ext) is dict else None
-    return value if type(value) is int else None  # by type: a bool is an int to `isinstance`

@@ -111,8 +111,16 @@ class Pipe:
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        if self._rcv_meta and not _meta_agree(self._rcv_meta, message, session, message):
-            return False
+        ext = message.fields.get("ext")
+        for hook, field, channels in self._rcv_meta:
+            if (field is None or (type(ext) is dict and field in ext)) and (
+                channels is None or message.channel.name in channels
+            ):
+                try:
+                    if hook(session, message) is False:
+                        return False
+                except Exception:
+                    log.exception(_FAILED, hook)
         # Read only now: an extension may have added a part while it handled the handshake.
         if session is not None:
             for part in session.parts:
@@ -130,17 +138,27 @@ class Pipe:
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Whether the reply goes out."""
         if session is not None:
-            for part in reversed(session.parts) if len(session.parts) > 1 else session.parts:
+            for part in session.parts_out:
                 try:
                     if part.send_meta(session, reply, message) is False:
                         return False
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
-        return not self._send_meta or _meta_agree(self._send_meta, message, session, reply, message)
+        ext = message.fields.get("ext")
+        for hook, field, channels in self._send_meta:
+            if (field is None or (type(ext) is dict and field in ext)) and (
+                channels is None or message.channel.name in channels
+            ):
+                try:
+                    if hook(session, reply, message) is False:
+                        return False
+                except Exception:
+                    log.exception(_FAILED, hook)
+        return True
 
     def departing(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The entries that leave in one response, as the session's parts leave them."""
-        for part in reversed(session.parts) if len(session.parts) > 1 else session.parts:
+        for part in session.parts_out:
             try:
                 entries = part.send(session, entries)
             except Exception:
@@ -156,19 +174,4 @@ def _agree(hooks: Iterable[Callable[..., Any]], *arguments: object) -> bool:
                 return False
         except Exception:
             log.exception(_FAILED, hook)
-    return True
-
-
-def _meta_agree(hooks: Iterable[_MetaHook], message: Message, *arguments: object) -> bool:
-    """Whether none of the hooks that this meta message concerns deletes it, or its reply."""
-    name, ext = message.channel.name, message.fields.get("ext")
-    if type(ext) is not dict:
-        ext = ()
-    for hook, field, channels in hooks:
-        if (field is None or field in ext) and (channels is None or name in channels):
-            try:
-                if hook(*arguments) is False:
-                    return False
-            except Exception:
-                log.exception(_FAILED, hook)
     return True

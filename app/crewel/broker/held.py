@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
@@ -44,10 +43,10 @@ class Held:
         """Loop time (s) before which it is not answered, whatever comes (`SessionPart`s slow a futile client down)."""
         self.advise = advise
 
-    def spelled_out(self, session: Session) -> tuple[Message, Reply]:
-        """The message and its reply; those of a bare connect as they were, or would have been."""
+    def message(self, session: Session) -> Message:
+        """The message; that of a bare connect as it was."""
         request = self.request
         if isinstance(request, str):
             names = {"connectionType": self.peer.transport, "clientId": session.id, "id": request}
             request = Message({"channel": CONNECT_CHANNEL.name, **names}, CONNECT_CHANNEL, request)
-        return request, replies.ok(request) if self.reply is None else self.reply
+        return request

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from crewel.bayeux import advice
+from crewel.bayeux import advice, replies
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Message
@@ -331,7 +331,8 @@ class Outbound:
         if isinstance(request, str) and session.is_live and session.advised_on is not None and not session.parts:
             parts.append(_CONNECTED % request.encode())
         else:
-            message, reply = held.spelled_out(session)
+            message = held.message(session) if isinstance(request, str) else request
+            reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
                 self._tell_advice(session, held, reply)
             if self.pipe.send_meta(session, reply, message):

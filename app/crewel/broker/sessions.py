@@ -100,6 +100,7 @@ class Session:
         "last_seen",
         "lazy_at",
         "parts",
+        "parts_out",
         "peer",
         "queue",
         "retained",
@@ -121,6 +122,8 @@ class Session:
         """Whether it can send and be delivered to: it has been granted and has not ended."""
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
+        self.parts_out: tuple[SessionPart, ...] = ()
+        """The same parts in the order in which they see what leaves."""
         self.peer: Peer | None = None
         """The request that is being processed, or the socket; None between requests."""
 
@@ -175,6 +178,7 @@ class Session:
     def add_part(self, part: SessionPart) -> None:
         """Let this part of an extension see the session's messages from now on."""
         self.parts = (*self.parts, part)
+        self.parts_out = self.parts[::-1]
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
         """Send this session a message, whatever it is subscribed to; False if the session is gone. Raises ValueError for
