@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
 
 
 def test_an_entry_knows_its_channel_and_its_json() -> None:
@@ -25,3 +26,14 @@ def test_the_json_is_made_once() -> None:
 def test_what_json_cannot_say_fails_for_who_sends_it(data: Any) -> None:
     with pytest.raises(TypeError):
         Entry({"channel": "/a", "data": data}).wire  # noqa: B018 - it may be encoded now or have been before
+
+
+def test_a_logged_entry_carries_its_place_in_the_log_as_its_id() -> None:
+    entry = Entry.logged("/a", LogId(17), b'{"channel":"/a","data":[1]}', lazy=True)
+    assert entry.wire == b'{"channel":"/a","data":[1],"id":"17"}'
+    assert (entry.position, entry.channel, entry.lazy) == (17, "/a", True)
+    assert entry.fields == {"channel": "/a", "data": [1], "id": "17"}
+
+
+def test_an_entry_that_is_not_stored_has_no_place_in_the_log() -> None:
+    assert Entry({"channel": "/a", "data": 1}).position == 0

@@ -9,7 +9,7 @@ import orjson
 
 from crewel.errors import Fault, PayloadError
 
-__all__ = ["check_batch", "decode", "encode", "is_handshake", "join"]
+__all__ = ["check_batch", "decode", "encode", "is_handshake", "join", "reread"]
 
 _HANDSHAKE = ("/meta/handshake", "/meta/handshake/")  # a trailing slash names the same channel
 
@@ -47,6 +47,12 @@ def check_batch(elements: list[Any], *, max_messages: int) -> None:
 def encode(value: Any) -> bytes:
     """The JSON of one message. Raises TypeError for what JSON cannot say."""
     return orjson.dumps(value)
+
+
+def reread(wire: bytes) -> dict[str, Any]:
+    """The message that `encode` made this JSON of."""
+    fields: dict[str, Any] = orjson.loads(wire)
+    return fields
 
 
 def join(parts: Iterable[bytes]) -> bytes:

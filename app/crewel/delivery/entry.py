@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from crewel.bayeux.codec import encode
+from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
+from crewel.delivery.records import LogId
 
 __all__ = ["Entry"]
 
 
 class Entry:
-    """A message as its receivers get it. `fields` must not change any more; a receiver that needs another form gets an
-    entry of its own."""
+    """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of
+    its own."""
 
-    __slots__ = ("fields", "lazy", "wire")
+    __slots__ = ("channel", "lazy", "position", "wire")
 
     def __init__(self, fields: Fields, *, lazy: bool = False) -> None:
         """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
-        self.fields = fields
+        self.channel: str = fields["channel"]
+        """The channel that it is delivered on."""
         self.lazy = lazy
         self.wire = encode(fields)
         """Its JSON."""
+        self.position = LogId(0)
+        """Its place in the log; 0 if it is not stored."""
+
+    @classmethod
+    def logged(cls, channel: str, position: LogId, body: bytes, *, lazy: bool = False) -> Entry:
+        """A stored message. Its receivers see the place in the log as its `id`, by which they know a duplicate."""
+        entry = cls.__new__(cls)
+        entry.channel = channel
+        entry.lazy = lazy
+        entry.wire = b'%b,"id":"%d"}' % (body[:-1], position)
+        entry.position = position
+        return entry
 
     @property
-    def channel(self) -> str:
-        """The channel that it is delivered on."""
-        name: str = self.fields["channel"]
-        return name
+    def fields(self) -> Fields:
+        """The message as it will be read."""
+        return reread(self.wire)
