@@ -128,9 +128,10 @@ class Broker:
         if not outbound.pipe.send(None, fields):
             return
         entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
-        if publisher is not None and self._hears_itself(publisher, channel):
+        subscribers = self.channels.subscribers(channel)
+        if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
             publisher = None
-        outbound.fan_out(entry, self.channels.subscribers(channel), publisher)
+        outbound.fan_out(entry, subscribers, publisher)
         if heard is not None:
             self._tell_hearers(channel, heard)
 

@@ -125,11 +125,11 @@ class Inbound:
         for element in exchange.elements[len(answered) :] if answered else exchange.elements:
             message: Message | None = None
             try:
-                if not isinstance(element, dict):
+                if type(element) is not dict:
                     raise Refused(BayeuxCode.CHANNEL_MISSING)
                 message = Message.read(element)
                 outcome = self._handle(exchange, message)
-                if not isinstance(outcome, dict):
+                if type(outcome) is not dict:
                     waiting, done = start(outcome)
                     if waiting is not None:
                         return message, outcome, waiting
@@ -143,8 +143,8 @@ class Inbound:
     def _find_session(self, exchange: Exchange) -> None:
         """The first message's `clientId` chooses the session of the whole payload."""
         first = exchange.elements[0]
-        client_id = first.get("clientId") if isinstance(first, dict) else None
-        session = self._broker.sessions.get(client_id) if isinstance(client_id, str) else None
+        client_id = first.get("clientId") if type(first) is dict else None
+        session = self._broker.sessions.get(client_id) if type(client_id) is str else None
         if session is None or is_handshake(first):
             return
         peer = exchange.peer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from crewel.bayeux import advice, replies
+from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Message
@@ -229,7 +229,13 @@ class Outbound:
     ) -> None:
         parts = []
         for reply, message in answers:
-            if message is None or self._passes(session, reply, message):
+            if message is None:
+                passes = True
+            elif message.channel.kind is Kind.META:
+                passes = self.pipe.send_meta(session, reply, message)
+            else:
+                passes = self.pipe.send(session, reply)
+            if passes:
                 parts.append(self._encoded(reply))
         if entries:
             messages = [entry.wire for entry in entries]
@@ -237,11 +243,6 @@ class Outbound:
             parts = parts + messages if replies_first else messages + parts
         if parts or not peer.pushes:
             peer.send(parts)
-
-    def _passes(self, session: Session | None, reply: Reply, message: Message) -> bool:
-        if message.channel.kind is Kind.META:
-            return self.pipe.send_meta(session, reply, message)
-        return self.pipe.send(session, reply)
 
     def _encoded(self, reply: Reply) -> bytes:
         if not reply["successful"] and "error" in reply:
@@ -334,23 +335,13 @@ class Outbound:
             message = held.message(session) if isinstance(request, str) else request
             reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
-                self._tell_advice(session, held, reply)
+                self._timing.tell_released(session, reply, peer.transport)
             if self.pipe.send_meta(session, reply, message):
                 parts.append(self._encoded(reply))
         if session.is_live:
             self._timing.rest(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
-
-    def _tell_advice(self, session: Session, held: Held, reply: Reply) -> None:
-        """Put into the reply of a connect that was held what its client needs to be told now."""
-        if session.state is State.EXPIRED:
-            reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
-        elif not session.is_live:
-            reply["advice"] = advice.none()
-        else:
-            reply["advice"] = self._timing.advice(session)
-            session.advised_on = held.peer.transport
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crewel.bayeux import advice
 from crewel.bayeux.replies import Reply
-from crewel.broker.sessions import Session
+from crewel.broker.sessions import Session, State
+from crewel.errors import BayeuxCode
 from crewel.settings import Settings
 
 __all__ = ["Timing"]
@@ -44,6 +45,16 @@ class Timing:
             session.transient_interval_ms = interval
         else:
             reply["successful"] = False
+
+    def tell_released(self, session: Session, reply: Reply, transport: str) -> None:
+        """Put the advice into the reply to a connect that was held, or what has become of the session meanwhile."""
+        if session.state is State.EXPIRED:
+            reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
+        elif not session.is_live:
+            reply["advice"] = advice.none()
+        else:
+            reply["advice"] = self.advice(session)
+            session.advised_on = transport
 
     def rest(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
