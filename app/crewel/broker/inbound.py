@@ -129,7 +129,7 @@ class Inbound:
                     raise Refused(BayeuxCode.CHANNEL_MISSING)
                 message = Message.read(element)
                 outcome = self._handle(exchange, message)
-                if type(outcome) is not dict:
+                if not isinstance(outcome, dict):
                     waiting, done = start(outcome)
                     if waiting is not None:
                         return message, outcome, waiting
