@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.connect_qos import Bounds, Burst, ConnectQos, Overflow, Retries, Settle, read_connect_qos
+from crewel.delivery.bounds import OverflowPolicy
+from crewel.delivery.connect_qos import Burst, ConnectQos, QueueQos, Retries, Settle, read_connect_qos
 from crewel.delivery.names import Name
 from crewel.errors import IllegalArgument
 
@@ -25,7 +26,7 @@ def test_what_is_not_given_has_the_default() -> None:
     assert (qos.update, qos.ptp, qos.persistent, qos.clear_sessions) == (False, True, False, False)
     assert (qos.settle, qos.ack_wait_ms, qos.ping_interval_ms) == (Settle.BATCH, -1, 0)
     assert (qos.timeout_ms, qos.max_sessions) == (86_400_000, 10)
-    assert (qos.burst, qos.queue) == (Burst(), Bounds())
+    assert (qos.burst, qos.queue) == (Burst(), QueueQos())
 
 
 def test_the_whole_of_it() -> None:
@@ -61,7 +62,7 @@ def test_the_whole_of_it() -> None:
         max_sessions=3,
         clear_sessions=True,
         dispatcher=Retries(-1, 60000),
-        queue=Bounds(MOST, 10485760, Overflow.DROP_OLDEST),
+        queue=QueueQos(MOST, 10485760, OverflowPolicy.DROP_OLDEST),
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
 from crewel.delivery.entry import Entry
+from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -90,6 +91,7 @@ class Session:
         "browser",
         "connect_only",
         "expires_at",
+        "grants",
         "held",
         "hold_delay",
         "id",
@@ -154,6 +156,8 @@ class Session:
         self.transient_timeout_ms: float | None = None
         self.transient_interval_ms: float | None = None
         self.broadcast_to_publisher: bool | None = None
+        self.grants: Grants | None = None
+        """What its token grants; None if it has shown none that the policy looks at."""
 
         self.expires_at = inf
         """Loop time (s) at which it expires; infinite while a connect is held."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.fields import Check, flag, one_of, read_fields, text, whole
 from crewel.delivery.names import ANONYMOUS, Name, parse_name
 from crewel.errors import IllegalArgument
 
-__all__ = ["Bounds", "Burst", "ConnectQos", "Overflow", "Retries", "Settle", "read_connect_qos"]
+__all__ = ["Burst", "ConnectQos", "QueueQos", "Retries", "Settle", "read_connect_qos"]
 
 MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
@@ -32,14 +33,6 @@ class Settle(StrEnum):
         return "its batch is acknowledged" if self is Settle.BATCH else "a status of its own, in `ext.update`"
 
 
-class Overflow(StrEnum):
-    """What happens to a message that meets a full queue."""
-
-    DEAD_MESSAGE = "deadMessage"
-    DROP_OLDEST = "dropOldest"
-    DISCONNECT = "disconnect"
-
-
 @dataclass(frozen=True, slots=True)
 class Burst:
     """Most that one response carries; None: what the server has configured."""
@@ -49,12 +42,12 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class QueueQos:
     """Most that waits for the session; None: what the server has configured."""
 
     max_entries: int | None = None
     max_bytes: int | None = None
-    on_overflow: Overflow | None = None
+    policy: OverflowPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ class ConnectQos:
     """Whether the subject's other sessions end first."""
     dispatcher: Retries | None = None
     """None: not given, which is not the same as given with the defaults."""
-    queue: Bounds = Bounds()
+    queue: QueueQos = QueueQos()
 
 
 def _name(value: object) -> Name:
@@ -106,8 +99,8 @@ def _settle(value: object) -> Settle:
     return Settle(one_of(*Settle)(value))
 
 
-def _overflow(value: object) -> Overflow:
-    return Overflow(one_of(*Overflow)(value))
+def _overflow(value: object) -> OverflowPolicy:
+    return OverflowPolicy(one_of(*OverflowPolicy)(value))
 
 
 def _part(checks: Mapping[str, Check], names: Mapping[str, str], make: type[Any]) -> Check:
@@ -129,8 +122,8 @@ _RETRIES: Final = _part(
 )
 _BOUNDS: Final = _part(
     {"maxEntries": whole(1), "maxBytes": whole(1), "onOverflow": _overflow},
-    {"maxEntries": "max_entries", "maxBytes": "max_bytes", "onOverflow": "on_overflow"},
-    Bounds,
+    {"maxEntries": "max_entries", "maxBytes": "max_bytes", "onOverflow": "policy"},
+    QueueQos,
 )
 
 _CHECKS: Final[Mapping[str, Check]] = {

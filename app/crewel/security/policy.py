@@ -19,12 +19,14 @@ __all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy", "is_r
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal that says why. For a handshake, `reconnect="handshake"` invites the client to try again, and `ext` goes
-    into the reply."""
+    """A refusal that says why. For a handshake, `reconnect="handshake"` invites the client to try again, `ext` goes into
+    the reply, and with a dotted `code` that stands in the error, and `message` beside it in `ext.session`."""
 
     reason: str = DENIED_BY_POLICY
     reconnect: Literal["none", "handshake"] = "none"
     ext: dict[str, Any] | None = None
+    code: str = ""
+    message: str = ""
 
 
 GRANTED: Final = True

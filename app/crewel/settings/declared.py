@@ -3,7 +3,7 @@
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
-`lasting`.
+`lasting`, those about who may do what in `access`.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from crewel.settings.access import Admin, Security
 from crewel.settings.kinds import (
     Channels,
     Extensions,
@@ -251,15 +252,6 @@ class Activity(Group):
     )
 
 
-class Security(Group):
-    """Who may do what."""
-
-    policy: Literal["open"] = setting(
-        "open", "Security policy. open: names are not proved, so it serves loopback only."
-    )
-    allow_open: bool = setting(False, "Let the open policy serve other addresses than loopback.")
-
-
 class Log(Group):
     """What goes to stderr."""
 
@@ -280,6 +272,7 @@ class Settings(BaseSettings):
     websocket: WebSocket = Field(default_factory=WebSocket)
     activity: Activity = Field(default_factory=Activity)
     security: Security = Field(default_factory=Security)
+    admin: Admin = Field(default_factory=Admin)
     storage: Storage = Field(default_factory=Storage)
     delivery: Delivery = Field(default_factory=Delivery)
     node: Node = Field(default_factory=Node)

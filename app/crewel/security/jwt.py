@@ -1,0 +1,176 @@
+"""The policy `jwt`: a session may do what the claims of its token grant, and nothing else.
+
+The token comes in `ext.session.token` of the handshake. Whoever shows none, or one that does not hold, gets no session;
+a claim that is missing grants nothing. The admin token is taken as well: it grants everything that a client can have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Message
+from crewel.errors import CrewelError
+from crewel.security.grants import OPERATOR, Grants, patterns
+from crewel.security.keys import Keys, KeysUnavailable
+from crewel.security.policy import GRANTED, Answer, Refusal, is_reserved
+from crewel.settings.access import Security
+
+if TYPE_CHECKING:
+    from crewel.broker.sessions import Session
+
+__all__ = ["ACCESS_DENIED", "EXPIRED", "BadToken", "JwtPolicy", "Tokens"]
+
+log = logging.getLogger(__name__)
+
+ACCESS_DENIED: Final = "user.security.authentication.accessDenied"
+EXPIRED: Final = "user.security.authentication.expired"
+_UNAVAILABLE: Final = "resource.unavailable"
+_MAX_TOKEN: Final = 8192
+
+
+class BadToken(CrewelError):
+    """The token does not hold; the text says why and never holds the token. `code` is for the client."""
+
+    def __init__(self, text: str, code: str = ACCESS_DENIED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Tokens:
+    """Reads tokens."""
+
+    def __init__(self, keys: Keys, settings: Security) -> None:
+        self._keys = keys
+        self._settings = settings
+
+    async def read(self, token: str) -> Grants:
+        """What the token grants. Raises BadToken."""
+        try:
+            key = await self._keys.find(self._key_id(token))
+        except KeysUnavailable:
+            raise BadToken("the keys that verify tokens cannot be had at the moment", _UNAVAILABLE) from None
+        return self._read(token, key)
+
+    def read_at_once(self, token: str) -> Grants | None:
+        """The same, if nothing has to be fetched for it; None if something has. Raises BadToken."""
+        key = self._keys.at_hand(self._key_id(token))
+        return None if key is None else self._read(token, key)
+
+    def _key_id(self, token: str) -> str | None:
+        if len(token) > _MAX_TOKEN:
+            raise BadToken("the token is too long")
+        try:
+            key_id = jwt.get_unverified_header(token).get("kid")
+        except (jwt.PyJWTError, ValueError):
+            raise BadToken("the token is not a JSON Web Token") from None
+        return key_id if isinstance(key_id, str) else None
+
+    def _read(self, token: str, key: Any) -> Grants:
+        if key is None:
+            raise BadToken("the token is signed with a key that this server does not know")
+        settings = self._settings
+        try:
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=self._keys.algorithms,
+                audience=list(settings.jwt_audience) or None,
+                issuer=settings.jwt_issuer,
+                leeway=settings.jwt_leeway_ms / 1000,
+                options={"require": ["exp", settings.jwt_subject_claim]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise BadToken("the token has expired", EXPIRED) from None
+        except (jwt.PyJWTError, TypeError, ValueError) as error:
+            raise BadToken(f"the token does not hold: {error}") from None
+        return self._granted(claims)
+
+    def _granted(self, claims: dict[str, Any]) -> Grants:
+        settings = self._settings
+        subject = claims[settings.jwt_subject_claim]
+        if not isinstance(subject, str) or not subject:
+            raise BadToken(f"the claim {settings.jwt_subject_claim} is not a text")
+        return Grants(
+            subject,
+            _patterns(claims, settings.jwt_subscribe_claim),
+            _patterns(claims, settings.jwt_publish_claim),
+            claims.get(settings.jwt_operator_claim) is True,
+            float(claims["exp"]) + settings.jwt_leeway_ms / 1000,
+        )
+
+
+def _patterns(claims: dict[str, Any], name: str) -> frozenset[str]:
+    listed = claims.get(name, [])
+    if not isinstance(listed, list):
+        listed = [listed]
+    try:
+        return patterns(listed)
+    except ValueError as error:
+        raise BadToken(f"the claim {name}: {error}") from None
+
+
+class JwtPolicy:
+    """Asks the token. `is_admin(text)` tells whether a text is the admin token."""
+
+    def __init__(self, tokens: Tokens, is_admin: Callable[[str], bool]) -> None:
+        self.tokens = tokens
+        self._is_admin = is_admin
+
+    def can_handshake(self, session: Session, message: Message) -> Answer:
+        """With a token that holds; what it grants is the session's from here on."""
+        asked = message.ext.get("session")
+        token = asked.get("token") if isinstance(asked, dict) else None
+        if not isinstance(token, str) or not token:
+            return _refused("this server asks for a token, in ext.session.token")
+        if self._is_admin(token):
+            session.grants = OPERATOR
+            return GRANTED
+        try:
+            grants = self.tokens.read_at_once(token)
+        except BadToken as error:
+            return _refused(str(error), error.code)
+        if grants is None:
+            return self._read_later(session, token)
+        session.grants = grants
+        return GRANTED
+
+    async def _read_later(self, session: Session, token: str) -> bool | Refusal:
+        try:
+            session.grants = await self.tokens.read(token)
+        except BadToken as error:
+            return _refused(str(error), error.code)
+        return GRANTED
+
+    def can_create(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """Every channel that the session may subscribe or publish to."""
+        return self._holds(
+            session, channel, lambda grants: grants.may_subscribe(channel) or grants.may_publish(channel)
+        )
+
+    def can_subscribe(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, channel, lambda grants: grants.may_subscribe(channel))
+
+    def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, channel, lambda grants: grants.may_publish(channel))
+
+    def _holds(self, session: Session, channel: Channel, is_granted: Callable[[Grants], bool]) -> Answer:
+        grants = session.grants
+        if grants is None or is_reserved(channel):
+            return False
+        if grants.has_expired(time()):
+            return Refusal("token_expired")
+        return is_granted(grants)
+
+
+def _refused(message: str, code: str = ACCESS_DENIED) -> Refusal:
+    log.info("a handshake was refused: %s", message)
+    # A client whose token has expired has to get another one; one that meets a server without keys can come again.
+    return Refusal(reconnect="handshake" if code == _UNAVAILABLE else "none", code=code, message=message)

@@ -1,0 +1,188 @@
+"""The keys that tokens are verified with: a public key or a secret from a file, or a JWK set from a file or an address.
+
+A set that has an address is fetched without blocking, used for as long as the settings say, and fetched once more when a
+token names a key that is not in it. While the address does not answer, the keys that are there go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import aiohttp
+import jwt
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.x509 import load_pem_x509_certificate
+
+from crewel.errors import CrewelError, SettingsError
+from crewel.settings.access import Security
+
+__all__ = ["Keys", "KeysUnavailable", "load_keys"]
+
+log = logging.getLogger(__name__)
+
+_ASYMMETRIC: Final = ("RS256", "ES256", "EdDSA")
+_MIN_SECRET: Final = 32  # bytes; HMAC with SHA-256 asks for as many
+_MAX_SET_BYTES: Final = 1024 * 1024
+_TIMEOUT_S: Final = 5.0
+_PAUSE_S: Final = 10.0
+"""Seconds between two fetches for keys that are missing: anybody can send a token that names one."""
+
+
+class KeysUnavailable(CrewelError):
+    """The keys have never been fetched so far: no token can be judged."""
+
+
+class Keys(Protocol):
+    """Where keys come from."""
+
+    algorithms: list[str]
+    """The signatures that are accepted."""
+
+    async def find(self, key_id: str | None) -> Any:
+        """The key that a token names, or the only one there is; None if there is no such key. Raises KeysUnavailable."""
+
+    def at_hand(self, key_id: str | None) -> Any:
+        """The same without waiting; None as well if it takes waiting to know."""
+
+
+class _OneKey:
+    def __init__(self, key: Any, algorithms: list[str]) -> None:
+        self._key = key
+        self.algorithms = algorithms
+
+    def at_hand(self, key_id: str | None) -> Any:
+        return self._key
+
+    async def find(self, key_id: str | None) -> Any:
+        return self._key
+
+
+class _KeySet:
+    """A JWK set that stays as it is."""
+
+    def __init__(self, keys: list[jwt.PyJWK], algorithms: list[str]) -> None:
+        self._keys = keys
+        self.algorithms = algorithms
+
+    def at_hand(self, key_id: str | None) -> Any:
+        return _chosen(self._keys, key_id)
+
+    async def find(self, key_id: str | None) -> Any:
+        return _chosen(self._keys, key_id)
+
+
+class _FetchedKeys:
+    """A JWK set that has an address."""
+
+    def __init__(self, address: str, settings: Security, algorithms: list[str]) -> None:
+        self._address = address
+        self._settings = settings
+        self.algorithms = algorithms
+        self._keys: list[jwt.PyJWK] | None = None
+        self._fetched_at = self._tried_at = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+
+    def at_hand(self, key_id: str | None) -> Any:
+        return None if self._keys is None or self._is_old else _chosen(self._keys, key_id)
+
+    async def find(self, key_id: str | None) -> Any:
+        if self._is_old or _chosen(self._keys or [], key_id) is None:
+            await self._refresh()
+        if self._keys is None:
+            raise KeysUnavailable(self._address)
+        return _chosen(self._keys, key_id)
+
+    @property
+    def _is_old(self) -> bool:
+        return monotonic() - self._fetched_at > self._settings.jwt_refresh_ms / 1000
+
+    async def _refresh(self) -> None:
+        """Fetch once for all who wait, and not again at once."""
+        if self._fetching is None:
+            if monotonic() - self._tried_at < _PAUSE_S:
+                return
+            self._tried_at = monotonic()
+            self._fetching = asyncio.create_task(self._fetch())
+        # Shielded: who asked first may go away, and the others wait for the same answer.
+        await asyncio.shield(self._fetching)
+
+    async def _fetch(self) -> None:
+        try:
+            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(self._address) as response:
+                response.raise_for_status()
+                text = await response.content.read(_MAX_SET_BYTES + 1)
+                while len(text) <= _MAX_SET_BYTES and (more := await response.content.read(_MAX_SET_BYTES)):
+                    text += more
+            if len(text) > _MAX_SET_BYTES:
+                raise ValueError("it is larger than 1 MiB")
+            self._keys = _read_set(text)
+            self._fetched_at = monotonic()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            going_on = "the keys from before go on" if self._keys else "no token can be verified"
+            log.warning("the keys of %s cannot be fetched: %s; %s", self._address, error or type(error), going_on)
+        finally:
+            self._fetching = None
+
+
+def _chosen(keys: list[jwt.PyJWK], key_id: str | None) -> jwt.PyJWK | None:
+    if key_id is None:
+        return keys[0] if len(keys) == 1 else None
+    return next((key for key in keys if key.key_id == key_id), None)
+
+
+def _read_set(text: bytes) -> list[jwt.PyJWK]:
+    """The keys of a JWK set that can verify. Raises ValueError."""
+    try:
+        return [key for key in jwt.PyJWKSet.from_json(text.decode()).keys if key.public_key_use in (None, "sig")]
+    except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"it is not a JWK set: {error}") from None
+
+
+def load_keys(settings: Security) -> Keys:
+    """The keys that the settings name. Raises SettingsError, whose text tells what to mend."""
+    named = settings.jwt_keys
+    assert named is not None
+    chosen = list(settings.jwt_algorithms)
+    if named.startswith(("http://", "https://")):
+        return _FetchedKeys(named, settings, chosen or list(_ASYMMETRIC))
+    try:
+        text = Path(named).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"security.jwt_keys: {named} cannot be read: {error.strerror}") from None
+    try:
+        if text.lstrip().startswith(b"{"):
+            json.loads(text)
+            return _KeySet(_read_set(text), chosen or list(_ASYMMETRIC))
+        return _one_key(text.strip(), chosen)
+    except ValueError as error:
+        raise SettingsError(f"security.jwt_keys: {named}: {error}") from None
+
+
+def _one_key(text: bytes, chosen: list[str]) -> _OneKey:
+    if not text.startswith(b"-----BEGIN"):
+        if len(text) < _MIN_SECRET:
+            raise ValueError(f"a secret has at least {_MIN_SECRET} bytes")
+        algorithms = chosen or ["HS256"]
+        if not all(name.startswith("HS") for name in algorithms):
+            raise ValueError("it holds a secret, and jwt_algorithms are for public keys")
+        return _OneKey(text, algorithms)
+    algorithms = chosen or list(_ASYMMETRIC)
+    if any(name.startswith("HS") for name in algorithms):
+        # Everybody knows a public key: as a secret it would let everybody sign.
+        raise ValueError("it holds a public key, and jwt_algorithms has one for secrets")
+    return _OneKey(_public_key(text), algorithms)
+
+
+def _public_key(text: bytes) -> Any:
+    try:
+        if text.startswith(b"-----BEGIN CERTIFICATE"):
+            return load_pem_x509_certificate(text).public_key()
+        return load_pem_public_key(text)
+    except ValueError:
+        raise ValueError("it holds no public key and no certificate (PEM)") from None
