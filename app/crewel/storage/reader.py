@@ -1,0 +1,58 @@
+"""Connections that read: several, made when needed, with errors of ours instead of the library's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from crewel.storage.writer import LIMIT_S, store_error
+
+__all__ = ["Reader", "client_name", "pool_of"]
+
+_MOST_CONNECTIONS = 16
+
+
+def client_name(prefix: str) -> str:
+    """Return what the connections of a server with this `storage.prefix` are called in the store's list of clients."""
+    return f"crewel/{prefix}"
+
+
+def pool_of(url: str, prefix: str) -> ConnectionPool:
+    """Return where connections to the store are made. Nothing is tried again by them: a repeated write is a second one."""
+    return ConnectionPool.from_url(
+        url,
+        max_connections=_MOST_CONNECTIONS,
+        client_name=client_name(prefix),
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=LIMIT_S,
+        socket_timeout=LIMIT_S,
+    )
+
+
+class Reader(Redis):
+    """The library's client, which raises StoreErrors."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Do one command."""
+        try:
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except RedisError as error:
+            raise store_error(error) from error
+
+    def pipeline(self, transaction: bool = False, shard_hint: str | None = None) -> Pipeline:
+        """Return a pipeline; several commands in one round trip, and no transaction unless asked for."""
+        return _Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
+class _Pipeline(Pipeline):
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        try:
+            return await super().execute(raise_on_error)
+        except RedisError as error:
+            raise store_error(error) from error

@@ -1,0 +1,268 @@
+"""The store as the server sees it: opened, watched, asked.
+
+`run` does steps that write, in order, on one connection; `reader` reads on others. The watcher notices when the store goes
+away and when it is back, brings up a store of our own again, and looks at memory and disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
+
+from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
+from crewel.settings import Settings
+from crewel.storage.checks import Facts, check_format, check_server
+from crewel.storage.embedded import Embedded
+from crewel.storage.keys import Keys
+from crewel.storage.reader import Reader, pool_of
+from crewel.storage.scripts import scripts
+from crewel.storage.steps import Step
+from crewel.storage.writer import Command, Writer
+
+__all__ = ["Store"]
+
+log = logging.getLogger(__name__)
+
+_OPEN_LIMIT_S = 10.0  # until a store must have been reached for the first time
+_EVERY_S = 1.0  # a look at a store that is up
+_RETRY_S = 0.5  # an attempt to reach one that is not
+_RETRY_OWN_S = 0.1  # the same for a store of our own
+_FULL_FROM = 0.9  # of maxmemory
+_FREE_DISK = 64 * 1024 * 1024  # bytes that the disk of a store of our own must have left
+
+
+class Store:
+    """The one store. `open` it before use and `close` it after.
+
+    What `is_up`, `is_full` and `trouble` say is what the last call or the last look found out.
+    """
+
+    reader: Redis
+    """For reading. Its calls raise StoreError and never the library's own errors."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.keys = Keys(settings.storage.prefix)
+        self.is_up = False
+        self.is_full = False
+        self.trouble: str | None = "not opened yet"
+        self._storage = settings.storage
+        self._news = asyncio.Event()
+        self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
+        self._writer = Writer(lambda: self._storage.replicas, self._lose)
+        self._pool: ConnectionPool | None = None
+        self._last_client: tuple[str, int] | None = None
+        self._watchers: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_ending = False
+
+    async def open(self) -> None:
+        """Reach the store, starting one of our own if `storage.url` is not set, and check that it can be trusted.
+
+        Raises SettingsError for what an operator must mend, StoreUnavailable if it cannot be reached in 10 s. A store that is
+        still reading its file is waited for as long as that takes.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        self._task = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Let what was asked for be answered, and end the store if it is our own."""
+        self._is_ending = True
+        self._news.set()
+        if self._task is not None:
+            await self._task
+        await self._writer.close()
+        self.is_up = False
+        if self._pool is not None:
+            await self._pool.aclose()
+        if self._embedded is not None:
+            await self._embedded.close()
+
+    async def run(self, steps: Sequence[Step[Any]]) -> list[Any]:
+        """Do the steps in order and return one result each: what its `parse` makes of the answer, or a StoreError.
+
+        StoreUnavailable, StoreFull, Fenced: that step did nothing. StoreUncertain: it was sent, and nobody knows. Once the
+        store is up again, nothing that was uncertain before happens any more. Steps are not repeated, but for scripts that
+        the store had forgotten. Cancelling the caller does not stop them.
+        """
+        answers = await self._writer.run(steps)
+        if any(isinstance(answer, StoreFull) for answer in answers):
+            self.is_full = True
+        return [_parsed(step, answer) for step, answer in zip(steps, answers, strict=True)]
+
+    def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
+        """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
+        `came` whenever it is back."""
+        self._watchers.append((came, went))
+
+    @property
+    def directory(self) -> os.PathLike[str] | None:
+        """The data directory of a store of our own; None if the store is somebody else's."""
+        return self._embedded.directory if self._embedded is not None else None
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _OPEN_LIMIT_S
+        while True:
+            try:
+                return await self._connect()
+            except _Loading as error:
+                if deadline:
+                    log.info("%s", error)
+                deadline = 0.0
+            except StoreUnavailable:
+                if deadline and loop.time() > deadline:
+                    raise
+            await asyncio.sleep(0.02)
+
+    async def _connect(self) -> None:
+        """Reach the store and check it, once. Raises SettingsError or StoreUnavailable, whose text is `trouble` then."""
+        try:
+            if self._embedded is not None:
+                await self._embedded.ensure()
+            if self._pool is None:
+                self._pool = pool_of(self._storage.url or self._embedded_url(), self._storage.prefix)
+                self.reader = Reader(connection_pool=self._pool)
+            try:
+                await self._writer.connect(self._pool)
+            except (RedisError, OSError, TimeoutError) as error:
+                raise _why_not(error) from None
+            await self._check()
+        except (SettingsError, StoreError) as error:
+            self.trouble = str(error)
+            await self._writer.disconnect()
+            raise
+        self.trouble = None
+        self.is_up = True
+
+    def _embedded_url(self) -> str:
+        assert self._embedded is not None
+        return self._embedded.url
+
+    async def _check(self) -> None:
+        info, client, found = await self._ask(("INFO",), ("CLIENT", "ID"), ("GET", self.keys.format))
+        facts = Facts(info)
+        if facts.is_loading:
+            raise _Loading("the store reads its file")
+        check_server(facts)
+        await self._forget_last_client(facts, client)
+        await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
+        if found is None:
+            last = await self._ask(("EXISTS", self.keys.last, self.keys.nodes))
+            found = check_format(None, is_empty=not last[0])
+            await self._ask(("SET", self.keys.format, found, "NX"))
+        else:
+            check_format(found, is_empty=False)
+        self._note_space(facts)
+
+    async def _forget_last_client(self, facts: Facts, client: int) -> None:
+        """Make sure that nothing happens any more that the last connection sent and got no answer to.
+
+        A store that was stopped for a while reads it from the socket when it goes on. Killing the connection from a later one
+        comes either before, and then it is never read, or after. A store that has started anew has read nothing of it.
+        """
+        if self._last_client is not None and self._last_client[0] == facts.run_id:
+            await self._writer.ask([("CLIENT", "KILL", "ID", self._last_client[1])])
+        self._last_client = (facts.run_id, client)
+
+    async def _ask(self, *commands: Command) -> list[Any]:
+        answers = await self._writer.ask(commands)
+        for answer in answers:
+            if isinstance(answer, StoreUnavailable | StoreFull):
+                raise StoreUnavailable(str(answer))
+            if isinstance(answer, StoreError):
+                raise SettingsError(f"storage.url: {answer}")
+        return answers
+
+    async def _watch(self) -> None:
+        while not self._is_ending:
+            self._news.clear()
+            if self.is_up:
+                await self._look()
+            else:
+                await self._come_back()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), self._pause())
+
+    def _pause(self) -> float:
+        if self.is_up:
+            return _EVERY_S
+        return _RETRY_S if self._embedded is None else _RETRY_OWN_S
+
+    async def _look(self) -> None:
+        """See whether the store answers, and how much space it has left."""
+        (answer,) = await self._writer.ask([("INFO", "memory")])
+        if not isinstance(answer, StoreError):
+            self._note_space(Facts(answer))
+            if self._embedded is not None and not self.is_full:
+                disk = await asyncio.to_thread(os.statvfs, self._embedded.directory)
+                self.is_full = disk.f_bavail * disk.f_frsize < _FREE_DISK
+
+    def _note_space(self, facts: Facts) -> None:
+        self.is_full = facts.max_memory > 0 and facts.used_memory >= _FULL_FROM * facts.max_memory
+
+    async def _come_back(self) -> None:
+        before = self.trouble
+        try:
+            await self._connect()
+        except SettingsError as error:
+            if str(error) != before:
+                log.error("the store cannot be used: %s", error)
+        except StoreUnavailable:
+            return
+        else:
+            log.warning("the store is back")
+            for came, _ in self._watchers:
+                came()
+
+    def _lose(self, reason: str) -> None:
+        """The writer calls this when its connection is gone."""
+        self.trouble = reason
+        if not self.is_up:
+            return
+        self.is_up = False
+        self._news.set()
+        log.warning("the store is away: %s", reason)
+        for _, went in self._watchers:
+            went()
+
+
+class _Loading(StoreUnavailable):
+    """The store is there and reads its file."""
+
+
+def _parsed(step: Step[Any], answer: Any) -> Any:
+    if isinstance(answer, StoreError):
+        return answer
+    try:
+        return step.parse(answer)
+    except StoreError as error:
+        return error
+
+
+def _why_not(error: Exception) -> SettingsError | StoreUnavailable:
+    """Return why no connection could be made: what an operator must mend, or what may pass."""
+    if isinstance(error, BusyLoadingError):
+        return _Loading("the store reads its file")
+    if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
+        return SettingsError(f"storage.url: the store does not accept the user or the password: {error}")
+    if isinstance(error, ResponseError):
+        return SettingsError(f"storage.url: the store answered: {error}")
+    return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")
