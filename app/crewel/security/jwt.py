@@ -6,6 +6,7 @@ a claim that is missing grants nothing. The admin token is taken as well: it gra
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from time import time
@@ -17,7 +18,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
 from crewel.security.grants import OPERATOR, Grants, patterns
-from crewel.security.keys import Keys, KeysUnavailable
+from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, is_reserved
 from crewel.settings.access import Security
 
@@ -43,35 +44,37 @@ class BadToken(CrewelError):
 
 
 class Tokens:
-    """Reads tokens."""
+    """Reads tokens, once it has keys."""
 
-    def __init__(self, keys: Keys, settings: Security) -> None:
-        self._keys = keys
+    def __init__(self, settings: Security, keys: Keys | None = None) -> None:
         self._settings = settings
+        self._keys = keys
+
+    async def open(self) -> None:
+        """Get the keys that the settings name. Raises SettingsError."""
+        self._keys = await asyncio.to_thread(load_keys, self._settings)
 
     async def read(self, token: str) -> Grants:
         """What the token grants. Raises BadToken."""
+        keys = self._opened()
         try:
-            key = await self._keys.find(self._key_id(token))
+            key = await keys.find(_key_id(token))
         except KeysUnavailable:
             raise BadToken("the keys that verify tokens cannot be had at the moment", _UNAVAILABLE) from None
-        return self._read(token, key)
+        return self._read(token, key, keys.algorithms)
 
     def read_at_once(self, token: str) -> Grants | None:
         """The same, if nothing has to be fetched for it; None if something has. Raises BadToken."""
-        key = self._keys.at_hand(self._key_id(token))
-        return None if key is None else self._read(token, key)
+        keys = self._opened()
+        key = keys.at_hand(_key_id(token))
+        return None if key is None else self._read(token, key, keys.algorithms)
 
-    def _key_id(self, token: str) -> str | None:
-        if len(token) > _MAX_TOKEN:
-            raise BadToken("the token is too long")
-        try:
-            key_id = jwt.get_unverified_header(token).get("kid")
-        except (jwt.PyJWTError, ValueError):
-            raise BadToken("the token is not a JSON Web Token") from None
-        return key_id if isinstance(key_id, str) else None
+    def _opened(self) -> Keys:
+        if self._keys is None:
+            raise BadToken("the server is not ready yet", _UNAVAILABLE)
+        return self._keys
 
-    def _read(self, token: str, key: Any) -> Grants:
+    def _read(self, token: str, key: Any, algorithms: list[str]) -> Grants:
         if key is None:
             raise BadToken("the token is signed with a key that this server does not know")
         settings = self._settings
@@ -79,7 +82,7 @@ class Tokens:
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=self._keys.algorithms,
+                algorithms=algorithms,
                 audience=list(settings.jwt_audience) or None,
                 issuer=settings.jwt_issuer,
                 leeway=settings.jwt_leeway_ms / 1000,
@@ -103,6 +106,16 @@ class Tokens:
             claims.get(settings.jwt_operator_claim) is True,
             float(claims["exp"]) + settings.jwt_leeway_ms / 1000,
         )
+
+
+def _key_id(token: str) -> str | None:
+    if len(token) > _MAX_TOKEN:
+        raise BadToken("the token is too long")
+    try:
+        key_id = jwt.get_unverified_header(token).get("kid")
+    except (jwt.PyJWTError, ValueError):
+        raise BadToken("the token is not a JSON Web Token") from None
+    return key_id if isinstance(key_id, str) else None
 
 
 def _patterns(claims: dict[str, Any], name: str) -> frozenset[str]:

@@ -1,0 +1,57 @@
+"""Grants: which channels a list of patterns covers."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from crewel.bayeux.channel import parse
+from crewel.security.grants import OPERATOR, Grants, patterns
+
+
+@pytest.mark.parametrize(
+    ("granted", "asked", "answer"),
+    [
+        (["/a"], "/a", True),
+        (["/a"], "/a/b", False),
+        (["/a/*"], "/a/b", True),
+        (["/a/*"], "/a/*", True),
+        (["/a/*"], "/a/b/c", False),
+        (["/a/*"], "/a/**", False),
+        (["/a/**"], "/a/*", True),
+        (["/a/**"], "/a/**", True),
+        (["/a/**"], "/a/b/*", True),
+        (["/a/**"], "/a", False),
+        (["/**"], "/a/b/c", True),
+        (["/*"], "/**", False),
+        (["/**"], "/service/x", True),
+        (["/b", "/a/b"], "/a/b", True),
+        ([], "/a", False),
+    ],
+)
+def test_a_channel_is_granted_if_a_pattern_covers_all_of_it(granted: list[str], asked: str, answer: bool) -> None:
+    channel = parse(asked)
+    assert channel is not None
+    grants = Grants("joe", subscribe=patterns(granted))
+    assert grants.may_subscribe(channel) is answer
+    assert not grants.may_publish(channel)
+    assert Grants("joe", publish=patterns(granted)).may_publish(channel) is answer
+
+
+@pytest.mark.parametrize("text", ["", "a", "/a//b", 5, None, ["/a"]])
+def test_what_is_no_pattern_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="is not a channel"):
+        patterns([text])
+
+
+def test_they_end_at_their_time_and_without_one_never() -> None:
+    grants = Grants("joe", expires_at=100.0)
+    assert not grants.has_expired(99.9)
+    assert grants.has_expired(100.0)
+    assert not replace(grants, expires_at=None).has_expired(1e12)
+
+
+def test_they_come_back_from_json_as_they_were() -> None:
+    grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), is_operator=True, expires_at=5.5)
+    assert Grants.from_json(orjson.loads(orjson.dumps(grants.as_json()))) == grants
+    assert Grants.from_json(OPERATOR.as_json()) == OPERATOR

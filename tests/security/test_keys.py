@@ -1,0 +1,216 @@
+"""The keys that tokens are verified with: what a file can hold, and sets that are fetched."""
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from crewel.errors import SettingsError
+from crewel.security import keys as keys_module
+from crewel.security.jwt import BadToken, Tokens
+from crewel.security.keys import load_keys
+from crewel.settings.access import Security
+from tests.security.issuer import SECRET, ec_key, key_set, other_rsa_key, public_pem, rsa_key, secret_file, signed
+
+
+def settings(keys: Path | str, **more: object) -> Security:
+    return Security.model_validate({"policy": "jwt", "jwt_keys": str(keys), **more})
+
+
+async def tokens(keys: Path | str, **more: object) -> Tokens:
+    made = Tokens(settings(keys, **more))
+    await made.open()
+    return made
+
+
+def certificate() -> bytes:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(rsa_key().public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=1))
+        .sign(rsa_key(), hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+async def test_a_file_can_hold_a_secret(tmp_path: Path) -> None:
+    assert (await (await tokens(secret_file(tmp_path))).read(signed())).subject == "joe"
+
+
+@pytest.mark.parametrize("content", [lambda: public_pem(rsa_key()), certificate])
+async def test_a_file_can_hold_a_public_key_or_a_certificate(tmp_path: Path, content: Callable[[], bytes]) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(content())
+    reader = await tokens(file)
+    assert (await reader.read(signed(rsa_key(), "RS256"))).subject == "joe"
+    with pytest.raises(BadToken, match="Signature verification failed"):
+        await reader.read(signed(other_rsa_key(), "RS256"))
+
+
+async def test_a_file_can_hold_a_set_and_the_token_names_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(key_set(one=rsa_key(), two=ec_key()))
+    reader = await tokens(file)
+    assert (await reader.read(signed(rsa_key(), "RS256", "one"))).subject == "joe"
+    assert reader.read_at_once(signed(ec_key(), "ES256", "two")) is not None
+    for key_id in ("three", None):
+        with pytest.raises(BadToken, match="does not know"):
+            await reader.read(signed(rsa_key(), "RS256", key_id))
+    with pytest.raises(BadToken, match="does not hold"):
+        await reader.read(signed(rsa_key(), "RS256", "two"))
+
+
+async def test_the_only_key_of_a_set_needs_no_name(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text(key_set(one=rsa_key()))
+    assert (await (await tokens(file)).read(signed(rsa_key(), "RS256"))).subject == "joe"
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "told"),
+    [
+        (b"too short", {}, "at least 32 bytes"),
+        (b"", {}, "at least 32 bytes"),
+        (b"-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----\n", {}, "no public key"),
+        (b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n", {}, "no public key"),
+        (b'{"keys": ', {}, "keys.bin"),
+        (b'{"keys": []}', {}, "not a JWK set"),
+        (b'{"keys": [5]}', {}, "not a JWK set"),
+        (b'{"other": []}', {}, "not a JWK set"),
+        (b"thirty-two bytes, and not 64 of them", {"jwt_algorithms": ("HS256", "HS512")}, "at least 64 bytes"),
+        (SECRET.encode(), {"jwt_algorithms": ("RS256",)}, "for public keys"),
+        ("public", {"jwt_algorithms": ("RS256", "HS256")}, "one for secrets"),
+    ],
+)
+def test_what_is_no_key_is_told_at_the_start(
+    tmp_path: Path, content: bytes | str, more: dict[str, object], told: str
+) -> None:
+    file = tmp_path / "keys.bin"
+    file.write_bytes(public_pem(rsa_key()) if isinstance(content, str) else content)
+    with pytest.raises(SettingsError, match=told):
+        load_keys(settings(file, **more))
+
+
+def test_a_file_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_keys(settings(tmp_path / "missing"))
+
+
+class Address:
+    """A server of a JWK set."""
+
+    def __init__(self) -> None:
+        self.text = key_set(one=rsa_key())
+        self.status = 200
+        self.asked = 0
+        self.url = ""
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        await self.may_answer.wait()
+        return web.Response(text=self.text, status=self.status)
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[Address]:
+    served = Address()
+    app = web.Application()
+    app.router.add_get("/keys", served.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    served.url = f"http://127.0.0.1:{port}/keys"
+    yield served
+    served.may_answer.set()
+    await runner.cleanup()
+
+
+async def test_a_set_with_an_address_is_fetched_once_for_all_who_ask(address: Address) -> None:
+    reader = await tokens(address.url)
+    token = signed(rsa_key(), "RS256", "one")
+    assert reader.read_at_once(token) is None
+    async with asyncio.timeout(5):
+        read = await asyncio.gather(*(reader.read(token) for _ in range(20)))
+    assert {grants.subject for grants in read} == {"joe"}
+    assert address.asked == 1
+    assert reader.read_at_once(token) is not None
+
+
+async def test_who_goes_away_takes_no_keys_from_others(address: Address) -> None:
+    address.may_answer.clear()
+    reader = await tokens(address.url)
+    token = signed(rsa_key(), "RS256", "one")
+    first = asyncio.create_task(reader.read(token))
+    second = asyncio.create_task(reader.read(token))
+    async with asyncio.timeout(5):
+        while not address.asked:
+            await asyncio.sleep(0)
+        first.cancel()
+        address.may_answer.set()
+        assert (await second).subject == "joe"
+    assert address.asked == 1
+
+
+async def test_a_key_that_is_not_in_the_set_is_looked_for_but_not_all_the_time(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = await tokens(address.url)
+    await reader.read(signed(rsa_key(), "RS256", "one"))
+    address.text = key_set(one=rsa_key(), two=other_rsa_key())
+    new = signed(other_rsa_key(), "RS256", "two")
+    with pytest.raises(BadToken, match="does not know"):
+        await reader.read(new)
+    assert address.asked == 1
+    monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
+    assert (await reader.read(new)).subject == "joe"
+    assert address.asked == 2
+
+
+async def test_a_set_is_fetched_again_when_it_is_old_and_a_failure_leaves_the_keys(
+    address: Address, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
+    reader = await tokens(address.url)
+    token = signed(rsa_key(), "RS256", "one")
+    await reader.read(token)
+    later = keys_module.monotonic() + 301
+    monkeypatch.setattr(keys_module, "monotonic", lambda: later)
+    address.status = 500
+    assert reader.read_at_once(token) is None
+    with caplog.at_level(logging.WARNING):
+        assert (await reader.read(token)).subject == "joe"
+    assert "go on" in caplog.text
+    address.status = 200
+    await reader.read(token)
+    assert address.asked == 3
+    assert reader.read_at_once(token) is not None
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", '{"keys": []}', "[1]", " " * (1024 * 1024 + 1)])
+async def test_no_token_holds_while_there_are_no_keys(address: Address, text: str) -> None:
+    address.text = text
+    with pytest.raises(BadToken, match="cannot be had") as caught:
+        await (await tokens(address.url)).read(signed(rsa_key(), "RS256", "one"))
+    assert caught.value.code == "resource.unavailable"
+
+
+async def test_an_address_where_nobody_is_gives_no_keys(address: Address, unused_tcp_port: int) -> None:
+    with pytest.raises(BadToken, match="cannot be had"):
+        await (await tokens(f"http://127.0.0.1:{unused_tcp_port}/")).read(signed(rsa_key(), "RS256", "one"))
