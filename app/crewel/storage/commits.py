@@ -1,0 +1,140 @@
+"""How the open messages of sessions reach the store: commits, and the end of a session.
+
+A commit is applied once, in the order of its number, cursor and changes and letters and facts together. So the invariant of
+the engine holds at every moment: what lies at or below a session's cursor has ended or is open in its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from crewel.delivery.records import Change, Commit, Ended, Letter, SessionName
+from crewel.storage.answers import unless_refused
+from crewel.storage.facts import ends
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
+
+__all__ = ["Committed", "commit", "end"]
+
+_AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
+
+_Arguments = list[bytes | str | int]
+_NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a commit, or of a part of it."""
+
+    fenced: list[SessionName]
+    """Sessions that another server owns; nothing of theirs was applied."""
+
+
+def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int) -> list[Step[Committed]]:
+    """Apply a commit: usually one step; more if it opens very much, and then all but the last only open messages ahead.
+
+    The steps are done in order. Each may be repeated as it is: what has been applied is not applied again. Raises Fenced if
+    the server has been superseded, Behind if the store has lost a commit of it, and StoreUnavailable (nothing was done) for a
+    step whose predecessor has not been done.
+    """
+    opens = sum(len(change.opened) for change in commit.changes)
+    parts = _parts(k, token, commit) if opens > _AT_ONCE else []
+    arguments: _Arguments = [
+        k.base,
+        token,
+        commit.number,
+        len(parts),
+        commit.cursor,
+        commit.low,
+        facts_max,
+        letters_max,
+    ]
+    changes = {change.name: change for change in commit.changes}
+    ended = ends(commit.ended, commit.letters)
+    letters = _letters(commit.letters)
+    for name in dict.fromkeys([*changes, *ended, *letters]):
+        change = changes.get(name)
+        kept = _kept(change, opens=not parts) if change is not None else _NOTHING
+        groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), letters.get(name, []))
+        arguments.append(name)
+        arguments.extend([len(group) for group in groups])
+        for group in groups:
+            arguments.extend(group)
+    keys = (k.node(token), k.log, k.dead, k.facts)
+    return [*parts, Step("commit", keys, tuple(arguments), _committed)]
+
+
+def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
+    """The steps that go ahead: what is opened, in portions, and nothing else."""
+    opened = [
+        (change.name, f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
+        for change in commit.changes
+        for log_id, waiting in change.opened.items()
+    ]
+    steps = []
+    for number, start in enumerate(range(0, len(opened), _AT_ONCE), 1):
+        arguments: _Arguments = [k.base, token, commit.number, number]
+        for name, group in groupby(opened[start : start + _AT_ONCE], lambda each: each[0]):
+            fields = [text for _, log_id, waiting in group for text in (log_id, waiting)]
+            arguments += (name, len(fields), *fields)
+        steps.append(Step("open", (k.node(token),), tuple(arguments), _committed))
+    return steps
+
+
+def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
+    """What changes in one session: fields to set, fields to delete, ids to delete in the inbox, intervals to forget."""
+    to_set: _Arguments = []
+    if opens:
+        for log_id, waiting in change.opened.items():
+            to_set += (f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
+    if change.batch is not None:
+        to_set += ("batch", change.batch)
+    to_delete: _Arguments = [f"o:{log_id}" for log_id in change.settled]
+    to_delete += [f"i:{log_id}" for log_id in change.unboxed]
+    if change.in_step:
+        to_delete.append("at")
+    return to_set, to_delete, list(change.unboxed), [f"c:{pattern} {since}" for pattern, since in change.forgotten]
+
+
+def _letters(letters: Sequence[Letter]) -> dict[SessionName, _Arguments]:
+    """The arguments that describe the letters, by session."""
+    described: dict[SessionName, _Arguments] = {}
+    for each in letters:
+        message = each.message
+        stored_nowhere = (message.channel, message.body, message.sender) if message is not None else ("", "", "")
+        described.setdefault(each.session, []).extend(
+            (each.id, each.code, each.reason, each.attempts, *stored_nowhere),
+        )
+    return described
+
+
+@unless_refused
+def _committed(answer: Any) -> Committed:
+    return Committed([SessionName(name.decode()) for name in answer])
+
+
+def end(
+    k: Keys,
+    token: str,
+    name: SessionName,
+    ended: Sequence[Ended],
+    letters: Sequence[Letter],
+    facts_max: int,
+    letters_max: int,
+) -> Step[None]:
+    """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
+    What is still open for it ends as `ended` and `letters` say. Repeated, it changes nothing. Raises Fenced if another server
+    owns the session."""
+    facts = ends(ended, letters).get(name, [])
+    described = _letters(letters).get(name, [])
+    subject = name.split("/")[1]
+    keys = (k.session(name), k.inbox(name), k.own(token), k.subject(subject), k.log, k.dead, k.facts)
+    return Step("end", keys, (token, name, facts_max, letters_max, len(facts), *facts, *described), _ended)
+
+
+@unless_refused
+def _ended(answer: Any) -> None:
+    return None

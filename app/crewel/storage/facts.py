@@ -1,0 +1,120 @@
+"""The facts: what happened to each message, written by the scripts in the same step that made it happen.
+
+An entry of the stream `facts` has a type `t` and a JSON object `d`. This is the one place that says what the objects hold;
+docs/facts.md is generated from it, and the pipeline reads by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.storage.store import Store
+
+__all__ = ["FACTS", "Fact", "FactType", "ends", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class FactType:
+    """One type of fact: when it is written, and the fields of its object with what they mean."""
+
+    name: str
+    written: str
+    fields: Mapping[str, str]
+
+
+_FROM = "Log ids, one a pattern: what came after it was owed."
+
+FACTS: tuple[FactType, ...] = (
+    FactType(
+        "published",
+        "when messages enter the log, one entry a group",
+        {
+            "first": "Log id of the first message; each further one has the id of the one before plus one.",
+            "channels": "The channels of the messages, in the order of their ids.",
+        },
+    ),
+    FactType(
+        "opened-session",
+        "when a reliable session is made",
+        {"session": "Its name, `client/joe/1`."},
+    ),
+    FactType(
+        "subscribed",
+        "when a session subscribes to what it was not subscribed to",
+        {
+            "session": "Name of the session.",
+            "patterns": "What it subscribed to.",
+            "from": "Log id: what came after it is owed.",
+        },
+    ),
+    FactType(
+        "unsubscribed",
+        "when subscriptions end, also because the session's end has begun",
+        {
+            "session": "Name of the session.",
+            "patterns": "What it was subscribed to.",
+            "from": _FROM,
+            "until": "Log id: what came after it is not owed.",
+        },
+    ),
+    FactType(
+        "ended",
+        "when messages have ended for their receivers, one entry a commit and one a session's end",
+        {
+            "ended": "A list of objects, one a session, reason and code.",
+            "ended[].session": "Name of the receiver.",
+            "ended[].reason": "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + ".",
+            "ended[].code": "Dotted error code of dead letters; left out otherwise.",
+            "ended[].ids": "Log ids of the messages.",
+        },
+    ),
+    FactType(
+        "closed-session",
+        "when the end of a session is complete, after the ends of its messages",
+        {"session": "Its name."},
+    ),
+)
+"""Every type of fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One entry of the stream."""
+
+    place: str
+    """The entry's own id, `<milliseconds of the store's clock>-<number>`: facts are in the order in which they happened."""
+    type: str
+    fields: dict[str, Any]
+
+
+def ends(ended: Iterable[Ended], letters: Sequence[Letter]) -> dict[SessionName, list[bytes]]:
+    """Return for each session the objects of the fact `ended`, as JSON. The letters tell the codes of dead messages."""
+    codes = {(letter.session, letter.id): letter.code for letter in letters}
+    objects: dict[SessionName, list[bytes]] = {}
+    for each in ended:
+        objects.setdefault(each.session, []).extend(_objects(each, codes))
+    return objects
+
+
+def _objects(ended: Ended, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
+    if ended.reason is not EndReason.DEAD:
+        yield orjson.dumps({"session": ended.session, "reason": ended.reason.value, "ids": ended.ids})
+        return
+
+    def code(log_id: LogId) -> str:
+        return codes.get((ended.session, log_id), "")
+
+    for text, ids in groupby(sorted(ended.ids, key=code), code):
+        yield orjson.dumps({"session": ended.session, "reason": ended.reason.value, "code": text, "ids": list(ids)})
+
+
+async def read(store: Store, after: str = "0-0", count: int = 1000) -> list[Fact]:
+    """Return the next facts after this place, oldest first. Raises StoreError."""
+    entries: Any = await store.reader.xrange(store.keys.facts, f"({after}", "+", count)
+    return [Fact(place.decode(), fields[b"t"].decode(), orjson.loads(fields[b"d"])) for place, fields in entries]

@@ -1,0 +1,127 @@
+#!lua flags=allow-oom
+-- Applies one commit of a server: how far it has taken the log, what is open for its sessions and what no more, and in the
+-- same step the letters and facts that tell why. Applied once, in the order of the numbers, so that a commit whose outcome
+-- is unknown can be repeated as it is.
+--
+-- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty.
+--
+-- Returns {name, ...}: sessions that another server owns, of which nothing was applied; also {} for a commit that had
+-- been applied before. 'fenced' if this server has been superseded; 'behind' if the store has lost a commit of it;
+-- 'early' if not all parts are written (open.lua).
+--
+-- KEYS[1]      node:<token>
+-- KEYS[2]      log
+-- KEYS[3]      dead
+-- KEYS[4]      facts
+-- ARGV[1]      what all keys begin with; s: and inbox: are built from it
+-- ARGV[2]      token
+-- ARGV[3]      number of the commit, from 1
+-- ARGV[4]      parts that were written ahead
+-- ARGV[5]      cursor, log id
+-- ARGV[6]      low, log id
+-- ARGV[7]      bound of the facts, entries
+-- ARGV[8]      bound of the letters, entries
+-- ARGV[9...]   for each session: name; six numbers of arguments, and then these arguments:
+--              fields to set in s:<session>, each with its value; fields to delete there; ids to delete in the inbox;
+--              fields of intervals to forget; facts about ends, JSON objects;
+--              letters, seven arguments each: id, code, reason, attempts, and of a message that was never stored the
+--              channel, body and sender, which are empty otherwise
+local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base, token, number, parts = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local cursor, low, facts_max, letters_max = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local call = redis.call
+
+-- Calls a command for ARGV[from] to ARGV[to], in portions because unpack has a limit.
+local function all(command, key, from, to)
+  for start = from, to, 5000 do
+    call(command, key, unpack(ARGV, start, math.min(start + 4999, to)))
+  end
+end
+
+-- The message of a letter: a table of the log's fields, empty if it has gone.
+local function message(inbox, id)
+  local found = {}
+  local packed = call('HGET', inbox, id)
+  if packed then
+    local at = 1
+    while at <= #packed do
+      local field, size, start = string.match(packed, '^(.)(%d+):()', at)
+      at = start + size
+      found[field] = string.sub(packed, start, at - 1)
+    end
+  else
+    local entry = call('XRANGE', log, id .. '-0', id .. '-0')[1]
+    for at = 1, entry and #entry[2] or 0, 2 do
+      found[entry[2][at]] = entry[2][at + 1]
+    end
+  end
+  return found
+end
+
+-- Stores the letter that ARGV describes from `at` on.
+local function bury(name, inbox, at)
+  local id, code, reason, attempts = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local known = {c = ARGV[at + 4], b = ARGV[at + 5], s = ARGV[at + 6]}
+  if known.c == '' then
+    known = message(inbox, id)
+  end
+  call('XADD', dead, 'MAXLEN', letters_max, '*', 'id', id, 'receiver', name, 'code', code, 'reason', reason,
+    'attempts', attempts, 'channel', known.c or '', 'body', known.b or '', 'sender', known.s or '', 'qos', known.q or '')
+end
+
+-- Forgets intervals that the cursor has passed. Another one may have begun at the same place: it stays.
+local function forget(session, from, to)
+  for at = from, to do
+    local till = call('HGET', session, ARGV[at])
+    if till and tonumber(till) <= tonumber(cursor) then
+      call('HDEL', session, ARGV[at])
+    end
+  end
+end
+
+local seq, opening, opened = unpack(call('HMGET', node, 'seq', 'opening', 'opened'))
+if not seq then
+  return 'fenced'
+elseif tonumber(seq) == number then
+  return {}
+elseif tonumber(seq) ~= number - 1 then
+  return 'behind'
+elseif parts > 0 and (tonumber(opening) ~= number or tonumber(opened) ~= parts) then
+  return 'early'
+end
+
+local fenced, ended = {}, {}
+local at = 9
+while at <= #ARGV do
+  local name = ARGV[at]
+  local session, inbox = base .. 's:' .. name, base .. 'inbox:' .. name
+  local set = at + 7
+  local delete = set + ARGV[at + 1]
+  local unbox = delete + ARGV[at + 2]
+  local passed = unbox + ARGV[at + 3]
+  local facts_at = passed + ARGV[at + 4]
+  local letters_at = facts_at + ARGV[at + 5]
+  local stop = letters_at + ARGV[at + 6]
+  if call('HGET', session, 'owner') == token then
+    for letter = letters_at, stop - 1, 7 do
+      bury(name, inbox, letter)
+    end
+    all('HSET', session, set, delete - 1)
+    all('HDEL', session, delete, unbox - 1)
+    all('HDEL', inbox, unbox, passed - 1)
+    forget(session, passed, facts_at - 1)
+    for fact = facts_at, letters_at - 1 do
+      ended[#ended + 1] = ARGV[fact]
+    end
+  else
+    fenced[#fenced + 1] = name
+  end
+  at = stop
+end
+
+call('HSET', node, 'cursor', cursor, 'low', low, 'seq', ARGV[3])
+if #ended > 0 then
+  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
+end
+return fenced

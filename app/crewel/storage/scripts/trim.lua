@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Removes from the log what no server needs any more: all up to the lowest `low`. What the record of a server does not
+-- say is not guessed: then nothing is removed.
+--
+-- Returns the number of entries removed; or 'fenced' if this server has been superseded.
+--
+-- KEYS[1]  node:<token>, the server that asks
+-- KEYS[2]  nodes
+-- KEYS[3]  log
+-- ARGV[1]  what all keys begin with; node: of the others is built from it
+local node, nodes, log = KEYS[1], KEYS[2], KEYS[3]
+local base = ARGV[1]
+
+local lowest = tonumber(redis.call('HGET', node, 'low'))
+if not lowest then
+  return 'fenced'
+end
+for _, token in ipairs(redis.call('SMEMBERS', nodes)) do
+  local low = tonumber(redis.call('HGET', base .. 'node:' .. token, 'low') or 0)
+  lowest = math.min(lowest, low)
+end
+return redis.call('XTRIM', log, 'MINID', string.format('%.0f-0', lowest + 1))

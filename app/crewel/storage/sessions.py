@@ -1,0 +1,187 @@
+"""The sessions that survive, and the servers that own them.
+
+Every function but `nodes` makes a step, done as a whole or not at all. A session has one owner, known by its token; a step
+of anybody else changes nothing and raises Fenced. Unless said otherwise a step may be repeated when its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+from crewel.storage.answers import TooManySessions, unless_refused
+from crewel.storage.commits import Committed, commit, end
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+__all__ = [
+    "Committed",
+    "LoggedIn",
+    "TooManySessions",
+    "adopt",
+    "boot",
+    "close",
+    "commit",
+    "end",
+    "login",
+    "nodes",
+    "spill",
+    "subscribe",
+    "unsubscribe",
+]
+
+_UNCOUNTED: Final = "client/anonymous/"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """What a login has made."""
+
+    name: SessionName
+    """The session's name, numbered if the login left that to the store."""
+    is_new: bool
+    batch: int
+    """The session's batch numbers begin after this one; 1,000 are reserved."""
+    last: LogId
+    """The newest id of the log."""
+
+
+# Servers
+
+
+def boot(k: Keys, token: str, node_name: str) -> Step[LogId]:
+    """Register a starting server under a token that nobody had before. Returns the newest log id: its cursor, until it adopts
+    sessions that are further behind."""
+    return Step("boot", (k.last, k.nodes, k.node(token), k.epoch), (token, node_name), _log_id)
+
+
+async def nodes(store: Store) -> set[str]:
+    """Return the tokens of all servers that the store knows. Raises StoreError."""
+    tokens: Any = await store.reader.smembers(store.keys.nodes)
+    return {token.decode() for token in tokens}
+
+
+def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
+    """Take over sessions of all other servers, at most so many; returns them as they were left, and an empty list when there
+    are no more.
+
+    No commit of this server may be under way meanwhile: it would not know what the sessions need of the log. Must not be
+    repeated after an unknown outcome, because nobody would know the sessions that it took: begin anew under another token.
+    Raises Fenced if the server has been superseded itself.
+    """
+    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count), _adopted)
+
+
+@unless_refused
+def _adopted(answer: Any) -> list[SessionRecord]:
+    flat = iter(answer)
+    return [_record(SessionName(name.decode()), next(flat)) for name in flat]
+
+
+def _record(name: SessionName, flat: list[bytes]) -> SessionRecord:
+    """A session's record from its hash, as HGETALL tells it: field, value, field, value."""
+    record = SessionRecord(name, {})
+    fields = iter(flat)
+    for field in fields:
+        value = next(fields)
+        kind, key = field[:2], field[2:]
+        if kind == b"o:":
+            record.open[LogId(int(key))] = _waiting(value)
+        elif kind == b"s:":
+            record.subscriptions[key.decode()] = LogId(int(value))
+        elif kind == b"i:":
+            record.inbox[LogId(int(key))] = _waiting(value)
+        elif kind == b"c:":
+            pattern, _, since = key.rpartition(b" ")
+            record.closed.append((pattern.decode(), LogId(int(since)), LogId(int(value))))
+        elif field == b"r":
+            record.login = orjson.loads(value)
+        elif field == b"at":
+            record.at = LogId(int(value))
+        elif field == b"batch":
+            record.batch = int(value)
+        elif field == b"ending":
+            record.ending = LogId(int(value))
+    return record
+
+
+def _waiting(value: bytes) -> Waiting:
+    attempts, _, size = value.partition(b":")
+    return Waiting(int(attempts), int(size))
+
+
+# Sessions
+
+
+def login(k: Keys, token: str, name: str, login: dict[str, Any], max_sessions: int, facts_max: int) -> Step[LoggedIn]:
+    """Make a session, or give one that this server owns a new login and new batch numbers.
+
+    A name that ends with a slash gets a number from the store: `client/joe/` becomes `client/joe/-7`. A negative
+    `max_sessions` allows any number, and anonymous sessions are not counted. Raises TooManySessions, Fenced if another server
+    owns the session, and StoreUnavailable if its end has begun. Repeating it makes a second session of a name that the store
+    numbers.
+    """
+    keys: tuple[str, ...] = (k.node(token), k.own(token), k.last, k.names, k.facts)
+    if not name.startswith(_UNCOUNTED):
+        keys += (k.subject(name.split("/")[1]),)
+    return Step("login", keys, (k.base, token, name, orjson.dumps(login), max_sessions, facts_max), _logged_in)
+
+
+@unless_refused
+def _logged_in(answer: Any) -> LoggedIn:
+    name, is_new, batch, last = answer
+    return LoggedIn(SessionName(name.decode()), is_new == b"1", batch, last)
+
+
+def subscribe(k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int) -> Step[dict[str, LogId]]:
+    """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription goes on as it was.
+    Returns nothing if the session's end has begun. Raises Fenced."""
+
+    @unless_refused
+    def parse(answer: Any) -> dict[str, LogId]:
+        return dict(zip(patterns, answer, strict=True)) if answer else {}
+
+    keys = (k.session(name), k.last, k.facts)
+    return Step("subscribe", keys, (token, name, facts_max, *patterns), parse)
+
+
+def unsubscribe(
+    k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int
+) -> Step[dict[str, tuple[LogId, LogId]]]:
+    """End subscriptions of a session; returns for each the ids after which and up to which it held. Those that the session does
+    not have are left out, so that a repeated call answers nothing. Raises Fenced."""
+
+    @unless_refused
+    def parse(answer: Any) -> dict[str, tuple[LogId, LogId]]:
+        until, *starts = answer
+        return {pattern: (since, until) for pattern, since in zip(patterns, starts, strict=True) if since >= 0}
+
+    keys = (k.session(name), k.last, k.facts)
+    return Step("unsubscribe", keys, (token, name, facts_max, *patterns), parse)
+
+
+def close(k: Keys, token: str, name: str, facts_max: int) -> Step[LogId]:
+    """Begin the end of a session: all its subscriptions end. Returns the last id that it is owed, at a repeated call the same
+    as at the first. Raises Fenced, also if the session does not exist."""
+    return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max), _log_id)
+
+
+def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[LogId]]:
+    """Copy messages that are open for a session from the log to its inbox. Returns those that lie there now; what the log has
+    lost, or what the store does not have as open, is not among them. Raises Fenced."""
+    return Step("spill", (k.session(name), k.inbox(name), k.log), (token, *ids), _spilled)
+
+
+@unless_refused
+def _log_id(answer: Any) -> LogId:
+    return LogId(answer)
+
+
+@unless_refused
+def _spilled(answer: Any) -> list[LogId]:
+    return list(answer)
