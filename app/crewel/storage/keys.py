@@ -75,9 +75,10 @@ KEYS: tuple[Key, ...] = (
         "node:<token>",
         "hash",
         "`name`; `cursor` log id up to which it has taken the log; `low` log id up to which none of its sessions needs"
-        " anything; `seq` number of its last commit; `since` microseconds of its start",
+        " anything; `seq` number of its last commit; `opening` and `opened` number of the commit that is being written in"
+        " parts, and how many are; `since` microseconds of its start",
         "until all its sessions are adopted",
-        "boot, commit, adopt",
+        "boot, open, commit, adopt",
         "all (fencing), trim",
         "One run of a server. The token is random, new at each start.",
     ),
@@ -98,7 +99,7 @@ KEYS: tuple[Key, ...] = (
         " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `o:<log id>` and"
         " `i:<log id>` a message that is open, with its body in the log or in the inbox: `<attempts>:<bytes>`",
         "until the session has ended",
-        "login, subscribe, unsubscribe, commit, spill, adopt, close, end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, end",
         "each start",
         "A reliable session.",
     ),
@@ -132,7 +133,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "dead",
         "stream",
-        "the letter: receiver, code, reason, attempts, and the message",
+        "`id` log id of the message; `receiver` session; `code`; `reason`; `attempts`; `channel`, `body`, `sender`, `qos` as in"
+        " the log, empty if there is nothing to say or the message had gone",
         "the newest `delivery.dead_letters_max`",
         "commit, end",
         "operators",
