@@ -13,13 +13,16 @@ from crewel.client.backoff import BackoffRule
 from crewel.client.batch import Batch
 from crewel.client.client import Client
 from crewel.client.errors import (
+    AccessDenied,
     ClientError,
     DisconnectedError,
     HandshakeRefused,
     MessageDroppedError,
+    NameTaken,
     NegotiationError,
     NoReplyError,
     NotConnectedError,
+    NotStored,
     PublishRefused,
     RefusedError,
     RemoteCallFailedError,
@@ -28,16 +31,18 @@ from crewel.client.errors import (
     SubscribeRefused,
     SubscriptionEndedError,
     SubscriptionOverflowError,
+    SupersededError,
     TransportError,
     UpgradeRefusedError,
 )
 from crewel.client.extension import Extension
 from crewel.client.life import Transition
-from crewel.client.message import Message
+from crewel.client.message import Message, Reply
 from crewel.client.states import Event, State
 from crewel.client.subscription import Overflow, Subscription
 
 __all__ = [
+    "AccessDenied",
     "BackoffRule",
     "Batch",
     "Client",
@@ -48,20 +53,24 @@ __all__ = [
     "HandshakeRefused",
     "Message",
     "MessageDroppedError",
+    "NameTaken",
     "NegotiationError",
     "NoReplyError",
     "NotConnectedError",
+    "NotStored",
     "Overflow",
     "PublishRefused",
     "RefusedError",
     "RemoteCallFailedError",
     "RemoteCallTimeoutError",
+    "Reply",
     "RequestTimeoutError",
     "State",
     "SubscribeRefused",
     "Subscription",
     "SubscriptionEndedError",
     "SubscriptionOverflowError",
+    "SupersededError",
     "Transition",
     "TransportError",
     "UpgradeRefusedError",

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from crewel.bayeux.message import Fields
-from crewel.client.errors import PublishRefused
-from crewel.client.message import is_successful, publication
+from crewel.client.errors import publish_refused
+from crewel.client.message import Reply, is_successful, publication
 
 Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
 
@@ -24,12 +24,22 @@ class Batch:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._messages: list[Fields] = []
-        self.replies: list[Fields] = []
+        self.replies: list[Reply] = []
         """One reply for each message, in the order of publishing, once the block has ended."""
 
-    def publish(self, channel: str, data: Any, ext: Fields | None = None) -> None:
+    def publish(
+        self,
+        channel: str,
+        data: Any,
+        ext: Fields | None = None,
+        *,
+        persistent: bool = False,
+        key: str | None = None,
+        properties: Fields | None = None,
+    ) -> None:
         """Add one message. Raises ValueError if nobody can publish to this channel."""
-        self._messages.append(publication(channel, data, ext))
+        message = publication(channel, data, ext, persistent=persistent, key=key, properties=properties)
+        self._messages.append(message)
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,7 +53,7 @@ class Batch:
         if error is not None or not self._messages:
             return
         messages, self._messages = self._messages, []
-        self.replies = await self._request(messages)
+        self.replies = [Reply(reply) for reply in await self._request(messages)]
         for reply in self.replies:
             if not is_successful(reply):
-                raise PublishRefused(reply)
+                raise publish_refused(reply)

@@ -15,13 +15,14 @@ from crewel.client.batch import Batch
 from crewel.client.config import TRANSPORTS, Config
 from crewel.client.errors import (
     ClientError,
-    PublishRefused,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
+    publish_refused,
 )
 from crewel.client.extension import Extension
 from crewel.client.life import OnState
-from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful, publication
+from crewel.client.login import asked
+from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, publication
 from crewel.client.router import Router
 from crewel.client.session import Session
 from crewel.client.states import State
@@ -43,7 +44,11 @@ class Client:
     `HandshakeRefused`, `NegotiationError`). From then on the client keeps the
     session by itself: after a broken connection it asks for the same session,
     after the server forgot it for a new one, in which everything is subscribed
-    again. Listeners of `on_state` hear of it. Leaving disconnects politely.
+    again. Listeners of `on_state` hear of it. Leaving disconnects politely,
+    unless `leave` says that the session is to stay.
+
+    `name`, `token`, `resume` and `persistent` say who the client is, `session`
+    is for the other fields of `ext.session` (docs/sessions.md).
 
     All times are in seconds. `Config` explains the settings.
     """
@@ -58,6 +63,12 @@ class Client:
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
         handshake: Fields | None = None,
+        name: str | None = None,
+        token: str | None = None,
+        resume: str | None = None,
+        persistent: bool = False,
+        session: Fields | None = None,
+        leave: bool = False,
         network_delay: float = 10.0,
         open_timeout: float = 10.0,
         close_timeout: float = 2.0,
@@ -75,6 +86,8 @@ class Client:
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
+            login=asked(session, name=name, token=token, resume=resume, persistent=persistent),
+            leave=leave,
             backoff=backoff or BackoffRule(),
             ssl=ssl,
         )
@@ -104,6 +117,22 @@ class Client:
         """Whether deliveries of this session are acknowledged."""
         return self._session.connection.acknowledges
 
+    @property
+    def name(self) -> str | None:
+        """The public name that the server told for this session, if it was asked for one."""
+        name = self._session.connection.login.reply.get("name")
+        return name if isinstance(name, str) else None
+
+    @property
+    def resume(self) -> str | None:
+        """The secret that takes this session over, for a client that is to go on with it; another one after each handshake."""
+        return self._session.connection.login.resume
+
+    @property
+    def login(self) -> Fields:
+        """All that the server told of this session: `reconnected`, `queued`, `durable` and more."""
+        return dict(self._session.connection.login.reply)
+
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session; returns what takes it off again."""
         self._session.life.listeners.append(listener)
@@ -121,21 +150,36 @@ class Client:
         """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
         await self._session.life.ready(timeout)
 
-    async def publish(self, channel: str, data: Any, ext: Fields | None = None) -> Fields:
-        """Publish one message; the server's reply.
+    async def publish(
+        self,
+        channel: str,
+        data: Any,
+        ext: Fields | None = None,
+        *,
+        persistent: bool = False,
+        key: str | None = None,
+        properties: Fields | None = None,
+    ) -> Reply:
+        """Publish one message; the server's reply, which has the `message_id` if one of the options was used.
+
+        `persistent`: answered when it is stored. `key`: publishing it again
+        with the same key within two minutes does nothing and answers the first
+        one's id. `properties`: JSON values that travel with it.
 
         Waits for a session while there is none, but never sends twice.
 
         Raises:
+            NotStored: it is persistent and could not be stored, or nobody knows.
             PublishRefused: the server refused it, with `code`, `arguments` and `text`.
             TransportError: no answer; the server may have accepted it.
             NotConnectedError: nothing was sent.
             ValueError: not a channel that can be published to.
         """
-        [reply] = await self._session.request([publication(channel, data, ext)])
+        message = publication(channel, data, ext, persistent=persistent, key=key, properties=properties)
+        [reply] = await self._session.request([message])
         if not is_successful(reply):
-            raise PublishRefused(reply)
-        return reply
+            raise publish_refused(reply)
+        return Reply(reply)
 
     def batch(self) -> Batch:
         """Publishes that travel in one payload: `async with client.batch() as batch: batch.publish(…)`."""
@@ -167,7 +211,7 @@ class Client:
         with connection.exchanges.result(message["id"]) as result:
             [reply] = await self._session.request([message])
             if not is_successful(reply) and not result.done():
-                raise PublishRefused(reply)
+                raise publish_refused(reply)
             return await result
 
     async def subscribe(

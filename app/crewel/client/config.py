@@ -39,6 +39,10 @@ class Config:
     """Present from the start; what the server sets is added."""
     handshake: Fields = field(default_factory=dict)
     """More fields of the handshake, mostly `ext`."""
+    login: Fields = field(default_factory=dict)
+    """Who the client is: `ext.session` of the handshake."""
+    leave: bool = False
+    """Whether closing leaves the session with the server, which keeps it for a later client with its name."""
     ssl: SSLContext | None = None
     """Whom to trust over https; None: the authorities that this machine trusts."""
     backoff: BackoffRule = field(default_factory=BackoffRule)

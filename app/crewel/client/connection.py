@@ -19,6 +19,7 @@ from crewel.client.config import Config
 from crewel.client.errors import MessageDroppedError, NoReplyError, RequestTimeoutError, TransportError
 from crewel.client.exchanges import Exchanges
 from crewel.client.extension import Extension, Pipe
+from crewel.client.login import LoginExtension
 from crewel.client.message import CONNECT, HANDSHAKE, is_delivery
 from crewel.client.router import Router
 from crewel.client.transports.base import Transport, Wiring
@@ -46,7 +47,8 @@ class Connection:
         self._on_reply = on_reply
         self._ids = count(1)
         self._ack = AckExtension()
-        self.pipe = Pipe((*extensions, self._ack) if config.ack else extensions)
+        self.login = LoginExtension(config.login)
+        self.pipe = Pipe((*extensions, self.login, self._ack) if config.ack else (*extensions, self.login))
         self.exchanges = Exchanges()
         self.gate = BatchGate(self._ack, router.has_room, self.exchanges.is_awaited_result)
         self.client_id: str | None = None

@@ -8,6 +8,7 @@ CrewelError
     │   └── NoReplyError         an answer that does not hold the reply
     ├── NotConnectedError        there was no session in time; nothing was sent
     ├── DisconnectedError        the session is over: closed by the application, or ended by the server
+    │   └── SupersededError      another client has taken it over
     ├── NegotiationError         client and server have no transport in common
     ├── MessageDroppedError      an extension of this client dropped the message; nothing was sent
     ├── SubscriptionEndedError   no more messages will come
@@ -16,8 +17,11 @@ CrewelError
     ├── RemoteCallTimeoutError   the remote procedure did not answer in time
     └── RefusedError             the server answered `successful: false`
         ├── HandshakeRefused
+        │   ├── AccessDenied     the token is missing, does not hold, or is not for this name
+        │   └── NameTaken        a session of this name lives, and this client has not shown that it is its own
         ├── SubscribeRefused
         └── PublishRefused
+            └── NotStored        the store cannot be asked, is full, or did not answer in time
 """
 
 from __future__ import annotations
@@ -60,6 +64,10 @@ class DisconnectedError(ClientError):
     """The session is over and the client will not make another. A request that was on its way may have been accepted."""
 
 
+class SupersededError(DisconnectedError):
+    """Another client has taken the session over: it has the session's name or its `resume`."""
+
+
 class NegotiationError(ClientError):
     """Client and server have no transport in common."""
 
@@ -93,19 +101,31 @@ class RefusedError(ClientError):
     """The server answered `successful: false`.
 
     `code` is the number of the `error` field (0 if it has none), `arguments`
-    and `text` its other two parts, `reply` the whole answer.
+    and `text` its other two parts, `reply` the whole answer. Where the server
+    tells a dotted code, such as `user.illegalArgument`, that is `error_code`,
+    and `message` are its words for people.
     """
 
     def __init__(self, reply: Fields) -> None:
         error = reply.get("error")
         self.reply = reply
         self.code, self.arguments, self.text = split_error(error if isinstance(error, str) else "")
+        self.error_code, self.message = _dotted(reply, self.text)
         subject = reply.get("subscription", reply.get("channel"))
-        super().__init__(f"{subject} was refused: {error if isinstance(error, str) else 'no reason given'}")
+        words = f" ({self.message})" if self.message else ""
+        super().__init__(f"{subject} was refused: {error if isinstance(error, str) else 'no reason given'}{words}")
 
 
 class HandshakeRefused(RefusedError):
     """The server gave no session."""
+
+
+class AccessDenied(HandshakeRefused):
+    """The server asks for a token that holds, and for one that is good for the name."""
+
+
+class NameTaken(HandshakeRefused):
+    """Somebody else is this session: with a positive name, show its `resume` or a token of its subject."""
 
 
 class SubscribeRefused(RefusedError):
@@ -114,6 +134,53 @@ class SubscribeRefused(RefusedError):
 
 class PublishRefused(RefusedError):
     """The server refused a message. 402: it does not know the session (any more)."""
+
+
+class NotStored(PublishRefused):
+    """The server could not store a persistent message, or does not know whether it did. Publishing it again with the same
+    `key` does no harm."""
+
+
+def handshake_refused(reply: Fields) -> HandshakeRefused:
+    """The error for a handshake that was refused."""
+    error = HandshakeRefused(reply)
+    if is_below(error.error_code, "user.security"):
+        return AccessDenied(reply)
+    return NameTaken(reply) if error.error_code == _IDENTICAL else error
+
+
+def publish_refused(reply: Fields) -> PublishRefused:
+    """The error for a message that was refused."""
+    error = PublishRefused(reply)
+    is_stores = is_below(error.error_code, "resource") and not is_below(error.error_code, "resource.overflow")
+    return NotStored(reply) if is_stores else error
+
+
+def ended(reason: RefusedError | None) -> DisconnectedError:
+    """The error for a session that the server ended, with the refusal that told so as its cause."""
+    error = DisconnectedError("the server ended the session")
+    if reason is not None and reason.error_code == _IDENTICAL:
+        error = SupersededError("another client has taken the session over")
+    error.__cause__ = reason
+    return error
+
+
+def is_below(code: str, prefix: str) -> bool:
+    """Whether a dotted code is this one or one of its kind: `user.ptp.denied` is below `user.ptp` and `user`."""
+    return code == prefix or code.startswith(f"{prefix}.")
+
+
+_IDENTICAL = "user.configuration.identicalClient"
+
+
+def _dotted(reply: Fields, text: str) -> tuple[str, str]:
+    """The dotted code and the words for people that a reply carries beside its `error`, or the code in that."""
+    ext = reply.get("ext")
+    for part in ("publish", "session", "subscribe"):
+        told = ext.get(part) if isinstance(ext, dict) else None
+        if isinstance(told, dict) and isinstance(told.get("errorCode"), str):
+            return told["errorCode"], told["message"] if isinstance(told.get("message"), str) else ""
+    return (text, "") if "." in text and " " not in text else ("", "")
 
 
 def split_error(error: str) -> tuple[int, tuple[str, ...], str]:

@@ -45,8 +45,31 @@ def is_successful(reply: Fields) -> bool:
     return reply.get("successful") is True
 
 
-def publication(channel: str, data: Any, ext: Fields | None) -> Fields:
+class Reply(dict[str, Any]):
+    """The server's reply to a publish: its fields, and the id of the message."""
+
+    @property
+    def message_id(self) -> str | None:
+        """The message's id; None if the server was not asked for it, by `persistent` or anything else in `ext.publish`."""
+        told = self["ext"].get("publish") if isinstance(self.get("ext"), dict) else None
+        message_id = told.get("id") if isinstance(told, dict) else None
+        return message_id if isinstance(message_id, str) else None
+
+
+def publication(
+    channel: str,
+    data: Any,
+    ext: Fields | None,
+    *,
+    persistent: bool = False,
+    key: str | None = None,
+    properties: Fields | None = None,
+) -> Fields:
     """The message that publishes `data`. Raises ValueError if nobody can publish to this channel."""
+    asked = {"persistent": persistent, "key": key, "clientProperties": properties}
+    qos = {name: value for name, value in asked.items() if value}
+    if qos:
+        ext = {**(ext or {}), "publish": qos}
     name = channel_name(channel)
     parsed = parse(name)
     if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):

@@ -31,6 +31,8 @@ from crewel.client.errors import (
     RefusedError,
     TransportError,
     UpgradeRefusedError,
+    ended,
+    handshake_refused,
 )
 from crewel.client.extension import Extension
 from crewel.client.life import Life
@@ -85,7 +87,7 @@ class Session:
         try:
             if not self.life.is_ending:
                 self.life.move(Event.CLOSING)
-            if self.life.state is State.DISCONNECTING:
+            if self.life.state is State.DISCONNECTING and not self._config.leave:
                 await self._say_goodbye()
         finally:
             await self._let_go()
@@ -177,7 +179,7 @@ class Session:
 
     async def _begin(self, reply: Fields) -> None:
         if not is_successful(reply):
-            raise HandshakeRefused(reply)
+            raise handshake_refused(reply)
         client_id = reply.get("clientId")
         if not isinstance(client_id, str):
             raise TransportError("the handshake reply has no clientId")
@@ -246,7 +248,7 @@ class Session:
         """Do what an answered connect asks for; False if the session is lost."""
         step = self._next_step(reply)
         if step is Reconnect.NONE or self._dismissed:
-            raise DisconnectedError("the server ended the session") from _refusal(reply)
+            raise ended(_refusal(reply))
         if step is Reconnect.HANDSHAKE:
             never_connected = self.life.state is State.CONNECTING
             self._lose_session(_refusal(reply))

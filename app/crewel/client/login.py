@@ -1,0 +1,55 @@
+"""Who the client is: `ext.session` of the handshake, and what the server answers to it.
+
+The server's reply holds `resume`, a secret that only the last login of a session has. The client shows it with its next
+handshake, so that a session that still lives is taken over, with its subscriptions and all that waits in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewel.bayeux.message import Fields
+from crewel.client.extension import Extension
+from crewel.client.message import HANDSHAKE, is_successful
+
+
+class LoginExtension(Extension):
+    """`ext.session`; says nothing if the application asks for nothing."""
+
+    def __init__(self, asked: Fields) -> None:
+        self._asked = asked
+        self.reply: Fields = {}
+        """What the server answered to the last handshake that it granted."""
+
+    @property
+    def resume(self) -> str | None:
+        """What takes this session over, from here or from elsewhere; it is a secret."""
+        return _text(self.reply.get("resume")) or _text(self._asked.get("resume"))
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Adds the field to handshakes."""
+        if self._asked and message.get("channel") == HANDSHAKE:
+            ext = message.get("ext")
+            asked = self._asked | ({"resume": self.resume} if self.resume else {})
+            message["ext"] = {**(ext if isinstance(ext, dict) else {}), "session": asked}
+        return message
+
+    def incoming(self, message: Fields) -> Fields:
+        """Keeps the answer."""
+        ext = message.get("ext")
+        if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(ext, dict):
+            answer = ext.get("session")
+            self.reply = answer if isinstance(answer, dict) else {}
+        return message
+
+
+def asked(session: Fields | None, **more: Any) -> Fields:
+    """What `ext.session` asks for: these fields, and those that are neither None nor False."""
+    return {
+        **(session or {}),
+        **{name: value for name, value in more.items() if value is not None and value is not False},
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
