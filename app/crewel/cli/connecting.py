@@ -1,8 +1,10 @@
 """What the commands that are clients share: where the server is, and how they end."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Coroutine, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +21,14 @@ Transports = Annotated[
         "--transport", metavar="NAME", help="websocket or long-polling; may be repeated, the first is tried first."
     ),
 ]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar="CREWEL_TOKEN",
+        help="Who this is: a JSON Web Token, or the admin token. Not given: the admin token of a server on this machine"
+        " that keeps it in ./data, or where the settings here say.",
+    ),
+]
 AsJson = Annotated[
     bool | None,
     typer.Option("--json/--no-json", help="One JSON object a line; the default unless on a terminal."),
@@ -33,15 +43,41 @@ class Interrupted(Exception):  # not an error: somebody wished the end
         self.exit_code = 128 + number
 
 
-def client(url: str, transports: list[str] | None, ack: bool = True) -> "Client":
+def client(url: str, transports: list[str] | None, token: str | None, **more: Any) -> "Client":
     """The command's client: it tries once to reach the server. Wrong usage ends the command with 2."""
     from crewel.client import Client
     from crewel.client.config import TRANSPORTS
 
     try:
-        return Client(url, transports=transports or TRANSPORTS, ack=ack, open_timeout=0)
+        return Client(
+            url, transports=transports or TRANSPORTS, token=token or local_token(url), **({"open_timeout": 0} | more)
+        )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def local_token(url: str) -> str | None:
+    """The admin token that a server on this machine has left where the settings here say; None for a server elsewhere."""
+    from urllib.parse import urlsplit
+
+    from crewel.security.tokens import read_token
+
+    if urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    return read_token(_data_dir())
+
+
+def _data_dir() -> str:
+    from crewel.errors import SettingsError
+
+    if Path("crewel.toml").exists():
+        from crewel.settings import load  # slow to import, and most directories have no such file
+
+        try:
+            return load().storage.data_dir
+        except SettingsError:
+            pass  # of another machine's server, perhaps: then there is no token to be found
+    return os.environ.get("CREWEL_STORAGE__DATA_DIR", "data")
 
 
 def check_channels(channels: Iterable[str]) -> None:

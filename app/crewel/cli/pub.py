@@ -2,11 +2,17 @@
 
 import sys
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crewel.cli import connecting
+
+if TYPE_CHECKING:
+    from crewel.client import Client, Reply
+
+PATIENCE_S = 30.0
+"""How long a persistent message is tried again."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +33,23 @@ def pub(
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Messages a second; as fast as answered without.")
     ] = None,
+    persistent: Annotated[
+        bool,
+        typer.Option(
+            "--persistent",
+            help="Have it stored before it is answered. While the store or the server is away, it is tried again"
+            f" for {PATIENCE_S:g} seconds.",
+        ),
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Publishing again with the same key, within two minutes, does nothing. Of several messages the second"
+            " has KEY-2. --persistent alone makes a random one.",
+        ),
+    ] = None,
+    token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each reply as a JSON object a line.")] = False,
@@ -34,7 +57,9 @@ def pub(
     """Publish one message, or many; each is answered before the next is sent. Says nothing if all goes well."""
     _check(channel, data)
     try:
-        connecting.run(_publish(channel, data, count, rate, url, transport, as_json))
+        client = connecting.client(url, transport, token)
+        texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
+        connecting.run(_publish(client, channel, _paced(texts, count, rate), persistent, key, as_json))
     except connecting.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 
@@ -51,22 +76,42 @@ def _check(channel: str, data: str | None) -> None:
 
 
 async def _publish(
-    channel: str,
-    data: str | None,
-    count: int | None,
-    rate: float | None,
-    url: str,
-    transports: list[str] | None,
-    as_json: bool,
+    client: "Client", channel: str, texts: AsyncIterator[str], persistent: bool, key: str | None, as_json: bool
 ) -> None:
+    import secrets
+
     import orjson
 
-    texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
-    async with connecting.client(url, transports) as client:
-        async for text in _paced(texts, count, rate):
-            reply = await client.publish(channel, _value(text))
+    if persistent and key is None:
+        key = secrets.token_hex(16)
+    number = 0
+    async with client:
+        async for text in texts:
+            number += 1
+            keys = {"persistent": persistent, "key": key if key is None or number == 1 else f"{key}-{number}"}
+            reply = await _publish_one(client, channel, _value(text), keys)
             if as_json:
                 print(orjson.dumps(reply).decode(), flush=True)
+
+
+async def _publish_one(client: "Client", channel: str, value: Any, options: dict[str, Any]) -> "Reply":
+    """Publish; what is persistent again and again while nobody knows whether it is stored. Its key makes that harmless."""
+    import asyncio
+
+    from crewel.client import NotConnectedError, NotStored, PublishRefused, TransportError
+
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + PATIENCE_S, 0.1
+    while True:
+        try:
+            return await client.publish(channel, value, **options)
+        except (NotStored, TransportError, NotConnectedError, PublishRefused) as error:
+            # 402: the session was lost first, and the client is making another.
+            is_final = isinstance(error, PublishRefused) and not isinstance(error, NotStored) and error.code != 402
+            if is_final or not options["persistent"] or loop.time() + pause > deadline:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 2.0)
 
 
 def _value(text: str) -> Any:

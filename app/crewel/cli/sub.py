@@ -11,7 +11,7 @@ from crewel.cli import connecting
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
-    from crewel.client import Message, Subscription, Transition
+    from crewel.client import Client, Message, Subscription, Transition
 
 Print = Callable[["Message"], None]
 
@@ -25,6 +25,15 @@ def sub(
     channels: Annotated[list[str], typer.Argument(metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**")],
     ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
+    ] = None,
+    leave: Annotated[
+        bool,
+        typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
+    ] = False,
+    token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: connecting.AsJson = None,
@@ -32,7 +41,8 @@ def sub(
     """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost."""
     connecting.check_channels(channels)
     try:
-        connecting.run(_subscribe(widest(channels), ack, count, url, transport, _printer(as_json)))
+        client = connecting.client(url, transport, token, ack=ack, name=name, leave=leave)
+        connecting.run(_subscribe(widest(channels), client, count, _printer(as_json)))
     except connecting.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.
         raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
@@ -56,10 +66,8 @@ def _covers(pattern: str, channel: "Channel") -> bool:
     return pattern != channel.name and pattern in channel.patterns and not narrower
 
 
-async def _subscribe(
-    channels: list[str], ack: bool, count: int | None, url: str, transports: list[str] | None, show: Print
-) -> None:
-    async with connecting.client(url, transports, ack) as client:
+async def _subscribe(channels: list[str], client: "Client", count: int | None, show: Print) -> None:
+    async with client:
         subscriptions = [await client.subscribe(channel) for channel in channels]
         print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
         client.on_state(Teller())
