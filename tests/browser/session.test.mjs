@@ -1,0 +1,109 @@
+/** Who a page is, and how it comes back: run by node --test, see test_modules.py. */
+import assert from "node:assert/strict";
+import {test} from "node:test";
+import {SessionExtension} from "../../extensions/session.js";
+
+const HANDSHAKE = "/meta/handshake";
+
+/** What sessionStorage is, as far as it is used. */
+function storage(kept = {}) {
+    return {
+        kept,
+        getItem: (key) => kept[key] ?? null,
+        setItem: (key, value) => {
+            kept[key] = value;
+        },
+        removeItem: (key) => {
+            delete kept[key];
+        },
+    };
+}
+
+const shake = (extension, ext) => extension.outgoing({channel: HANDSHAKE, ...(ext ? {ext} : {})}).ext;
+const grant = (extension, session) => extension.incoming({channel: HANDSHAKE, successful: true, ext: {session}});
+const refuse = (extension, fields) => extension.incoming({channel: HANDSHAKE, successful: false, ...fields});
+
+test("a handshake says who asks, beside what others put into ext", () => {
+    const extension = new SessionExtension({name: "client/joe/1", token: "t"});
+    assert.deepEqual(shake(extension, {ack: true}), {ack: true, session: {name: "client/joe/1", token: "t"}});
+});
+
+test("what is asked may be another thing each time", () => {
+    let token = 0;
+    const extension = new SessionExtension(() => ({token: `t${(token += 1)}`}));
+    assert.deepEqual(shake(extension), {session: {token: "t1"}});
+    assert.deepEqual(shake(extension), {session: {token: "t2"}});
+});
+
+test("other messages pass as they are", () => {
+    const message = {channel: "/chat/demo", data: {}};
+    const extension = new SessionExtension({name: "joe"});
+    assert.deepEqual(extension.outgoing({...message}), message);
+    assert.deepEqual(extension.incoming({...message}), message);
+});
+
+test("the secret of the last answer goes into the next handshake", () => {
+    const extension = new SessionExtension({name: "joe"});
+    grant(extension, {name: "/node/heron/client/joe/-1", resume: "one", reconnected: false});
+    assert.equal(extension.name, "/node/heron/client/joe/-1");
+    assert.equal(shake(extension).session.resume, "one");
+    grant(extension, {name: "/node/heron/client/joe/-1", resume: "two", reconnected: true});
+    assert.equal(extension.reply.reconnected, true);
+    assert.equal(shake(extension).session.resume, "two");
+});
+
+test("a reloaded page goes on with what was kept", () => {
+    const place = storage();
+    grant(new SessionExtension({}, {storage: place}), {resume: "secret"});
+    assert.deepEqual(place.kept, {"crewel.session": "secret"});
+    assert.equal(shake(new SessionExtension({}, {storage: place})).session.resume, "secret");
+    assert.equal(shake(new SessionExtension({}, {storage: place, key: "other"})).session.resume, undefined);
+});
+
+test("after a goodbye there is nothing to go on with", () => {
+    const place = storage();
+    const extension = new SessionExtension({}, {storage: place});
+    grant(extension, {resume: "secret"});
+    extension.incoming({channel: "/meta/disconnect", successful: false});
+    assert.equal(extension.resume, "secret");
+    extension.incoming({channel: "/meta/disconnect", successful: true});
+    assert.equal(extension.resume, null);
+    assert.deepEqual(place.kept, {});
+});
+
+test("a refusal is told, and a secret that is worth nothing is forgotten", () => {
+    const place = storage({"crewel.session": "old"});
+    const seen = [];
+    const extension = new SessionExtension({name: "joe/1"}, {storage: place, changed: (each) => seen.push(each.refusal)});
+    refuse(extension, {error: "503::resource.unavailable", ext: {session: {errorCode: "resource.unavailable"}}});
+    assert.equal(extension.resume, "old");
+    const code = "user.configuration.identicalClient";
+    refuse(extension, {error: `403:client/joe/1:${code}`, ext: {session: {errorCode: code, message: "taken"}}});
+    assert.deepEqual(extension.refusal, {errorCode: code, message: "taken"});
+    assert.equal(extension.resume, null);
+    assert.deepEqual(place.kept, {});
+    refuse(extension, {error: "402::session_unknown"});
+    assert.deepEqual(extension.refusal, {errorCode: "", message: "402::session_unknown"});
+    grant(extension, {resume: "new"});
+    assert.equal(extension.refusal, null);
+    assert.equal(seen.length, 4);
+});
+
+test("a server that does not know of names does no harm", () => {
+    const extension = new SessionExtension({name: "joe"});
+    extension.incoming({channel: HANDSHAKE, successful: true});
+    assert.equal(extension.reply, null);
+    assert.equal(extension.name, null);
+    assert.deepEqual(shake(extension), {session: {name: "joe"}});
+});
+
+test("a browser that forbids its storage keeps the secret as long as the page", () => {
+    const fail = () => {
+        throw new Error("forbidden");
+    };
+    const extension = new SessionExtension({}, {storage: {getItem: fail, setItem: fail, removeItem: fail}});
+    grant(extension, {resume: "secret"});
+    assert.equal(shake(extension).session.resume, "secret");
+    extension.forget();
+    assert.equal(shake(extension).session.resume, undefined);
+});
