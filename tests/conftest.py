@@ -8,12 +8,20 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from tests.server_process import Server
+from tests.store_process import end_shared_store
 
 # No deadline: the machine may be busy with other things than this example.
 hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("crewel")
 
 StartServer = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _end_shared_store() -> Iterator[None]:
+    """End the store that the servers of all tests share, after the last of them."""
+    yield
+    end_shared_store()
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +36,9 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Start servers: `start_server("bayeux.timeout_ms=1000", service="package.module", port=0) -> Server`.
 
     Each positional text is a `--set`; `service` is one module or several, `arguments` and `environ` are more for the
-    command. Each runs in the test's empty directory, may import what the tests can, and is ended with the test. One
-    that logged a traceback, or did not exit with 0 after SIGTERM, fails the test.
+    command. Each runs in the test's empty directory, may import what the tests can, and is ended with the test. Each has
+    a prefix of its own in the store that all share; `start_server(*other.store_sets)` has that of another. One that
+    logged a traceback, or did not exit with 0 after SIGTERM, fails the test.
     """
     servers: list[Server] = []
 

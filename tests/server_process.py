@@ -1,9 +1,13 @@
 """A Crewel server in a process of its own, for tests that need the real thing.
 
+Its store is the one that all tests share, under a prefix of its own, unless the arguments say otherwise: the set
+`storage.url=` gives it one of its own in `storage.data_dir`, as people have it.
+
 Its standard output and error are read by threads, so that a full pipe never
 stops it, and so that sync and async tests use it alike.
 """
 
+import itertools
 import os
 import queue
 import signal
@@ -15,6 +19,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from tests.store_process import shared_store
+
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 20.0  # generous: several suites may share two cores
 
@@ -25,6 +31,9 @@ class Server:
     def __init__(self, arguments: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None) -> None:
         """Start `crewel serve` with `arguments` in `directory`; raise AssertionError if it ends before it is ready."""
         self.ended_by_test = False
+        self.store_sets = _store_sets(arguments)
+        """The `--set` texts that give another server the same store."""
+        arguments = [*(f"--set={text}" for text in self.store_sets), *arguments]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "crewel", "serve", *arguments],
             cwd=directory,
@@ -105,6 +114,19 @@ class Server:
             self.close()
             raise AssertionError(f"the server said {line!r} instead of being ready:\n{self.stderr}")
         return url
+
+
+_numbers = itertools.count(1)
+
+
+def _store_sets(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return what settles the store of a server with these arguments: what they say, and what they leave open."""
+    said = [text.removeprefix("--set=") for text in arguments if text.startswith("--set=storage.")]
+    names = {text.partition("=")[0] for text in said}
+    open_ends = [] if "storage.url" in names or "storage.enabled" in names else [f"storage.url={shared_store().url}"]
+    if "storage.prefix" not in names:
+        open_ends.append(f"storage.prefix=server{next(_numbers)}:")
+    return (*open_ends, *said)
 
 
 def _read_in_thread(stream: IO[str], take: Callable[[str], object]) -> threading.Thread:

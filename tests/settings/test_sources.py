@@ -1,11 +1,12 @@
 """Where values come from, which source wins, and what a person is told who wrote something impossible."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from crewel.settings import Settings, SettingsError, load
-from crewel.settings.table import as_text, declared, value_of
+from crewel.settings.table import as_text, declared, shown, value_of
 
 NONE: dict[str, str] = {}
 
@@ -20,7 +21,8 @@ def toml(directory: Path, text: str) -> Path:
 def test_without_sources_every_value_is_its_default() -> None:
     settings = load(environ=NONE)
     for name, setting in declared().items():
-        assert value_of(settings, name) == setting.default
+        # The name of this machine is the default of one.
+        assert value_of(settings, name) == (socket.gethostname() if name == "node.name" else setting.default)
         assert settings.source(name) == "default"
 
 
@@ -101,10 +103,37 @@ def test_text_becomes_the_typed_value(override: str, expected: object) -> None:
     assert value_of(load(overrides=[override], environ=NONE), name) == expected
 
 
+@pytest.mark.parametrize(
+    "address", ["redis://a:1/0", "rediss://joe:secret@a", "redis://:secret@a", "unix:///run/a.sock"]
+)
+def test_a_store_has_one_of_three_kinds_of_address(address: str) -> None:
+    assert load(overrides=[f"storage.url={address}"], environ=NONE).storage.url == address
+
+
+@pytest.mark.parametrize("address", ["a:6379", "http://a", "redis://", "unix://", "redis://a:port", "redis://a:99999"])
+def test_nothing_else_is_the_address_of_a_store(address: str) -> None:
+    with pytest.raises(SettingsError, match=r"storage\.url: .* expected an address such as redis://host:6379/0"):
+        load(overrides=[f"storage.url={address}"], environ=NONE)
+
+
+@pytest.mark.parametrize(
+    ("address", "seen"),
+    [
+        ("redis://joe:secret@a:1/0", "redis://joe:***@a:1/0"),
+        ("redis://:secret@a", "redis://:***@a"),
+        ("unix:///run/a.sock?password=secret", "unix:///run/a.sock?password=***"),
+        ("redis://a", "redis://a"),
+        ("", None),
+    ],
+)
+def test_a_password_is_not_shown(address: str, seen: str | None) -> None:
+    assert shown(load(overrides=[f"storage.url={address}"], environ=NONE), "storage.url") == seen
+
+
 @pytest.mark.parametrize("name", list(declared()))
 def test_every_value_can_be_written_back_as_text(name: str) -> None:
     """What `crewel settings` shows is what `--set` takes."""
-    default = declared()[name].default
+    default = value_of(Settings(), name)
     assert value_of(load(overrides=[f"{name}={as_text(default)}"], environ=NONE), name) == default
 
 

@@ -36,8 +36,9 @@ def setting(
 
     `why` is for the person who wonders whether to change it; `live` says that
     the server looks at it at each use, so that it can change while running;
-    `secret` says that it holds a password, which nothing prints; `expected` replaces the words made from type and bounds in error messages;
-    `bounds` are pydantic's (ge, le, min_length, pattern).
+    `secret` says that it holds a password, which nothing prints; `expected`
+    replaces the words made from type and bounds in error messages; `bounds` are
+    pydantic's (ge, le, min_length, pattern).
     """
     extra: JsonDict = {"unit": unit, "live": live, "secret": secret, "expected": expected}
     return Field(default, description=why, json_schema_extra=extra, **bounds)

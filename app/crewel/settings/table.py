@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from crewel.settings.declared import Settings
 from crewel.settings.kinds import Group
 
-_PASSWORD = re.compile(r"(://[^:@/]*:)[^@/]*@")
+_PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&]password=)[^&]*")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
 
 
@@ -52,7 +52,7 @@ def shown(settings: Settings, name: str) -> Any:
     value = value_of(settings, name)
     if not value or not declared()[name].secret:
         return value
-    return _PASSWORD.sub(r"\1***@", value) if "://" in value else "***"
+    return _PASSWORD.sub(r"\1\2***", value) if "://" in value else "***"
 
 
 def as_text(value: Any) -> str:

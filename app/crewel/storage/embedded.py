@@ -69,7 +69,7 @@ class Embedded:
         """`ended` is called when a store that was started here has ended unasked."""
         self._storage = storage
         self._ended = ended
-        self._directory = Path(storage.data_dir).absolute()
+        self._directory = Path(storage.data_dir)
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._waiter: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class Embedded:
 
     @property
     def directory(self) -> Path:
-        """The data directory."""
+        """The data directory; absolute after the first `ensure`."""
         return self._directory
 
     @property
@@ -101,7 +101,7 @@ class Embedded:
         loop = asyncio.get_running_loop()
         if loop.time() < self._started_at + self._pause:
             words = await asyncio.to_thread(self.last_words)
-            raise StoreUnavailable(f"the store ended; {words or 'its log says nothing'}")
+            raise StoreUnavailable(f"the store ended: {words or 'its log says nothing'}")
         lock = await asyncio.to_thread(self._prepare)
         if lock is None:
             return
@@ -140,6 +140,7 @@ class Embedded:
 
     def _prepare(self) -> int | None:
         """Make the directory, and return the lock on it: an open file. None: a store runs there."""
+        self._directory = self._directory.absolute()
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_format()

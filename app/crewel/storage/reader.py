@@ -28,6 +28,7 @@ def pool_of(url: str, prefix: str) -> ConnectionPool:
         url,
         max_connections=_MOST_CONNECTIONS,
         client_name=client_name(prefix),
+        driver_info=None,  # it would read its own version from a file
         protocol=2,
         retry=Retry(NoBackoff(), 0),
         socket_connect_timeout=LIMIT_S,

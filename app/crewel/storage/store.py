@@ -75,6 +75,7 @@ class Store:
         Raises SettingsError for what an operator must mend, StoreUnavailable if it cannot be reached in 10 s. A store that is
         still reading its file is waited for as long as that takes.
         """
+        await asyncio.to_thread(scripts)  # which reads files, once
         try:
             await self._open()
         except BaseException:
@@ -259,6 +260,8 @@ def _parsed(step: Step[Any], answer: Any) -> Any:
 
 def _why_not(error: Exception) -> SettingsError | StoreUnavailable:
     """Return why no connection could be made: what an operator must mend, or what may pass."""
+    while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
+        error = error.__cause__
     if isinstance(error, BusyLoadingError):
         return _Loading("the store reads its file")
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):

@@ -1,0 +1,272 @@
+"""A store of the server's own: one a data directory, started again when it dies, and gone when its owner is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from crewel.errors import SettingsError, StoreUnavailable
+from crewel.settings.lasting import Storage
+from crewel.storage.embedded import server_binary
+from crewel.storage.store import Store
+from tests.storage.conftest import settings_for
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 15
+
+
+@asynccontextmanager
+async def opened(directory: Path, *sets: str) -> AsyncIterator[Store]:
+    """Open a store of its own in `directory`, and close it after."""
+    store = Store(settings_for(f"storage.data_dir={directory}", *sets))
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def pid_of(store: Store) -> int:
+    """Return the process that serves this store."""
+    info = await store.reader.info("server")
+    return int(info["process_id"])
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for something that the loop, or another process, brings about."""
+    async with asyncio.timeout(LIMIT_S):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+def is_gone(pid: int) -> bool:
+    """Return whether this process has ended, though nobody may have asked for its status yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+async def test_it_starts_by_itself_and_ends_in_order(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as store:
+        assert store.is_up
+        assert not store.is_full
+        pid = await pid_of(store)
+        await store.reader.set(store.keys.last, 7)
+    assert is_gone(pid)
+    async with opened(tmp_path / "data") as store:
+        assert await store.reader.get(store.keys.last) == b"7"
+
+
+async def test_only_its_user_can_reach_it(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as store:
+        await store.reader.set("x", 1)
+        made = [tmp_path / "data", *(tmp_path / "data").rglob("*.*"), tmp_path / "data" / "appendonlydir"]
+        assert len(made) > 4
+        assert not [path for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077]
+        assert (await store.reader.config_get("port"))["port"] == "0"
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+async def test_it_is_what_the_settings_say_and_what_the_server_needs(tmp_path: Path, fsync: str) -> None:
+    async with opened(tmp_path, f"storage.fsync={fsync}", "storage.max_memory_bytes=123456789") as store:
+        found = await store.reader.config_get("appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "save")
+    assert found == {
+        "appendfsync": fsync,
+        "appendonly": "yes",
+        "maxmemory": "123456789",
+        "maxmemory-policy": "noeviction",
+        "save": "",
+    }
+
+
+async def test_it_is_started_again_when_it_dies_and_has_everything(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        told: list[str] = []
+        store.watch(lambda: told.append("came"), lambda: told.append("went"))
+        for number in range(3):
+            await store.reader.set(store.keys.last, number)
+            pid = await pid_of(store)
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not store.is_up)
+            await until(lambda: store.is_up)
+            assert await store.reader.get(store.keys.last) == b"%d" % number
+            assert await pid_of(store) != pid
+        assert told == ["went", "came"] * 3
+
+
+async def test_one_that_cannot_live_is_tried_again_with_longer_pauses(tmp_path: Path) -> None:
+    """A server that ends at once, over and over, is not started without a pause."""
+    starts = tmp_path / "starts"
+    program = tmp_path / "broken"
+    program.write_text(f"#!/bin/sh\necho one >> {starts}\necho no space left >&2\nexit 3\n")
+    program.chmod(0o755)
+    store = Store(settings_for(f"storage.data_dir={tmp_path}", f"storage.server_binary={program}"))
+    opening = asyncio.create_task(store.open())
+    await until(lambda: starts.exists() and starts.read_text().count("one") == 3)
+    begun = time.monotonic()
+    await until(lambda: starts.read_text().count("one") == 4)
+    assert time.monotonic() - begun > 0.2
+    await until(lambda: store.trouble == "the store ended: no space left")
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+
+async def test_a_store_that_never_comes_up_is_given_up_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.3)
+    program = tmp_path / "broken"
+    program.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(StoreUnavailable, match="no space left"):
+        async with opened(tmp_path, f"storage.server_binary={program}"):
+            pass
+
+
+async def test_two_servers_share_the_store_of_one_directory(tmp_path: Path) -> None:
+    async with opened(tmp_path) as first, opened(tmp_path) as second:
+        assert await pid_of(first) == await pid_of(second)
+        await first.reader.set(first.keys.last, 7)
+        assert await second.reader.get(second.keys.last) == b"7"
+
+
+async def test_who_finds_a_store_does_not_end_it_and_starts_the_next_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as second_owner:
+        async with opened(tmp_path) as guest:
+            pid = await pid_of(guest)
+        assert not is_gone(pid)
+        assert second_owner.is_up
+    async with opened(tmp_path) as owner:
+        guest = Store(settings_for(f"storage.data_dir={tmp_path}"))
+        await guest.open()
+        await owner.reader.set(owner.keys.last, 7)
+        await owner.close()
+        await until(lambda: not guest.is_up)
+        await until(lambda: guest.is_up)
+        assert await guest.reader.get(guest.keys.last) == b"7"
+        await guest.close()
+
+
+OWNER = """
+import asyncio, sys
+from crewel.settings import load
+from crewel.storage.store import Store
+
+async def main():
+    store = Store(load(overrides=[f"storage.data_dir={sys.argv[1]}"], environ={}))
+    await store.open()
+    print((await store.reader.info("server"))["process_id"], flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def start_owner(directory: Path) -> tuple[subprocess.Popen[str], int]:
+    """Start a process that owns a store; return it, and the process of the store."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(directory)], cwd=directory, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    with owner.stdout:
+        return owner, int(owner.stdout.readline())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a process that its parent died")
+async def test_it_dies_with_its_owner(tmp_path: Path) -> None:
+    owner, pid = await asyncio.to_thread(start_owner, tmp_path)
+    owner.kill()
+    owner.wait(LIMIT_S)
+    await until(lambda: is_gone(pid))
+    assert "User requested shutdown" in (tmp_path / "store.log").read_text()
+
+
+async def test_a_survivor_is_used_and_not_killed(tmp_path: Path) -> None:
+    """It hangs when its owner dies, so that it learns of that later than the next server comes."""
+    owner, pid = await asyncio.to_thread(start_owner, tmp_path)
+    os.kill(pid, signal.SIGSTOP)
+    owner.kill()
+    owner.wait(LIMIT_S)
+    store = Store(settings_for(f"storage.data_dir={tmp_path}"))
+    opening = asyncio.create_task(store.open())
+    await asyncio.sleep(0.1)
+    assert not opening.done()
+    assert not is_gone(pid)
+    os.kill(pid, signal.SIGCONT)
+    await opening
+    await until(lambda: is_gone(pid))  # by the signal that it got when its owner died
+    await until(lambda: store.is_up)
+    assert await store.reader.set(store.keys.last, 1)
+    await store.close()
+
+
+async def test_a_directory_with_a_long_name_will_do(tmp_path: Path) -> None:
+    directory = tmp_path / ("long-" * 20) / ("longer-" * 20)
+    async with opened(directory) as store:
+        await store.reader.set(store.keys.last, 7)
+        async with opened(directory) as guest:
+            assert await guest.reader.get(store.keys.last) == b"7"
+        assert (directory / "store.sock").exists()
+        link = Path(str(store.reader.connection_pool.connection_kwargs["path"])).parent
+        assert link.is_symlink()
+        assert link.resolve() == directory
+        assert stat.S_IMODE(link.parent.stat().st_mode) == 0o700
+    assert not link.parent.exists()
+
+
+async def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match=r"storage\.data_dir .*file/data: Not a directory"):
+        async with opened(tmp_path / "file" / "data"):
+            pass
+
+
+async def test_a_directory_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "format").write_text("2\n")
+    with pytest.raises(SettingsError, match=r"has format '2'; this version of Crewel knows 1 only"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_program_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"storage\.server_binary /none: no such program"):
+        async with opened(tmp_path, "storage.server_binary=/none"):
+            pass
+
+
+async def test_a_damaged_file_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as store:
+        await store.reader.set(store.keys.last, 7)
+    (file,) = (tmp_path / "appendonlydir").glob("*.incr.aof")
+    file.write_bytes(b"*1\r\nnonsense" + file.read_bytes())
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.3)
+    with pytest.raises(StoreUnavailable, match=r"the store ended: .*Bad file format"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_disk_with_little_left_counts_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as store:
+        monkeypatch.setattr("crewel.storage.store._FREE_DISK", 1 << 62)
+        await until(lambda: store.is_full)
+        monkeypatch.setattr("crewel.storage.store._FREE_DISK", 0)
+        await until(lambda: not store.is_full)
+
+
+def test_the_program_comes_with_the_wheel_or_from_the_setting() -> None:
+    program = server_binary(Storage())
+    assert Path(program).name == "valkey-server"
+    assert os.access(program, os.X_OK)
+    assert server_binary(Storage(server_binary="sh")).endswith("/sh")

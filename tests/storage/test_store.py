@@ -1,0 +1,413 @@
+"""The store as the server sees it: order, outages, space, and what is refused at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.settings import Settings
+from crewel.storage.scripts import scripts
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+from tests.storage.conftest import OpenStore, StartStore, settings_for
+from tests.storage.steps import count, fill, known
+from tests.store_process import StoreProcess
+
+LIMIT_S = 15
+
+
+@pytest.fixture(autouse=True)
+def _scripts_of_the_tests() -> Iterator[None]:
+    with known():
+        yield
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for something that the loop brings about."""
+    async with asyncio.timeout(LIMIT_S):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+def at(process: StoreProcess, prefix: str) -> Settings:
+    """Return settings for this store and prefix."""
+    return settings_for(f"storage.url={process.url}", f"storage.prefix={prefix}")
+
+
+def prefix_of(store: Store) -> str:
+    """Return the prefix that a store was opened with."""
+    return store.keys.base.partition("{")[0]
+
+
+class Watch:
+    """What a store told about its coming and going."""
+
+    def __init__(self, store: Store) -> None:
+        self.told: list[str] = []
+        store.watch(lambda: self.told.append("came"), lambda: self.told.append("went"))
+
+
+# Steps
+
+
+async def test_steps_are_done_in_order_and_each_has_its_result(store: Store) -> None:
+    key = store.keys.names
+    assert await store.run([count(key), count(key), count(key, str)]) == [1, 2, "3"]
+    assert await store.run([]) == []
+
+
+async def test_callers_are_served_in_the_order_in_which_they_asked(store: Store) -> None:
+    calls = [asyncio.create_task(store.run([count(store.keys.names)] * 2)) for _ in range(100)]
+    results = [number for answer in await asyncio.gather(*calls) for number in answer]
+    assert results == list(range(1, 201))
+
+
+async def test_a_caller_that_is_cancelled_stops_nobody_else(store: Store) -> None:
+    first = asyncio.create_task(store.run([count(store.keys.names)]))
+    second = asyncio.create_task(store.run([count(store.keys.names)]))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == [2]
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+@pytest.mark.parametrize("error", [Fenced, Behind, StoreError])
+async def test_what_parse_raises_is_the_result_of_that_step_alone(store: Store, error: type[StoreError]) -> None:
+    def refuse(answer: object) -> None:
+        raise error(str(answer))
+
+    key = store.keys.names
+    first, refused, last = await store.run([count(key), count(key, refuse), count(key)])
+    assert (first, last) == (1, 3)
+    assert type(refused) is error
+
+
+async def test_a_script_that_fails_is_told_with_its_words(store: Store) -> None:
+    (result,) = await store.run([Step("test_fail", (store.keys.names,), (), int)])
+    assert type(result) is StoreError
+    assert "wrong number of arg" in str(result).lower()
+    assert store.is_up
+
+
+async def test_scripts_that_the_store_forgot_are_loaded_again(start_store: StartStore, open_store: OpenStore) -> None:
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    key = store.keys.names
+    for round_number in range(3):
+        with process.client() as client:
+            client.script_flush()
+        assert await store.run([count(key)] * 3) == [3 * round_number + number for number in (1, 2, 3)]
+
+
+async def test_one_script_that_the_store_forgot_is_done_once(store: Store) -> None:
+    """Nothing but the repeated step is sent again."""
+    forgotten = b"#!lua\nreturn redis.call('INCRBY', KEYS[1], 100)"
+    scripts()["test_count"], kept = type(scripts()["test_count"])("test_count", forgotten, b"0" * 40), None
+    key = store.keys.names
+    assert kept is None
+    first, refused, last = await store.run([fill(key + "l", 1), count(key), fill(key + "l", 1)])
+    assert (first, last) == (1, 2)
+    assert type(refused) is StoreError
+
+
+async def test_many_steps_go_in_several_writes(store: Store) -> None:
+    calls = [asyncio.create_task(store.run([count(store.keys.names)] * 600)) for _ in range(5)]
+    assert [answer[-1] for answer in await asyncio.gather(*calls)] == [600, 1200, 1800, 2400, 3000]
+
+
+async def test_errors_of_the_reader_are_ours(store: Store) -> None:
+    await store.reader.set(store.keys.last, 7)
+    assert await store.reader.get(store.keys.last) == b"7"
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await store.reader.xlen(store.keys.last)
+    pipeline = store.reader.pipeline()
+    pipeline.get(store.keys.last)
+    pipeline.xlen(store.keys.last)
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await pipeline.execute()
+
+
+# Outages
+
+
+async def test_a_store_that_is_gone_is_noticed_and_its_return_too(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    process = start_store(appendfsync="always")
+    store = await open_store(f"storage.url={process.url}")
+    watch = Watch(store)
+    assert await store.run([count(store.keys.names)]) == [1]
+    process.kill()
+    await until(lambda: not store.is_up)
+    (refused,) = await store.run([count(store.keys.names)])
+    assert type(refused) is StoreUnavailable
+    with pytest.raises(StoreUnavailable):
+        await store.reader.get(store.keys.names)
+    assert store.trouble
+    await asyncio.to_thread(process.start)
+    await until(lambda: store.is_up)
+    assert store.trouble is None
+    assert watch.told == ["went", "came"]
+    assert await store.run([count(store.keys.names)]) == [2]
+    assert await store.reader.get(store.keys.names) == b"2"
+
+
+async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    """The connection's end has come: then nothing is sent, and nothing is uncertain."""
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    await asyncio.to_thread(process.kill)
+    await asyncio.sleep(0.05)
+    (refused,) = await store.run([count(store.keys.names)])
+    assert type(refused) is StoreUnavailable
+
+
+async def test_what_a_hanging_store_did_is_uncertain_and_happens_never_after_its_return(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    key = store.keys.names
+    watch = Watch(store)
+    process.stop()
+    sent = await store.run([count(key)] * 3)
+    assert [type(result) for result in sent] == [StoreUncertain] * 3
+    (refused,) = await store.run([count(key)])
+    assert type(refused) is StoreUnavailable
+    process.go_on()
+    await until(lambda: store.is_up)
+    (before,) = await store.run([count(key)])
+    assert before in {1, 4}
+    assert await store.run([count(key)] * 2) == [before + 1, before + 2]
+    assert watch.told == ["went", "came"]
+
+
+class Proxy:
+    """Stands between the server and the store, and lets the answers through only as long as it is told to."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.port = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Proxy]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        async with server:
+            yield self
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(self._target)
+        try:
+            await asyncio.gather(self._pass(reader, back, None), self._pass(there, writer, self.answers))
+        except ConnectionError:
+            pass
+        finally:
+            back.close()
+            writer.close()
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, gate: asyncio.Event | None) -> None:
+        while chunk := await source.read(65536):
+            if gate is not None and not gate.is_set():
+                raise ConnectionAbortedError  # the answer is lost with its connection
+            sink.write(chunk)
+            await sink.drain()
+        sink.write_eof()
+
+
+async def test_a_connection_that_is_lost_before_the_answer_leaves_it_uncertain(
+    server: StoreProcess, open_store: OpenStore
+) -> None:
+    async with Proxy(str(server.socket)).running() as proxy:
+        store = await open_store(f"storage.url=redis://127.0.0.1:{proxy.port}")
+        key = store.keys.names
+        assert await store.run([count(key)]) == [1]
+        proxy.answers.clear()
+        sent = await store.run([count(key), count(key)])
+        assert [type(result) for result in sent] == [StoreUncertain] * 2
+        proxy.answers.set()
+        await until(lambda: store.is_up)
+        assert await store.run([count(key)]) == [4]
+        await store.close()
+
+
+# Space
+
+
+async def test_a_full_store_refuses_what_fills_it_and_takes_what_relieves_it(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    store = await open_store(f"storage.url={start_store(maxmemory='8mb').url}")
+    key = store.keys.log
+    assert not store.is_full
+    results: list[Any] = []
+    while not results or not isinstance(results[-1], StoreFull):
+        results += await store.run([fill(key, 100_000)])
+        assert len(results) < 100
+    assert store.is_full
+    assert results[-1].code == "resource.noMoreSpace"
+    assert all(isinstance(result, int) for result in results[:-1])
+    assert await store.run([fill(key, 10, relieving=True)]) == [len(results)]
+    await store.reader.delete(key)
+    await until(lambda: not store.is_full)
+    assert await store.run([fill(key, 10)]) == [1]
+
+
+async def test_a_store_counts_as_full_from_nine_tenths_on(start_store: StartStore, open_store: OpenStore) -> None:
+    process = start_store(maxmemory="100mb")
+    store = await open_store(f"storage.url={process.url}")
+    assert not store.is_full
+    with process.client() as client:
+        used = client.info("memory")["used_memory"]
+        client.config_set("maxmemory", int(used / 0.91))
+    await until(lambda: store.is_full)
+    assert isinstance((await store.run([fill(store.keys.log, 10)]))[0], int)
+    with process.client() as client:
+        client.config_set("maxmemory", int(used / 0.5))
+    await until(lambda: not store.is_full)
+
+
+async def test_publishes_wait_for_replicas(start_store: StartStore, open_store: OpenStore) -> None:
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}", "storage.replicas=1")
+    key = store.keys.names
+    alone, publish = await store.run([count(key), count(key, appends=True)])
+    assert alone == 1
+    assert type(publish) is StoreUncertain
+    assert "0 of 1 replicas" in str(publish)
+    assert store.is_up
+    assert await store.run([count(key)]) == [3]
+
+
+async def test_a_publish_that_a_replica_has_is_answered(
+    start_store: StartStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    process = start_store(port=port, repl_diskless_sync_delay="0")
+    replica = start_store(replicaof=f"127.0.0.1 {port}")
+    with replica.client() as client:
+        await until(lambda: client.info("replication")["master_link_status"] == "up")
+    store = await open_store(f"storage.url={process.url}", "storage.replicas=1")
+    assert await store.run([count(store.keys.names, appends=True)]) == [1]
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.2)
+    with pytest.raises(StoreUnavailable, match="replica"):
+        await open_store(f"storage.url={replica.url}")
+
+
+# The start
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"appendonly": "no"}, "appendonly yes"), ({"maxmemory_policy": "volatile-ttl"}, "volatile-ttl")],
+)
+async def test_a_store_that_may_forget_is_refused(
+    start_store: StartStore, open_store: OpenStore, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(SettingsError, match=words):
+        await open_store(f"storage.url={start_store(**options).url}")
+
+
+async def test_a_store_that_starts_to_forget_is_not_used_any_more(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    with process.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.client_kill_filter(_type="normal", skipme=True)
+    await until(lambda: store.trouble and "allkeys-lru" in store.trouble)
+    assert not store.is_up
+    with process.client() as client:
+        client.config_set("maxmemory-policy", "noeviction")
+    await until(lambda: store.is_up)
+
+
+@pytest.mark.parametrize(("found", "words"), [("2", "use the newer version"), ("0", "no version of Crewel")])
+async def test_another_format_is_refused(server: StoreProcess, store: Store, found: str, words: str) -> None:
+    await store.reader.set(store.keys.format, found)
+    prefix = prefix_of(store)
+    other = Store(at(server, prefix))
+    with pytest.raises(SettingsError, match=words):
+        await other.open()
+
+
+async def test_keys_without_a_format_are_refused(server: StoreProcess, store: Store) -> None:
+    await store.reader.delete(store.keys.format)
+    await store.reader.set(store.keys.last, 1)
+    other = Store(at(server, prefix_of(store)))
+    with pytest.raises(SettingsError, match="interrupted restore"):
+        await other.open()
+
+
+async def test_the_format_is_written_once(server: StoreProcess, store: Store) -> None:
+    assert await store.reader.get(store.keys.format) == b"1"
+    other = Store(at(server, prefix_of(store)))
+    await other.open()
+    await other.close()
+
+
+async def test_a_wrong_password_is_told_at_once(start_store: StartStore, open_store: OpenStore) -> None:
+    process = start_store(requirepass="right")
+    assert (await open_store(f"storage.url={process.url}?password=right")).is_up
+    for wrong in ("?password=wrong", ""):
+        with pytest.raises(SettingsError, match="does not accept the user or the password"):
+            await open_store(f"storage.url={process.url}{wrong}")
+
+
+async def test_a_user_that_may_not_do_what_is_needed_is_told_at_once(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    process = start_store()
+    with process.client() as client:
+        client.acl_setuser("joe", enabled=True, passwords=["+secret"], commands=["+@all", "-script"], keys=["*"])
+    url = process.url.replace("unix://", "unix://joe:secret@")
+    with pytest.raises(SettingsError, match=r"storage\.url: the store answered: .*script"):
+        await open_store(f"storage.url={url}")
+
+
+async def test_a_store_that_nobody_answers_for_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.2)
+    store = Store(settings_for(f"storage.url=unix://{tmp_path}/none.sock"))
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        await store.open()
+    assert not store.is_up
+
+
+async def test_a_store_that_comes_late_is_waited_for(start_store: StartStore) -> None:
+    process = start_store()
+    process.kill()
+    store = Store(at(process, "late:"))
+    opening = asyncio.create_task(store.open())
+    await asyncio.sleep(0.1)
+    assert not opening.done()
+    await asyncio.to_thread(process.start)
+    await opening
+    assert store.is_up
+    await store.close()
+
+
+async def test_a_closed_store_answers_what_was_asked_before_and_nothing_after(server: StoreProcess) -> None:
+    store = Store(at(server, "closed:"))
+    await store.open()
+    last = asyncio.create_task(store.run([count(store.keys.names)]))
+    await asyncio.sleep(0)
+    await store.close()
+    assert await last == [1]
+    (refused,) = await store.run([count(store.keys.names)])
+    assert type(refused) is StoreUnavailable
