@@ -122,6 +122,8 @@ class Durable:
         """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for."""
         if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
             return False
+        if log_id in self._stored or log_id in self._stored_inbox:
+            return False  # it was open when the session was taken over, and has ended before the node came to it
         if self.ending is not None and log_id > self.ending:
             return False
         since = self.since
@@ -149,11 +151,11 @@ class Durable:
         """The oldest parked ids that are still open, at most so many; they are parked no more."""
         taken: list[LogId] = []
         position = 0
-        for position, log_id in enumerate(self.parked, 1):  # noqa: B007 - where it stops is used below
+        while position < len(self.parked) and len(taken) < count:
+            log_id = self.parked[position]
+            position += 1
             if log_id in self.open or log_id in self.inbox:
                 taken.append(log_id)
-                if len(taken) == count:
-                    break
         del self.parked[:position]
         return taken
 
@@ -203,7 +205,7 @@ class Durable:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         in_step = self.was_adopted and cursor >= self.floor
-        opened, settled, unboxed = self._open_changes()
+        opened, settled, unboxed = self._open_changes(self.through(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
         batch = self.batch if self.batch != self._stored_batch else None
         if not (in_step or opened or settled or unboxed or passed or batch):
@@ -212,25 +214,42 @@ class Durable:
             self.closing = [each for each in self.closing if each[2] > committed]
         if in_step:
             self.was_adopted = False
-        self._stored = dict(self.open)
-        self._stored_inbox = set(self.inbox)
+        self._stored |= opened
+        for log_id in settled:
+            del self._stored[log_id]
+        self._stored_inbox.difference_update(unboxed)
         self._stored_batch = self.batch
         return Change(self.name, opened, settled, unboxed, passed, in_step, batch)
 
-    def _open_changes(self) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
+    def through(self, cursor: LogId) -> LogId:
+        """The last entry of which the store may be told that it has ended, when the node's cursor will be `cursor`: who
+        takes this session over finds those beyond it in the log again."""
+        return max(cursor, self.floor)
+
+    def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
         that is taken over counts everything open as sent."""
         stored, open_now = self._stored, self.open
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
-        settled = tuple(each for each in stored if each not in open_now)
-        unboxed = tuple(each for each in self._stored_inbox if each not in self.inbox)
+        settled = tuple(each for each in stored if each not in open_now and each <= through)
+        unboxed = tuple(each for each in self._stored_inbox if each not in self.inbox and each <= through)
         return opened, settled, unboxed
 
-    def take_ended(self) -> tuple[list[Ended], list[Letter]]:
-        """How messages ended since this was asked last, and the letters of those that died."""
-        ended = [Ended(self.name, reason, tuple(ids)) for reason, ids in self._ended.items()]
-        letters, self._letters, self._ended = self._letters, [], {}
-        return ended, letters
+    def take_ended(self, through: LogId | None = None) -> tuple[list[Ended], list[Letter]]:
+        """How messages up to `through` (None: all) ended since this was asked last, and the letters of those that died."""
+        told, self._ended = self._ended, {}
+        letters, self._letters = self._letters, []
+        if through is not None and any(max(ids) > through for ids in told.values()):
+            self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
+            told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
+            self._letters = [each for each in letters if each.id > through]
+            letters = [each for each in letters if each.id <= through]
+        return [Ended(self.name, reason, tuple(ids)) for reason, ids in told.items()], letters
+
+    @property
+    def has_ended_ahead(self) -> bool:
+        """Whether something has ended that the store was not told of yet."""
+        return bool(self._ended or self._letters)
 
 
 def _sent(waiting: Waiting) -> Waiting:

@@ -17,22 +17,27 @@ __all__ = ["Interval", "Node", "Pending"]
 Interval = tuple[LogId, LogId | None]
 """From after this entry, until this one or (None) until further notice."""
 
+Seen = tuple[LogId, Collection[str], int]
+"""An entry: its id, the patterns of its channel, its size."""
+
 
 class Pending:
     """A subscribe or unsubscribe whose answer from the store is on its way. Entries that are taken meanwhile are
     remembered: the store decides where the interval begins or ends, and no commit moves the cursor past where it was
     asked."""
 
-    __slots__ = ("cursor", "durable", "patterns", "seen", "since")
+    __slots__ = ("cursor", "durable", "ends", "patterns", "seen", "since")
 
     def __init__(self, durable: Durable, patterns: Collection[str], cursor: LogId) -> None:
         self.durable = durable
         self.patterns = patterns
         self.cursor = cursor
+        self.ends = False
+        """Whether it is an unsubscribe."""
         self.since: dict[str, LogId] = {}
         """What held before an unsubscribe, to be put back if it fails."""
-        self.seen: list[tuple[LogId, Collection[str], int]] = []
-        """(id, patterns of its channel, size) of what was taken while it was pending."""
+        self.seen: list[Seen] = []
+        """What was taken while it was pending."""
 
 
 class Node:
@@ -46,9 +51,10 @@ class Node:
         self._number = 0
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[Durable, None] = {}
-        self._pending: list[Pending] = []
+        self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
         self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
+        self._ahead: dict[Durable, None] = {}  # sessions for which something has ended beyond the cursor that is stored
 
     # Sessions
 
@@ -66,7 +72,7 @@ class Node:
         durable.is_fenced = True
         if self.sessions.get(durable.name) is durable:
             del self.sessions[durable.name]
-        for group in (self._dirty, self._owing, self._beside, self._behind):
+        for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead):
             group.pop(durable, None)
 
     def touch(self, durable: Durable) -> None:
@@ -90,34 +96,65 @@ class Node:
     def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
         """The store is about to be asked for these subscriptions."""
         pending = Pending(durable, patterns, self.cursor)
-        self._pending.append(pending)
+        self._pending.setdefault(durable, []).append(pending)
         return pending
 
     def unsubscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
-        """The store is about to be asked to end these subscriptions."""
+        """The store is about to be asked to end these subscriptions, also such that it was asked for just now."""
         pending = self.subscribing(durable, patterns)
+        pending.ends = True
         pending.since = {each: durable.since.pop(each) for each in patterns if each in durable.since}
         return pending
+
+    def patterns(self, durable: Durable) -> list[str]:
+        """What the session is subscribed to, or may be when all answers are there."""
+        asked = [each for pending in self._pending.get(durable, ()) for each in pending.patterns]
+        return list(dict.fromkeys([*durable.since, *asked]))
 
     def answered(self, pending: Pending, intervals: Mapping[str, Interval]) -> list[LogId]:
         """The store has answered: pattern -> (from, until); `until` None: the subscription holds. What it refused is not
         named. Returns the entries that were taken meanwhile and that the session is owed, oldest first; they are open
-        now."""
-        self._pending.remove(pending)
+        now. Answers about one pattern of a session must come in the order in which the store was asked."""
         durable = pending.durable
+        self._done(pending)
+        if durable.is_fenced:
+            return []
         for pattern, (since, until) in intervals.items():
-            if until is None:
-                durable.subscribed(pattern, since)
-            else:
+            if until is not None:
                 durable.unsubscribed(pattern, since, until)
                 self._beside[durable] = None
+            elif not self._ends_soon(pending, pattern, since):
+                durable.subscribed(pattern, since)
         owed = []
         for log_id, patterns, size in pending.seen:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, size)
                 owed.append(log_id)
+        self._forget_seen(durable, owed)
         self.touch(durable)
         return owed
+
+    def _done(self, pending: Pending) -> None:
+        others = self._pending[pending.durable]
+        others.remove(pending)
+        if not others:
+            del self._pending[pending.durable]
+
+    def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
+        """If an unsubscribe is under way, it decides for how long what has just begun holds."""
+        for later in self._pending.get(pending.durable, ()):
+            if later.ends and pattern in later.patterns:
+                later.since.setdefault(pattern, since)
+                later.cursor = min(later.cursor, pending.cursor)
+                later.seen = sorted({each[0]: each for each in (*pending.seen, *later.seen)}.values(), key=_place)
+                return True
+        return False
+
+    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
+        """What the session has got by one subscription it must not get again by another that is still pending: it may
+        have settled it by then."""
+        for pending in self._pending.get(durable, ()):
+            pending.seen = [each for each in pending.seen if each[0] not in owed]
 
     def unanswered(self, pending: Pending) -> list[LogId]:
         """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""
@@ -158,17 +195,20 @@ class Node:
                 durable.take(log_id, size)
                 self.touch(durable)
                 taken.append(durable)
-        for pending in self._pending:
-            if not patterns_meet(pending.patterns, patterns):
-                continue
-            pending.seen.append((log_id, patterns, size))
+        for asking in self._pending.keys() - taken:
+            for pending in self._pending[asking]:
+                if patterns_meet(pending.patterns, patterns):
+                    pending.seen.append((log_id, patterns, size))
 
     # Commits
 
     def commit(self) -> Commit | None:
         """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
         while its outcome is unknown, and when it is applied say so with `committed`."""
-        cursor = min([self.cursor, *(pending.cursor for pending in self._pending)])
+        cursor = min([self.cursor, *(each.cursor for group in self._pending.values() for each in group)])
+        if cursor > self._committed:
+            for durable in self._ahead:
+                self.touch(durable)
         behind = [durable for durable in self._behind if cursor >= durable.floor]
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
         if cursor == self._committed and not (self._dirty or behind or passing):
@@ -186,14 +226,21 @@ class Node:
             change = durable.changed(cursor, self._committed)
             if change is not None:
                 changes.append(change)
-            if not durable.was_adopted:
-                self._behind.pop(durable, None)
-            if not durable.closing and durable.ending is None:
-                self._beside.pop(durable, None)
-            how, dead = durable.take_ended()
+            how, dead = durable.take_ended(durable.through(cursor))
             ended += how
             letters += dead
+            self._regroup(durable)
         return changes, ended, letters
+
+    def _regroup(self, durable: Durable) -> None:
+        if not durable.was_adopted:
+            self._behind.pop(durable, None)
+        if not durable.closing and durable.ending is None:
+            self._beside.pop(durable, None)
+        if durable.has_ended_ahead:
+            self._ahead[durable] = None
+        else:
+            self._ahead.pop(durable, None)
 
     def _lows(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
@@ -216,6 +263,10 @@ class Node:
 def patterns_meet(these: Collection[str], those: Collection[str]) -> bool:
     """Whether the two have a pattern in common."""
     return any(pattern in those for pattern in these)
+
+
+def _place(seen: Seen) -> LogId:
+    return seen[0]
 
 
 def _has_passed(durable: Durable, committed: LogId) -> bool:

@@ -1,0 +1,301 @@
+"""What one session is owed (design, section 4): intervals of the log, what is open, and what the store is told of both."""
+
+import pytest
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.records import Change, Ended, EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Waiting
+
+JOE = SessionName("client/joe/1")
+FAR = LogId(1000)
+NOTHING: tuple[LogId, ...] = ()
+
+
+def session(*open_ids: int, **subscriptions: int) -> Durable:
+    """A session with these messages open, and subscriptions to `/a`, `/b` after these entries."""
+    durable = Durable(JOE)
+    for name, since in subscriptions.items():
+        durable.subscribed(f"/{name}", LogId(since))
+    for log_id in open_ids:
+        durable.take(LogId(log_id), 10)
+    return durable
+
+
+def adopted(**fields: object) -> Durable:
+    return Durable.adopted(SessionRecord(JOE, {}, **fields))  # type: ignore[arg-type]
+
+
+def letter(log_id: int, message: Logged | None = None) -> Letter:
+    return Letter(JOE, LogId(log_id), "user.no", "no", 0, message)
+
+
+def change(durable: Durable, cursor: int = FAR, committed: int = 0) -> Change:
+    found = durable.changed(LogId(cursor), LogId(committed))
+    assert found is not None
+    return found
+
+
+def wanted(durable: Durable, *patterns: str, among: range = range(1, 10)) -> list[int]:
+    return [each for each in among if durable.wants(patterns, LogId(each))]
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "is_named"), [(JOE, True), ("client/joe/-7", True), ("client/anonymous/-7", False)]
+    )
+    def test_only_a_session_of_nobody_is_not_named(self, name: str, *, is_named: bool) -> None:
+        assert Durable(SessionName(name)).is_named is is_named
+
+
+class TestIntervals:
+    def test_a_subscription_holds_after_the_entry_it_began_at(self) -> None:
+        assert wanted(session(a=3), "/a", "/*") == [4, 5, 6, 7, 8, 9]
+
+    def test_what_matches_no_subscription_is_not_wanted(self) -> None:
+        assert wanted(session(a=3), "/b", "/*") == []
+
+    def test_the_subscription_that_began_first_decides(self) -> None:
+        assert wanted(session(a=7, b=3), "/a", "/b") == [4, 5, 6, 7, 8, 9]
+
+    def test_subscribing_again_changes_nothing(self) -> None:
+        durable = session(a=3)
+        durable.subscribed("/a", LogId(8))
+        assert durable.since == {"/a": 3}
+
+    def test_unsubscribing_ends_the_interval_and_not_what_lies_in_it(self) -> None:
+        durable = session(a=3)
+        durable.unsubscribed("/a", LogId(3), LogId(6))
+        assert wanted(durable, "/a") == [4, 5, 6]
+        assert wanted(durable, "/b") == []
+
+    def test_an_interval_can_follow_another(self) -> None:
+        durable = session(a=2)
+        durable.unsubscribed("/a", LogId(2), LogId(4))
+        durable.subscribed("/a", LogId(7))
+        assert wanted(durable, "/a") == [3, 4, 8, 9]
+
+    def test_unsubscribing_what_was_never_confirmed_is_no_error(self) -> None:
+        durable = session()
+        durable.unsubscribed("/a", LogId(2), LogId(4))
+        assert wanted(durable, "/a") == [3, 4]
+
+    def test_a_session_that_ends_wants_nothing_beyond_its_end(self) -> None:
+        durable = session(a=3)
+        durable.ending = LogId(5)
+        assert wanted(durable, "/a") == [4, 5]
+
+    def test_what_is_open_is_not_wanted_again(self) -> None:
+        durable = session(4, 5, a=3)
+        durable.boxed([LogId(4)])
+        assert wanted(durable, "/a") == [6, 7, 8, 9]
+
+    def test_an_adopted_session_wants_nothing_up_to_its_own_cursor(self) -> None:
+        assert wanted(adopted(at=LogId(6), subscriptions={"/a": LogId(2)}), "/a") == [7, 8, 9]
+
+    def test_what_it_settles_before_the_node_comes_to_it_is_not_wanted_again(self) -> None:
+        durable = adopted(
+            at=LogId(2), subscriptions={"/a": LogId(1)}, open={LogId(4): Waiting()}, inbox={LogId(5): Waiting()}
+        )
+        durable.settle(LogId(4))
+        durable.settle(LogId(5))
+        assert wanted(durable, "/a") == [3, 6, 7, 8, 9]
+        durable.changed(LogId(3), LogId(2))
+        assert wanted(durable, "/a", among=range(4, 10)) == [6, 7, 8, 9]
+
+
+class TestMessages:
+    def test_a_message_is_open_from_when_it_is_taken_until_it_ends(self) -> None:
+        durable = session(4, 5)
+        assert (len(durable), durable.size, durable.low) == (2, 20, 4)
+        assert durable.settle(LogId(4))
+        assert (len(durable), durable.size, durable.low) == (1, 10, 5)
+        assert durable.settle(LogId(5))
+        assert (len(durable), durable.size, durable.low) == (0, 0, None)
+
+    def test_a_message_ends_once(self) -> None:
+        durable = session(4)
+        assert durable.settle(LogId(4))
+        assert not durable.settle(LogId(4))
+        assert durable.take_ended() == ([Ended(JOE, EndReason.SETTLED, (LogId(4),))], [])
+
+    def test_what_is_found_late_lies_in_the_order_of_the_log(self) -> None:
+        durable = session(4, 7, 5)
+        assert [*durable.open] == [4, 5, 7]
+
+    def test_the_log_is_not_needed_for_what_lies_in_the_inbox(self) -> None:
+        durable = session(4, 5, 6)
+        durable.boxed([LogId(5), LogId(4)])
+        assert durable.low == 6
+        assert [*durable.inbox] == [4, 5]
+        assert (len(durable), durable.size) == (3, 30)
+
+    def test_what_lies_in_the_inbox_can_be_settled(self) -> None:
+        durable = session(4)
+        durable.boxed([LogId(4)])
+        assert durable.settle(LogId(4))
+        assert (len(durable), durable.size) == (0, 0)
+
+    def test_what_settles_while_it_is_being_boxed_stays_settled(self) -> None:
+        durable = session(4)
+        change(durable)
+        durable.settle(LogId(4))
+        durable.boxed([LogId(4)])
+        assert len(durable) == 0
+        assert change(durable).unboxed == (4,)
+
+    def test_ends_are_told_by_their_reasons(self) -> None:
+        durable = session(4, 5, 6)
+        durable.settle(LogId(4))
+        durable.settle(LogId(6), EndReason.DROPPED)
+        durable.note(LogId(7), EndReason.FILTERED)
+        durable.settle(LogId(5))
+        ended, letters = durable.take_ended()
+        assert {each.reason: each.ids for each in ended} == {
+            EndReason.SETTLED: (4, 5),
+            EndReason.DROPPED: (6,),
+            EndReason.FILTERED: (7,),
+        }
+        assert letters == []
+        assert durable.take_ended() == ([], [])
+
+    def test_a_buried_message_ends_as_dead_and_leaves_a_letter(self) -> None:
+        durable = session(4)
+        durable.bury(letter(4))
+        assert len(durable) == 0
+        assert durable.take_ended() == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+
+    def test_a_message_can_be_buried_on_arrival(self) -> None:
+        durable = session()
+        durable.bury(letter(4))
+        assert durable.take_ended() == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+
+    def test_of_a_message_that_was_never_stored_there_is_only_the_letter(self) -> None:
+        durable = session()
+        buried = letter(0, Logged(LogId(0), "/a", b"{}"))
+        durable.bury(buried)
+        assert durable.take_ended(LogId(0)) == ([], [buried])
+
+
+class TestParking:
+    def test_the_oldest_come_first_and_each_once(self) -> None:
+        durable = session(4, 5, 6)
+        for log_id in (5, 6, 4):
+            durable.park(LogId(log_id))
+        assert durable.unpark(2) == [4, 5]
+        assert durable.unpark(2) == [6]
+        assert durable.unpark(2) == []
+
+    def test_what_has_ended_meanwhile_is_left_out(self) -> None:
+        durable = session(4, 5, 6)
+        for log_id in (4, 5, 6):
+            durable.park(LogId(log_id))
+        durable.settle(LogId(4))
+        durable.boxed([LogId(6)])
+        assert durable.unpark(2) == [5, 6]
+
+    @pytest.mark.parametrize("count", [0, -1])
+    def test_asked_for_none_it_gives_none(self, count: int) -> None:
+        durable = session(4)
+        durable.park(LogId(4))
+        assert durable.unpark(count) == []
+        assert durable.parked == [4]
+
+
+class TestAdoption:
+    def test_all_that_was_open_waits_oldest_first_and_counts_as_sent(self) -> None:
+        durable = adopted(
+            at=LogId(3),
+            batch=2000,
+            open={LogId(9): Waiting(0, 5), LogId(6): Waiting(2, 5)},
+            inbox={LogId(7): Waiting(1, 3)},
+        )
+        assert durable.open == {6: Waiting(3, 5), 9: Waiting(1, 5)}
+        assert [*durable.open] == [6, 9]
+        assert durable.inbox == {7: Waiting(2, 3)}
+        assert durable.parked == [6, 7, 9]
+        assert (durable.size, durable.batch, durable.floor, durable.low) == (13, 2000, 3, 6)
+
+    def test_the_end_and_closed_intervals_come_along(self) -> None:
+        durable = adopted(ending=LogId(5), closed=[("/a", LogId(1), LogId(5))], subscriptions={"/b": LogId(2)})
+        assert durable.ending == 5
+        assert wanted(durable, "/a") == [2, 3, 4, 5]
+        assert not durable.was_adopted
+
+    def test_nothing_has_changed_by_itself(self) -> None:
+        durable = adopted(open={LogId(6): Waiting()}, inbox={LogId(7): Waiting()}, batch=1000)
+        assert durable.changed(FAR, LogId(0)) is None
+
+
+class TestCommits:
+    def test_the_store_hears_once_what_is_open_and_once_what_is_open_no_more(self) -> None:
+        durable = session(4, 5)
+        assert change(durable).opened == {4: Waiting(0, 10), 5: Waiting(0, 10)}
+        assert durable.changed(FAR, LogId(0)) is None
+        durable.settle(LogId(4))
+        assert change(durable) == Change(JOE, {}, (LogId(4),), NOTHING, (), in_step=False)
+        assert durable.changed(FAR, LogId(0)) is None
+
+    def test_what_was_taken_and_settled_between_two_commits_costs_nothing(self) -> None:
+        durable = session(4)
+        durable.settle(LogId(4))
+        assert durable.changed(FAR, LogId(0)) is None
+
+    def test_what_moved_to_the_inbox_is_no_news(self) -> None:
+        durable = session(4)
+        change(durable)
+        durable.boxed([LogId(4)])
+        assert durable.changed(FAR, LogId(0)) is None
+        durable.settle(LogId(4))
+        assert change(durable) == Change(JOE, {}, NOTHING, (LogId(4),), (), in_step=False)
+
+    def test_an_interval_is_forgotten_when_the_cursor_in_the_store_has_passed_it(self) -> None:
+        durable = session()
+        durable.unsubscribed("/a", LogId(1), LogId(4))
+        durable.unsubscribed("/b", LogId(1), LogId(6))
+        assert durable.changed(LogId(9), LogId(3)) is None
+        assert change(durable, cursor=9, committed=4).forgotten == (("/a", 1),)
+        assert durable.closing == [("/b", 1, 6)]
+
+    def test_its_own_cursor_is_forgotten_when_the_node_has_reached_it(self) -> None:
+        durable = adopted(at=LogId(5))
+        assert durable.changed(LogId(4), LogId(0)) is None
+        assert durable.was_adopted
+        assert change(durable, cursor=5).in_step
+        assert not durable.was_adopted
+        assert durable.changed(LogId(6), LogId(5)) is None
+
+    def test_batch_numbers_are_reserved_once(self) -> None:
+        durable = session()
+        durable.batch = 1000
+        assert change(durable).batch == 1000
+        assert durable.changed(FAR, LogId(0)) is None
+
+    def test_no_end_beyond_the_cursor_is_told_for_a_successor_would_find_the_message_again(self) -> None:
+        durable = session(4, 5, 6)
+        change(durable, cursor=3)
+        durable.boxed([LogId(6)])
+        for log_id in (4, 5, 6):
+            durable.settle(LogId(log_id))
+        assert change(durable, cursor=4).settled == (4,)
+        assert durable.take_ended(durable.through(LogId(4))) == ([Ended(JOE, EndReason.SETTLED, (LogId(4),))], [])
+        assert durable.has_ended_ahead
+        assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), in_step=False)
+        assert durable.take_ended(LogId(6)) == ([Ended(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
+        assert not durable.has_ended_ahead
+
+    def test_letters_wait_with_their_ends(self) -> None:
+        durable = session(4, 5, 6)
+        for log_id in (4, 5):
+            durable.bury(letter(log_id))
+        durable.settle(LogId(6))
+        assert durable.take_ended(LogId(4)) == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+        assert durable.take_ended(LogId(4)) == ([], [])
+        ended, letters = durable.take_ended()
+        assert {each.reason: each.ids for each in ended} == {EndReason.DEAD: (5,), EndReason.SETTLED: (6,)}
+        assert letters == [letter(5)]
+
+    def test_up_to_its_own_cursor_an_adopted_session_tells_ends_at_once(self) -> None:
+        durable = adopted(at=LogId(6), open={LogId(5): Waiting(), LogId(7): Waiting()})
+        durable.settle(LogId(5))
+        durable.settle(LogId(7))
+        assert change(durable, cursor=2).settled == (5,)
+        assert durable.through(LogId(2)) == 6

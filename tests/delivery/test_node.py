@@ -1,0 +1,325 @@
+"""One node's place in the log (design, section 4): what it takes for whom, and what its commits say."""
+
+from collections.abc import Iterable
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node, Pending
+from crewel.delivery.records import Change, Commit, Ended, EndReason, LogId, SessionName, SessionRecord, Waiting
+
+A = ("/a", "/*")
+"""The patterns of channel /a."""
+B = ("/b", "/*")
+
+
+class Served:
+    """A node at 10 with some sessions, and a store that answers at once."""
+
+    def __init__(self, *durables: Durable, cursor: int = 10) -> None:
+        self.node = Node(LogId(cursor))
+        self.durables = durables
+        for durable in durables:
+            self.node.add(durable)
+        self.commit()
+
+    def take(self, log_id: int, patterns: tuple[str, ...] = A) -> list[str]:
+        """The names of who gets the next entry."""
+        hearing = [each for each in self.durables if not each.since.keys().isdisjoint(patterns)]
+        return [each.name for each in self.node.take(LogId(log_id), patterns, 5, hearing)]
+
+    def commit(self) -> Commit | None:
+        commit = self.node.commit()
+        if commit is not None:
+            self.node.committed(commit)
+        return commit
+
+    def committed(self) -> Commit:
+        commit = self.commit()
+        assert commit is not None
+        return commit
+
+    def change(self) -> Change:
+        """What the next commit says about the only session in it."""
+        (change,) = self.committed().changes
+        return change
+
+    def settle(self, durable: Durable, log_id: int) -> None:
+        assert durable.settle(LogId(log_id))
+        self.node.touch(durable)
+
+
+def session(name: str = "client/joe/1", **subscriptions: int) -> Durable:
+    durable = Durable(SessionName(name))
+    for pattern, since in subscriptions.items():
+        durable.subscribed(f"/{pattern}", LogId(since))
+    return durable
+
+
+def adopted(at: int, open_ids: Iterable[int] = (), **subscriptions: int) -> Durable:
+    record = SessionRecord(SessionName("client/joe/1"), {}, LogId(at))
+    record.subscriptions = {f"/{pattern}": LogId(since) for pattern, since in subscriptions.items()}
+    record.open = {LogId(each): Waiting() for each in open_ids}
+    return Durable.adopted(record)
+
+
+def held(pending: Pending, *, since: int, until: int | None = None) -> dict[str, tuple[LogId, LogId | None]]:
+    """The store's answer about all patterns that were asked for."""
+    return {each: (LogId(since), None if until is None else LogId(until)) for each in pending.patterns}
+
+
+class TestTaking:
+    def test_an_entry_goes_to_each_session_that_is_owed_it(self) -> None:
+        served = Served(session("client/joe/1", a=10), session("client/joe/2", b=10), session("client/joe/3", a=11))
+        assert served.take(11) == ["client/joe/1"]
+        assert served.take(12) == ["client/joe/1", "client/joe/3"]
+        assert served.node.cursor == 12
+
+    def test_an_entry_is_taken_once(self) -> None:
+        served = Served(session(a=3))
+        assert served.take(10) == []
+        assert served.take(12) == ["client/joe/1"]
+        assert served.take(11) == []
+        assert served.node.cursor == 12
+
+    def test_a_session_that_is_gone_gets_nothing(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.node.unsubscribing(durable, ["/a"])
+        served.node.drop(durable)
+        served.durables = ()
+        assert served.take(11) == []
+        assert durable.is_fenced
+        assert served.node.sessions == {}
+
+    def test_dropping_an_older_session_leaves_one_of_the_same_name(self) -> None:
+        older, newer = session(), session()
+        served = Served(older, newer)
+        served.node.drop(older)
+        assert served.node.sessions == {newer.name: newer}
+
+
+class TestSubscribing:
+    def test_what_was_taken_while_the_answer_was_on_its_way_is_owed(self) -> None:
+        durable = session()
+        served = Served(durable)
+        pending = served.node.subscribing(durable, ["/a"])
+        assert [served.take(11), served.take(12, B), served.take(13), served.take(14)] == [[], [], [], []]
+        assert served.node.answered(pending, held(pending, since=11)) == [13, 14]
+        assert [*durable.open] == [13, 14]
+        assert served.take(15) == ["client/joe/1"]
+
+    def test_what_the_store_refuses_begins_nothing(self) -> None:
+        durable = session()
+        served = Served(durable)
+        pending = served.node.subscribing(durable, ["/a"])
+        served.take(11)
+        assert served.node.answered(pending, {}) == []
+        assert served.take(12) == []
+
+    def test_what_another_subscription_has_found_is_not_given_again(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.subscribing(durable, ["/*"])
+        assert served.take(11) == ["client/joe/1"]
+        served.settle(durable, 11)
+        assert served.node.answered(pending, held(pending, since=10)) == []
+
+    def test_what_one_pending_subscription_has_found_is_not_given_again_by_another(self) -> None:
+        durable = session()
+        served = Served(durable)
+        first, second = (served.node.subscribing(durable, [pattern]) for pattern in ("/a", "/*"))
+        served.take(11)
+        served.take(12, B)
+        assert served.node.answered(first, held(first, since=10)) == [11]
+        served.settle(durable, 11)
+        assert served.node.answered(second, held(second, since=10)) == [12]
+
+    def test_unsubscribing_waits_for_the_store_to_say_where_it_ends(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.unsubscribing(durable, ["/a", "/b"])
+        assert [served.take(11), served.take(12)] == [[], []]
+        assert served.node.answered(pending, {"/a": (LogId(10), LogId(11))}) == [11]
+
+    def test_what_lies_before_the_end_of_a_subscription_is_taken_later(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.unsubscribing(durable, ["/a"])
+        assert served.node.answered(pending, held(pending, since=10, until=11)) == []
+        assert served.take(11) == ["client/joe/1"]
+        assert served.take(12) == []
+
+    def test_an_unsubscribe_that_is_refused_leaves_all_as_it_was(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.unsubscribing(durable, ["/a"])
+        served.take(11)
+        assert served.node.unanswered(pending) == [11]
+        assert served.take(12) == ["client/joe/1"]
+
+    def test_an_unsubscribe_decides_about_a_subscribe_that_is_answered_after_it_began(self) -> None:
+        durable = session()
+        served = Served(durable)
+        subscribe = served.node.subscribing(durable, ["/a"])
+        served.take(11)
+        assert served.node.patterns(durable) == ["/a"]
+        unsubscribe = served.node.unsubscribing(durable, served.node.patterns(durable))
+        served.take(12)
+        assert served.node.answered(subscribe, held(subscribe, since=10)) == []
+        assert served.take(13) == []
+        assert served.committed().cursor == 10
+        assert served.node.answered(unsubscribe, held(unsubscribe, since=10, until=12)) == [11, 12]
+        assert served.node.patterns(durable) == []
+
+    def test_of_two_unsubscribes_the_one_about_the_pattern_decides(self) -> None:
+        durable = session(b=10)
+        served = Served(durable)
+        subscribe = served.node.subscribing(durable, ["/a"])
+        served.node.unsubscribing(durable, ["/b"])
+        served.node.answered(subscribe, held(subscribe, since=10))
+        assert durable.since == {"/a": 10}
+
+    def test_an_answer_for_a_session_that_is_gone_changes_nothing(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.unsubscribing(durable, ["/a"])
+        served.take(11)
+        served.node.drop(durable)
+        assert served.node.answered(pending, held(pending, since=10, until=11)) == []
+        assert durable.closing == []
+        assert served.committed().cursor == 11
+
+
+class TestCommitting:
+    def test_there_is_nothing_to_say_when_nothing_happened(self) -> None:
+        assert Served(session(a=10)).commit() is None
+
+    def test_it_says_where_the_cursor_is_and_what_is_open(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.take(11)
+        served.take(12, B)
+        change = Change(durable.name, {LogId(11): Waiting(0, 5)}, (), (), (), in_step=False)
+        assert served.committed() == Commit(2, LogId(12), LogId(10), (change,), (), ())
+
+    def test_commits_are_numbered_without_gaps(self) -> None:
+        served = Served()
+        numbers = []
+        for log_id in (11, 12, 13):
+            served.take(log_id)
+            numbers.append(served.committed().number)
+        assert numbers == [1, 2, 3]
+
+    def test_nothing_below_the_oldest_open_message_is_needed(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        for log_id in (11, 12, 13):
+            served.take(log_id)
+        served.settle(durable, 11)
+        assert served.committed().low == 11
+        served.node.boxed(durable, [LogId(12)])
+        assert served.committed().low == 12
+        served.settle(durable, 13)
+        assert served.committed().low == 13
+
+    def test_how_messages_ended_is_told_once(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.take(11)
+        served.settle(durable, 11)
+        assert served.committed().ended == (Ended(durable.name, EndReason.SETTLED, (LogId(11),)),)
+        assert served.commit() is None
+
+    def test_no_commit_passes_a_subscribe_that_is_not_answered(self) -> None:
+        durable = session()
+        served = Served(durable)
+        pending = served.node.subscribing(durable, ["/a"])
+        served.take(11)
+        assert served.commit() is None
+        served.node.answered(pending, held(pending, since=10))
+        commit = served.committed()
+        assert (commit.cursor, commit.low) == (11, 10)
+
+    def test_what_ends_beyond_the_cursor_is_told_when_the_cursor_is_there(self) -> None:
+        durable, other = session(a=10), session("client/joe/2")
+        served = Served(durable, other)
+        pending = served.node.subscribing(other, ["/b"])
+        served.take(11)
+        served.settle(durable, 11)
+        assert served.committed().ended == ()
+        assert served.commit() is None
+        served.node.answered(pending, {})
+        assert served.committed().ended == (Ended(durable.name, EndReason.SETTLED, (LogId(11),)),)
+
+    def test_what_is_dropped_is_not_committed(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.take(11)
+        served.node.drop(durable)
+        served.node.touch(durable)
+        assert served.committed().changes == ()
+
+    def test_a_closed_interval_is_forgotten_one_commit_after_the_cursor_passed_it(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        pending = served.node.unsubscribing(durable, ["/a"])
+        served.take(11)
+        served.node.answered(pending, held(pending, since=10, until=11))
+        assert served.change().forgotten == ()
+        assert served.change().forgotten == (("/a", 10),)
+        assert served.commit() is None
+
+
+class TestAdopting:
+    def test_a_node_starts_where_the_first_of_its_sessions_stopped(self) -> None:
+        records = [SessionRecord(SessionName(str(at)), {}, at) for at in (LogId(7), None, LogId(5))]
+        assert Node.starting_cursor(records, LogId(9)) == 5
+        assert Node.starting_cursor([], LogId(9)) == 9
+
+    def test_each_session_goes_on_after_its_own_cursor(self) -> None:
+        served = Served(adopted(12, [11], a=3))
+        assert [served.take(log_id) for log_id in (11, 12, 13)] == [[], [], ["client/joe/1"]]
+
+    def test_its_own_cursor_stays_until_the_node_has_reached_it(self) -> None:
+        durable = adopted(12, a=3)
+        served = Served(durable)
+        served.take(11)
+        assert served.committed() == Commit(2, LogId(11), LogId(11), (), (), ())
+        served.take(12)
+        assert served.change().in_step
+        assert served.commit() is None
+
+    def test_what_it_had_open_keeps_the_log(self) -> None:
+        served = Served(adopted(12, [4], a=3))
+        served.take(11)
+        assert served.committed().low == 3
+
+    def test_closed_intervals_of_it_are_passed_and_forgotten(self) -> None:
+        record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10), closed=[("/a", LogId(3), LogId(11))])
+        served = Served(Durable.adopted(record))
+        assert served.take(11) == ["client/joe/1"]
+        served.commit()
+        assert served.change().forgotten == (("/a", 3),)
+
+
+class TestEnding:
+    def test_a_session_ends_when_the_stored_cursor_has_passed_its_last_entry(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.node.ending(durable, LogId(11))
+        first = served.node.commit()
+        assert first is not None
+        assert served.node.committed(first) == []
+        assert served.take(11) == ["client/joe/1"]
+        second = served.node.commit()
+        assert second is not None
+        assert served.node.committed(second) == [durable]
+        assert served.take(12) == []
+
+    def test_one_that_was_ending_when_it_was_adopted_ends_here(self) -> None:
+        record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10), ending=LogId(9))
+        durable = Durable.adopted(record)
+        node = Node(LogId(10))
+        node.add(durable)
+        commit = node.commit()
+        assert commit is not None
+        assert node.committed(commit) == [durable]

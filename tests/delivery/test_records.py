@@ -1,0 +1,26 @@
+"""The records between engine and store."""
+
+import pytest
+
+from crewel.delivery.records import EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Submission, Waiting
+
+
+@pytest.mark.parametrize("reason", EndReason)
+def test_every_end_reason_says_in_a_sentence_what_it_means(reason: EndReason) -> None:
+    assert reason.meaning.endswith(".")
+    assert reason.value == reason.name.lower()
+
+
+def test_two_sessions_read_from_the_store_share_nothing() -> None:
+    one, other = SessionRecord(SessionName("client/joe/1"), {}), SessionRecord(SessionName("client/joe/2"), {})
+    one.subscriptions["/a"] = LogId(1)
+    one.open[LogId(2)] = one.inbox[LogId(1)] = Waiting(0, 3)
+    one.closed.append(("/b", LogId(1), LogId(2)))
+    assert (other.subscriptions, other.open, other.inbox, other.closed) == ({}, {}, {}, [])
+
+
+def test_what_is_not_said_is_empty() -> None:
+    assert Submission("/a", b"{}") == Submission("/a", b"{}", "", "", "", b"")
+    assert Logged(LogId(1), "/a", b"{}").qos == b""
+    assert Waiting() == Waiting(attempts=0, size=0)
+    assert Letter(SessionName("client/joe/1"), LogId(1), "user.no", "no").message is None
