@@ -12,13 +12,16 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.sessions import Session
 from crewel.delivery.batches import Batches
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import BATCH_BLOCK, LogId
 from crewel.extension import Extension, SessionPart
 
 __all__ = ["AckExtension", "AcknowledgedSession"]
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"
+_SPARE = 500  # batch numbers that are reserved ahead of need
 
 
 class AckExtension(Extension):
@@ -35,8 +38,14 @@ class AckExtension(Extension):
         """Note on a handshake that the client acknowledges. The string `"true"` of old documents counts too."""
         if session is not None and _asks(message):
             session.connect_only = session.is_reliable = True
-            session.add_part(AcknowledgedSession(self._broker))
+            self.restored(session)
         return True
+
+    def restored(self, session: Session) -> None:
+        """Let a session that acknowledges go on doing so."""
+        if session.is_reliable:
+            session.batches = Batches()
+            session.add_part(AcknowledgedSession(self._broker, session.batches))
 
 
 class AcknowledgedSession(SessionPart):
@@ -44,9 +53,9 @@ class AcknowledgedSession(SessionPart):
 
     __slots__ = ("_batches", "_broker")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, batches: Batches) -> None:
         self._broker = broker
-        self._batches = Batches()
+        self._batches = batches
 
     def rcv_meta(self, session: Session, message: Message) -> bool:
         """Take the acknowledgement that a connect carries, and put back what it leaves open."""
@@ -56,7 +65,13 @@ class AcknowledgedSession(SessionPart):
         batch = ext.get("ack") if type(ext) is dict else None
         if type(batch) is not int:  # by type: `true` is an int to `isinstance`
             batch = None
-        session.queue = batches.acknowledge(batch, session.queue)
+        if session.durable is None:
+            session.queue = batches.acknowledge(batch, session.queue)
+        else:
+            stored: list[LogId] = []
+            session.queue = batches.acknowledge(batch, session.queue, stored)
+            if stored and self._broker.durability is not None:
+                self._broker.durability.settle(session.durable, stored)
         session.retained = 0  # what is still open is in the queue again
         if not batches.must_resend:
             if not session.queue:
@@ -84,11 +99,19 @@ class AcknowledgedSession(SessionPart):
         channel = message.channel.name
         if reply["successful"] and channel in (CONNECT, HANDSHAKE):
             answer = self._batches.close() if channel == CONNECT else self._handshake_answer(message)
+            if session.durable is not None and self._batches.number > session.durable.batch - _SPARE:
+                self._reserve(session.durable)
             if "ext" in reply:
                 reply["ext"]["ack"] = answer
             else:
                 reply["ext"] = {"ack": answer}
         return True
+
+    def _reserve(self, durable: Durable) -> None:
+        """Have more batch numbers reserved, with the next commit."""
+        durable.batch += BATCH_BLOCK
+        if self._broker.durability is not None:
+            self._broker.durability.node.touch(durable)
 
     def _handshake_answer(self, message: Message) -> object:
         if self._broker.settings.bayeux.allow_message_delivery_during_handshake:

@@ -233,8 +233,6 @@ class StoreFull(StoreError):
 class Fenced(StoreError):
     """The session, or this node itself, belongs to another token by now. Nothing was done."""
 
-    code = "internal.illegalState"
-
 
 class Behind(StoreError):
     """The store has lost something that it had answered: it restarted without its last writes."""

@@ -41,6 +41,9 @@ class Extension:
     def installed(self, broker: Broker) -> None:
         """Called once, before the first message."""
 
+    def restored(self, session: Session) -> None:
+        """A session came back from the store: give it what its handshake had brought."""
+
     def rcv(self, session: Session | None, message: Message) -> bool:
         """A publish came in. `session` is None if it is unknown: this runs before the session is checked."""
         return True

@@ -38,6 +38,9 @@ DECLARED = (
     Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
     Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
     Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),
+    Declared("crewel_ended_total", "counter", "Stored messages that ended for one receiver, by how.", "reason"),
+    Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
+    Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
@@ -54,6 +57,8 @@ class Metrics(Collector):
         self.deliveries = 0
         self.resends = 0
         self.dropped: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.stored_publishes = 0
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], float]] = {}

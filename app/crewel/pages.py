@@ -34,9 +34,12 @@ class Pages:
         return web.json_response({"status": "live"})
 
     async def ready(self, _: web.Request) -> web.Response:
-        """The server takes traffic; not any more while it goes down."""
+        """The server takes all traffic; not while its store is away, and not any more while it goes down."""
         if self._broker.is_draining:
             return web.json_response({"status": "draining"}, status=503)
+        durability = self._broker.durability
+        if durability is not None and durability.trouble is not None:
+            return web.json_response({"status": "degraded", "store": durability.trouble}, status=503)
         return web.json_response({"status": "ready"})
 
     async def metrics(self, _: web.Request) -> web.Response:

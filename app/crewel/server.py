@@ -27,6 +27,7 @@ from crewel.extension import Extension
 from crewel.pages import mount_pages
 from crewel.settings import Settings
 from crewel.settings.declared import Http
+from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.fast_lane import FastConnection, FastLane
@@ -83,6 +84,8 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
     app[ENDPOINT] = endpoint
     app[BROKER] = broker
     app.cleanup_ctx.append(_life_of_broker)
+    if settings.storage.enabled:
+        app.cleanup_ctx.append(_life_of_store)
     # Held requests are answered before the server waits for requests to end.
     app.on_shutdown.append(_drain)
     return broker
@@ -95,6 +98,18 @@ async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
     with suppress(asyncio.CancelledError):
         await sweeper
     await app[BROKER].close()
+
+
+async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
+    broker = app[BROKER]
+    store = Store(broker.settings)
+    await store.open()
+    try:
+        durability = await broker.make_durable(store)
+        yield
+        await durability.close()
+    finally:
+        await store.close()
 
 
 async def _drain(app: web.Application) -> None:

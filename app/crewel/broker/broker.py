@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from inspect import isawaitable
 from typing import Any
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
+from crewel.broker.durability import Durability, Outgoing, Published
 from crewel.broker.guard import Guard
+from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
+from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
 from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
-from crewel.errors import ServiceError
+from crewel.delivery.records import Submission
+from crewel.errors import BayeuxCode, Refused, ServiceError, StoreUnavailable
 from crewel.extension import Extension, Pipe
 from crewel.metrics import Metrics
 from crewel.security.policy import OpenPolicy, SecurityPolicy
 from crewel.settings import Settings
+from crewel.storage.store import Store
 
 __all__ = ["Broker"]
 
@@ -50,7 +58,11 @@ class Broker:
         self.timing = Timing(settings)
         self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.timing, self.disconnect)
         self.outbound.pipe = Pipe(extensions)
+        self.logins = Logins(self)
+        self.ids = Ids(secrets.token_hex(4), time.time)
         self.inbound = Inbound(self)
+        self.durability: Durability | None = None
+        """What makes messages and sessions outlive this process; None without a store."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics.gauge("sessions", lambda: len(self.sessions))
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
@@ -90,6 +102,16 @@ class Broker:
             fields["ext"] = ext
         self.broadcast(target, fields, lazy=lazy)
 
+    async def publish_stored(self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "") -> str:
+        """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
+        A `key` makes a second call within two minutes harmless. Raises StoreError, ValueError and TypeError."""
+        target = _literal(channel)
+        fields: Fields = {"channel": target.name, "data": data}
+        if ext is not None:
+            fields["ext"] = ext
+        published = await self.broadcast_stored(target, fields, key=self.scoped(key, target, None))
+        return published.id
+
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
     ) -> bool:
@@ -118,6 +140,31 @@ class Broker:
 
     # What handlers use
 
+    def broadcast_stored(
+        self, channel: Channel, fields: Fields, *, publisher: Session | None = None, key: str = "", qos: bytes = b""
+    ) -> asyncio.Future[Published]:
+        """Store a checked message, and then put it into the queue of everybody who hears the channel. The future has its
+        id, or raises StoreError. Raises StoreError itself, and Refused if an extension takes the message out."""
+        if self.durability is None:
+            raise StoreUnavailable("this server has no store")
+        self.metrics.publishes += 1
+        heard = dict(fields) if self.registry.hearers else None
+        if not self.outbound.pipe.send(None, fields):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        sender = publisher.name if publisher is not None else ""
+        excluded = publisher if publisher is not None and not self._hears_itself(publisher, channel) else None
+        submission = Submission(
+            channel.name,
+            encode(fields),
+            sender,
+            sender if excluded is not None else "",
+            key,
+            qos,
+        )
+        lazy = self.channels.is_lazy(channel)
+        answer: asyncio.Future[Published] = self.loop.create_future()
+        return self.durability.publish(Outgoing(channel, submission, answer, excluded, heard, lazy=lazy))
+
     def broadcast(
         self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None
     ) -> None:
@@ -133,7 +180,7 @@ class Broker:
             publisher = None
         outbound.fan_out(entry, subscribers, publisher)
         if heard is not None:
-            self._tell_hearers(channel, heard)
+            self.tell_hearers(channel, heard)
 
     def deliver_fields(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
         """Queue a ready message for one session."""
@@ -164,6 +211,9 @@ class Broker:
         for removed in self.registry.session_removed:
             self._call(removed, session, event is Event.SILENCE)
         self.channels.unsubscribe_all(session)
+        if session.durable is not None and self.durability is not None:
+            self.durability.end(session.durable)
+            session.durable = None
         if session.held is not None:
             self.outbound.release(session, self.loop.time())
         if session.connect_only:
@@ -174,6 +224,39 @@ class Broker:
             session.socket = None
         self.outbound.alarms.forget(session)
 
+    def scoped(self, key: str, channel: Channel, publisher: Session | None) -> str:
+        """A key counts for one channel and one subject; clients without a name share one, and so do back ends."""
+        subject = "" if publisher is None else publisher.name.split("/")[1] if publisher.name else "anonymous"
+        return f"{subject} {channel.name} {key}" if key else ""
+
+    async def make_durable(self, store: Store) -> Durability:
+        """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""
+        self.durability = durability = Durability(self, store)
+        self.outbound.has_room = durability.overflow.has_room
+        self.metrics.gauge("waiting", durability.waiting)
+        await durability.start()
+        return durability
+
+    def revive(self, session: Session, patterns: Iterable[str]) -> None:
+        """Let a session live again that the store has, with what it is subscribed to. Its time begins now: however long the
+        server was away, nobody has missed it."""
+        session.move(Event.GRANTED)
+        session.move(Event.CONNECT)
+        self.sessions[session.id] = session
+        for pattern in patterns:
+            self.channels.subscribe(session, pattern)
+        self.timing.rest(session, self.loop.time())
+        for added in self.registry.session_added:
+            self._call(added, session)
+
+    def set_aside(self, session: Session) -> None:
+        """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
+        self.channels.unsubscribe_all(session)
+        self.outbound.release(session, self.loop.time())
+        session.durable = session.socket = None
+        self.sessions.pop(session.id, None)
+        self.outbound.alarms.forget(session)
+
     def sweep(self) -> None:
         """End the sessions whose time is over, and forget channels that nobody uses."""
         now = self.loop.time()
@@ -182,6 +265,9 @@ class Broker:
             if session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self.metrics.sessions_expired += 1
                 self.remove(session, Event.SILENCE)
+            elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):
+                assert self.durability is not None
+                self.durability.gone(session)
         self.channels.sweep()
 
     def drain(self) -> None:
@@ -203,7 +289,8 @@ class Broker:
         own = publisher.broadcast_to_publisher
         return self.settings.bayeux.broadcast_to_publisher if own is None else own
 
-    def _tell_hearers(self, channel: Channel, fields: Fields) -> None:
+    def tell_hearers(self, channel: Channel, fields: Fields) -> None:
+        """Call the functions of services that hear this channel."""
         message = Message(fields, channel, None)
         for pattern in channel.patterns:
             for hearer in self.registry.hearers.get(pattern, ()):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.message import Fields
 from crewel.broker.overflow import Overflow
 from crewel.broker.refills import Refills
 from crewel.broker.sessions import Event, Session
@@ -25,7 +26,17 @@ from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
-from crewel.delivery.records import Commit, Ended, EndReason, Letter, LogId, SessionName, SessionRecord, Submission
+from crewel.delivery.records import (
+    BATCH_BLOCK,
+    Commit,
+    Ended,
+    EndReason,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Submission,
+)
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
@@ -40,10 +51,11 @@ __all__ = ["Durability", "Outgoing", "Published"]
 
 log = logging.getLogger(__name__)
 
-BATCH_BLOCK: Final = 1000
-"""Batch numbers that a session's record reserves at a time."""
 _ADOPTED_AT_ONCE: Final = 1000
 _READ_AT_ONCE: Final = 1000
+_CLOSE_TIMEOUT: Final = 3.0  # seconds
+_RELOAD_PAUSE: Final = 0.5
+_SUPERSEDED: Final = "another server has taken over the store"
 DEAD_SESSION: Final = "communication.noConnection.dead"
 
 
@@ -59,16 +71,25 @@ class Published:
 class Outgoing:
     """A persistent publish of this node between its acceptance and its answer."""
 
-    __slots__ = ("answer", "body", "channel", "lazy", "publisher")
+    __slots__ = ("answer", "channel", "excluded", "heard", "lazy", "submission")
 
     def __init__(
-        self, channel: Channel, body: bytes, answer: asyncio.Future[Published], publisher: Session | None, *, lazy: bool
+        self,
+        channel: Channel,
+        submission: Submission,
+        answer: asyncio.Future[Published],
+        excluded: Session | None,
+        heard: Fields | None,
+        *,
+        lazy: bool,
     ) -> None:
         self.channel = channel
-        self.body = body
+        self.submission = submission
         self.answer = answer
-        self.publisher = publisher
+        self.excluded = excluded
         """The session that does not hear it, if any."""
+        self.heard = heard
+        """The message as the services of this server hear it, if any do."""
         self.lazy = lazy
 
 
@@ -90,13 +111,15 @@ class Durability:
         self.upkeep = Upkeep(self)
         self.overflow = Overflow(self, broker)
         self._loops: list[asyncio.Task[None]] = []
-        self._is_closing = False
+        self._closing = asyncio.Event()
+        self._is_recovering = False
+        self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
 
     @property
     def trouble(self) -> str | None:
         """Why persistent messages are refused at the moment; None while all is well."""
         if self.is_superseded:
-            return "another server has taken over the store"
+            return _SUPERSEDED
         return self.store.trouble
 
     # Life
@@ -105,18 +128,19 @@ class Durability:
         """Take over what earlier servers have left in the store, read what their sessions have missed, and go on with it.
         Raises StoreError if the store cannot be used."""
         await self._load()
+        self.store.watch(self.writing.look, lambda: None)
         self._loops = [self._broker.spawn(self._commit_forever()), self._broker.spawn(self.upkeep.run_forever())]
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
-        self._is_closing = True
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        await self.writing.drain()
+        self._closing.set()
+        committing, tending = self._loops
+        tending.cancel()
+        await asyncio.wait([committing, tending], timeout=_CLOSE_TIMEOUT)
+        committing.cancel()
         if not self.is_superseded and self.store.is_up:
-            with suppress(StoreError):
-                await self._commit()
+            with suppress(StoreError, TimeoutError):
+                await asyncio.wait_for(self._commit(), _CLOSE_TIMEOUT)
         await self.writing.close()
 
     async def _load(self) -> None:
@@ -141,9 +165,19 @@ class Durability:
     async def _reload(self) -> None:
         """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
         log.error("the store has lost what it had answered: all sessions are read again")
-        for durable in list(self.node.sessions.values()):
-            self._forget(durable)
-        await self._load()
+        while not self._closing.is_set():
+            for durable in list(self.node.sessions.values()):
+                self.node.drop(durable)
+                session, durable.holder = durable.holder, None
+                if session is not None:
+                    self._broker.set_aside(session)
+            try:
+                await self._load()
+            except StoreError as error:
+                log.warning("the store cannot be read yet: %s", error)
+                await asyncio.sleep(_RELOAD_PAUSE)
+            else:
+                return
 
     def _forget(self, durable: Durable) -> None:
         self.node.drop(durable)
@@ -167,11 +201,17 @@ class Durability:
         """Give the session that the store has just made its durable half."""
         durable = Durable(answer.name)
         durable.batch = answer.batch + BATCH_BLOCK
+        self.node.add(durable)
+        self.hand_to(session, durable)
+        return durable
+
+    def hand_to(self, session: Session, durable: Durable) -> None:
+        """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.durable = durable
-        session.name = answer.name
-        self.node.add(durable)
-        return durable
+        session.name = durable.name
+        if session.batches is not None:
+            session.batches.number = durable.batch - BATCH_BLOCK + 1
 
     async def subscribe(self, session: Session, patterns: list[str]) -> None:
         """Subscribe where the store can see it. Raises StoreError, and then nothing has changed."""
@@ -240,7 +280,7 @@ class Durability:
     def end(self, durable: Durable) -> None:
         """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
         durable.holder = None
-        pending = self.node.unsubscribing(durable, list(durable.since))
+        pending = self.node.unsubscribing(durable, self.node.patterns(durable))
 
         def closed(answer: LogId | StoreError) -> None:
             if isinstance(answer, StoreError):
@@ -271,14 +311,14 @@ class Durability:
 
     # Messages
 
-    def publish(self, outgoing: Outgoing, submission: Submission) -> asyncio.Future[Published]:
+    def publish(self, outgoing: Outgoing) -> asyncio.Future[Published]:
         """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or the future does;
         after StoreUncertain it may have been published all the same."""
         if self.is_superseded:
-            raise StoreUnavailable("another server has taken over the store")
+            raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
-        self.writing.publish(submission, outgoing)
+        self.writing.publish(outgoing.submission, outgoing)
         return outgoing.answer
 
     def _append(self, submissions: list[Submission]) -> Any:
@@ -290,14 +330,23 @@ class Durability:
                 self._finish(outgoing.answer, answer)
             self._look_at(answer)
             return
-        if answer.prev > self.node.cursor:
+        if answer.prev < self.node.cursor:
+            self._look_at(Behind("the log is shorter than it was"))
+        elif answer.prev > self.node.cursor:
             await self._read_up_to(answer.prev)
         for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
             if not is_repeated:
-                entry = Entry.logged(outgoing.channel.name, log_id, outgoing.body, lazy=outgoing.lazy)
-                self._take(outgoing.channel, entry, outgoing.publisher, "")
+                self._take_own(outgoing, log_id)
             if not outgoing.answer.done():
                 outgoing.answer.set_result(Published(str(log_id), is_repeated))
+
+    def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
+        submission = outgoing.submission
+        entry = Entry.logged(submission.channel, log_id, submission.body, lazy=outgoing.lazy)
+        self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded)
+        self._broker.metrics.stored_publishes += 1
+        if outgoing.heard is not None:
+            self._broker.tell_hearers(outgoing.channel, outgoing.heard)
 
     async def _read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
@@ -313,15 +362,15 @@ class Durability:
                 self.node.cursor = max(self.node.cursor, last)
 
     def _take(self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str) -> None:
-        """Hand the next message of the log to everybody who hears its channel."""
+        """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
         taken = self.node.take(entry.position, channel.patterns, len(entry.wire), durables)
         if durables:
             subscribers = [session for session in subscribers if session.durable is None]
-        self._broker.outbound.fan_out(entry, subscribers, publisher)
-        if publisher is not None and publisher.durable is not None:
-            excluded = publisher.name
+        if entry.position > self._heard:  # after a reload, what was taken before comes once more
+            self._heard = entry.position
+            self._broker.outbound.fan_out(entry, subscribers, publisher)
         for durable in taken:
             self._deliver(durable, entry, excluded)
 
@@ -339,18 +388,47 @@ class Durability:
         else:
             self._broker.outbound.enqueue(session, entry)
 
-    def settle(self, durable: Durable, entries: Iterable[Entry]) -> None:
+    def settle(self, durable: Durable, ids: Iterable[LogId]) -> None:
         """The receiver has acknowledged these."""
-        for entry in entries:
-            if entry.position:
-                durable.settle(entry.position)
+        for log_id in ids:
+            durable.settle(log_id)
         self.node.touch(durable)
+
+    def waiting(self) -> int:
+        """How many messages wait for a receiver, counted once for each."""
+        return sum(len(durable) for durable in self.node.sessions.values())
+
+    # Who is away
+
+    def here(self, session: Session, durable: Durable) -> asyncio.Future[None] | None:
+        """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
+        if session.is_absent:
+            session.is_absent = False
+            kept = [entry for entry in session.queue if not entry.position]
+            stored = [entry.position for entry in session.queue if entry.position]
+            if session.batches is not None:
+                sent = session.batches.forget()
+                kept = [entry for entry in sent if not entry.position] + kept
+                stored += [entry.position for entry in sent if entry.position]
+            session.queue, session.retained = kept, 0
+            session.urgent = bool(kept)
+            for log_id in stored:
+                durable.park(log_id)
+        return self.refills.wanted(session)
+
+    def gone(self, session: Session) -> None:
+        """The client has been away for long: memory keeps of what is stored no more than the ids."""
+        session.is_absent = True
+        session.queue = [Entry.placeholder(each.position) if each.position else each for each in session.queue]
+        if session.batches is not None:
+            session.batches.shed()
 
     # Commits
 
     async def _commit_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.delivery.commit_ms / 1000)
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self.settings.delivery.commit_ms / 1000)
             try:
                 await self._commit()
             except (Behind, Fenced) as error:
@@ -390,18 +468,25 @@ class Durability:
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
         the store has lost something, and then what it has counts."""
-        if self.is_superseded or self._is_closing:
+        if self.is_superseded or self._is_recovering or self._closing.is_set():
             return
-        others = await stored_sessions.nodes(self.store)
-        if others - {self.token}:
-            self.is_superseded = True
-            log.critical(
-                "another server has taken over the store: persistent messages and acknowledged sessions end here"
-            )
-            for durable in list(self.node.sessions.values()):
-                self._forget(durable)
-        else:
-            await self._reload()
+        self._is_recovering = True
+        try:
+            others = await stored_sessions.nodes(self.store)
+            if others - {self.token}:
+                self._give_way()
+            else:
+                await self._reload()
+        except StoreError as again:
+            log.warning("the store (%s) does not say who has it: %s", error, again)  # the next commit asks again
+        finally:
+            self._is_recovering = False
+
+    def _give_way(self) -> None:
+        self.is_superseded = True
+        log.critical("another server has taken over the store: persistent messages and acknowledged sessions end here")
+        for durable in list(self.node.sessions.values()):
+            self._forget(durable)
 
     # The store's answers
 
@@ -410,7 +495,7 @@ class Durability:
 
     async def _asked(self, step: Any) -> Any:
         if self.is_superseded:
-            raise StoreUnavailable("another server has taken over the store")
+            raise StoreUnavailable(_SUPERSEDED)
         return await self.writing.ask(step)
 
     def _finish(self, future: asyncio.Future[Any], answer: Any) -> None:

@@ -206,9 +206,12 @@ class Inbound:
 
 def _refusal(element: object, message: Message | None, failure: Exception) -> Reply:
     """The reply to a message that was refused, or that could not be handled."""
-    if isinstance(failure, Refused):
-        error = failure.error
-    else:
+    if not isinstance(failure, Refused):
         log.error("a message could not be handled", exc_info=failure)
-        error = BayeuxCode.INTERNAL_ERROR
-    return replies.refused(element, error) if message is None else replies.failed(message, error)
+        failure = Refused(BayeuxCode.INTERNAL_ERROR)
+    if message is None:
+        return replies.refused(element, failure.error)
+    reply = replies.failed(message, failure.error)
+    if failure.code and "publish" in message.ext:
+        reply["ext"] = {"publish": {"errorCode": failure.code, "message": failure.message}}
+    return reply

@@ -6,7 +6,7 @@ the reply, or the steps to it if it may have to wait for a policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux import advice, replies
@@ -16,7 +16,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
 from crewel.broker.sessions import Event, Session, State
 from crewel.broker.steps import Steps
-from crewel.errors import BayeuxCode, Denied, denied
+from crewel.errors import BayeuxCode, Denied, StoreError, coded, denied
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -31,13 +31,18 @@ Handler = Callable[["Broker", Exchange, Session, Message], "Reply | Steps[Reply]
 
 def handshake(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MAY carry anything; the version and the transports are not checked: hand-written clients leave them out."""
-    shake = _shake_hands if broker.guard.admits_everybody else _ask_and_shake_hands
-    return shake(broker, exchange, session, message)
+    if not broker.guard.admits_everybody:
+        return _ask_and_shake_hands(broker, exchange, session, message)
+    if broker.logins.concern(session, message):
+        return _log_in(broker, exchange, session, message)
+    return _shake_hands(broker, exchange, session, message)
 
 
 def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
     refusal = yield from broker.guard.handshake(session, message)
     if refusal is None:
+        if broker.logins.concern(session, message):
+            return (yield from _log_in(broker, exchange, session, message))
         return _shake_hands(broker, exchange, session, message)
     exchange.session = None
     reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
@@ -45,6 +50,15 @@ def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, m
     if refusal.ext is not None:
         reply["ext"] = refusal.ext
     return reply
+
+
+def _log_in(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+    broker.browsers.bind_new(session, exchange.peer)
+    refusal = yield from broker.logins.login(exchange, session, message)
+    if refusal is not None:
+        exchange.session = None
+        return refusal
+    return _shake_hands(broker, exchange, session, message)
 
 
 def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
@@ -57,7 +71,7 @@ def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: 
     return reply
 
 
-def connect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
+def connect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
     peer = exchange.peer
     broker.metrics.connects += 1
@@ -76,6 +90,15 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         exchange.advise = True
         session.advised_on = peer.transport
     exchange.connect = reply = replies.ok(message)
+    if session.durable is not None:
+        waiting = broker.durability.here(session, session.durable) if broker.durability is not None else None
+        if waiting is not None:
+            return _connect_later(waiting, reply)
+    return reply
+
+
+def _connect_later(waiting: Awaitable[None], reply: Reply) -> Steps[Reply]:
+    yield waiting
     return reply
 
 
@@ -88,7 +111,7 @@ def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Me
 def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
     channels = message.subscriptions()
-    if not all(map(broker.guard.is_open, channels)):
+    if session.durable is not None or not all(map(broker.guard.is_open, channels)):
         return _ask_and_subscribe(broker, session, message, channels)
     for channel in channels:
         if channel.kind is Kind.BROADCAST:
@@ -97,15 +120,33 @@ def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Mes
 
 
 def _ask_and_subscribe(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+    granted: list[str] = []
+    error: str | None = None
     for channel in channels:
         error = yield from _refused_subscription(broker, session, channel, message)
+        if error is None and (channel.kind is Kind.META or not session.is_live):
+            error = BayeuxCode.SUBSCRIBE_FAILED
         if error is not None:
-            return replies.failed(message, error)
-        if channel.kind is Kind.META or not session.is_live:
-            return replies.failed(message, BayeuxCode.SUBSCRIBE_FAILED)
+            break
         if channel.kind is Kind.BROADCAST:
-            broker.channels.subscribe(session, channel.name)
-    return replies.ok(message)
+            granted.append(channel.name)
+    failure = yield from _subscribe(broker, session, granted)
+    error = error or failure
+    return replies.ok(message) if error is None else replies.failed(message, error)
+
+
+def _subscribe(broker: Broker, session: Session, names: list[str]) -> Steps[str | None]:
+    """Subscribe to what was granted; the error, if the store could not take it."""
+    if session.durable is None or broker.durability is None or not session.is_live:
+        for name in names:
+            broker.channels.subscribe(session, name)
+        return None
+    if names:
+        try:
+            yield broker.durability.subscribe(session, names)
+        except StoreError as failure:
+            return coded(failure.code)
+    return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
 
 
 def _refused_subscription(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
@@ -118,15 +159,35 @@ def _refused_subscription(broker: Broker, session: Session, channel: Channel, me
     return None if reason is None else denied(reason, Denied.SUBSCRIBE)
 
 
-def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
+def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `subscription`. Names are taken one by one, as in subscribe."""
+    given_up: list[str] = []
+    error: str | None = None
     for channel in message.subscriptions():
         if channel.name in HANDLERS:
-            return replies.failed(message, BayeuxCode.UNSUBSCRIBE_FAILED)
-        if channel.kind is not Kind.SERVICE and channel.name not in broker.channels:
-            return replies.failed(message, BayeuxCode.CHANNEL_MISSING)
-        broker.channels.unsubscribe(session, channel.name)
-    return replies.ok(message)
+            error = BayeuxCode.UNSUBSCRIBE_FAILED
+        elif channel.kind is not Kind.SERVICE and channel.name not in broker.channels:
+            error = BayeuxCode.CHANNEL_MISSING
+        if error is not None:
+            break
+        given_up.append(channel.name)
+    if session.durable is not None:
+        return _unsubscribe_later(broker, session, message, given_up, error)
+    for name in given_up:
+        broker.channels.unsubscribe(session, name)
+    return replies.ok(message) if error is None else replies.failed(message, error)
+
+
+def _unsubscribe_later(
+    broker: Broker, session: Session, message: Message, names: list[str], error: str | None
+) -> Steps[Reply]:
+    stored = [name for name in names if name in session.subscriptions]
+    if stored and broker.durability is not None:
+        try:
+            yield broker.durability.unsubscribe(session, stored)
+        except StoreError as failure:
+            error = error or coded(failure.code)
+    return replies.ok(message) if error is None else replies.failed(message, error)
 
 
 def unknown_session(exchange: Exchange, message: Message) -> Reply:

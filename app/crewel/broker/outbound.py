@@ -24,6 +24,7 @@ from crewel.broker.held import Held
 from crewel.broker.peer import Peer
 from crewel.broker.sessions import Session, State
 from crewel.broker.timing import Timing
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.errors import BayeuxCode
 from crewel.extension import Pipe
@@ -65,6 +66,8 @@ class Outbound:
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
+        self.has_room: Callable[[Session, Durable, Entry], bool] | None = None
+        """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.held = 0
         self._holds = True
 
@@ -93,7 +96,8 @@ class Outbound:
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
         queue = session.queue
-        if len(queue) + session.retained >= self._settings.max_queue_messages and not self._make_room(session):
+        limit = session.queue_limit or self._settings.max_queue_messages
+        if len(queue) + session.retained >= limit and not self._make_room(session, entry):
             return
         queue.append(entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
@@ -120,16 +124,22 @@ class Outbound:
             session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
             self.alarms.at(session, session.lazy_at)
 
-    def _make_room(self, session: Session) -> bool:
+    def _make_room(self, session: Session, entry: Entry) -> bool:
+        if session.durable is not None and self.has_room is not None:
+            # What is stored was asked about when it was taken, and comes in order.
+            return bool(entry.position) or self.has_room(session, session.durable, entry)
         if session.is_reliable:
-            # It ends with the next flush. Until then it hears what it has, from the front: never a gap.
             self._metrics.dropped["disconnect"] += 1
-            self._overflowed.add(session)
-            self.make_ready(session)
+            self.end_soon(session)
             return False
         self._metrics.dropped["drop_oldest"] += 1
         del session.queue[:1]
         return True
+
+    def end_soon(self, session: Session) -> None:
+        """End the session with the next flush. Until then it hears what it has, from the front: never a gap."""
+        self._overflowed.add(session)
+        self.make_ready(session)
 
     # Out of the queues
 
@@ -275,6 +285,8 @@ class Outbound:
                 assert message is not None
                 now = session.last_seen  # in this very turn: a connect waits for nobody
                 not_before = now + delay if delay else 0.0
+                if session.held is not None:  # of two connects that both waited for the store, the later one counts
+                    self.supersede(session)
                 self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
                 return True
         if exchange.advise:
@@ -294,6 +306,8 @@ class Outbound:
             and session.advised_on == peer.transport
             and self._holds
             and (not self._browsers.has_limit or self._browsers.admits(session))
+            and not session.is_absent
+            and (session.durable is None or not session.durable.parked)
         )
 
     def hold(self, session: Session, held: Held) -> None:

@@ -30,10 +30,11 @@ class Overflow:
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
         waiting = len(session.queue) + session.retained + len(durable.parked)
-        code = session.bounds.exceeded(waiting, durable.size)
-        if code is None:
+        bounds = session.bounds
+        code = None if bounds is None else bounds.exceeded(waiting, durable.size)
+        if bounds is None or code is None:
             return True
-        policy = session.bounds.policy
+        policy = bounds.policy
         self._broker.metrics.dropped[policy.value] += 1
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable):
             return True
@@ -49,12 +50,13 @@ class Overflow:
     def _drop_oldest(self, session: Session, durable: Durable) -> bool:
         """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front
         may lie what is being sent again."""
-        if durable.parked and not session.resending:
+        resending = session.batches.resending if session.batches is not None else 0
+        if durable.parked and not resending:
             durable.settle(durable.parked.pop(0), EndReason.DROPPED)
             return True
-        if len(session.queue) <= session.resending:
+        if len(session.queue) <= resending:
             return False
-        oldest = session.queue.pop(session.resending)
+        oldest = session.queue.pop(resending)
         if oldest.position:
             durable.settle(oldest.position, EndReason.DROPPED)
         return True

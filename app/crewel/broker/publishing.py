@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
+from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, wait
-from crewel.errors import BayeuxCode, Denied, Refused, RemoteCallError, denied
+from crewel.delivery.publish_qos import PublishQos, read_publish_qos
+from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, RemoteCallError, StoreError, coded, denied
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -47,11 +49,15 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
         yield from _listen(broker, session, message)
     if not session.is_live:
         raise Refused(BayeuxCode.SESSION_UNKNOWN)
-    return _publish(broker, session, message)
+    outcome = _publish(broker, session, message)
+    return outcome if isinstance(outcome, dict) else (yield from outcome)
 
 
-def _publish(broker: Broker, session: Session, message: Message) -> Reply:
+def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
     channel = message.channel
+    ext = message.fields.get("ext")
+    if type(ext) is dict and "publish" in ext:
+        return _publish_with_qos(broker, session, message, read_publish_qos(ext["publish"]))
     if channel.kind is Kind.BROADCAST:
         broker.channels.create(channel.name)
         broker.broadcast(channel, delivered(message), publisher=session)
@@ -61,6 +67,45 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply:
             _call(broker, call, session, message)
         broker.metrics.publishes += 1
     return replies.ok(message)
+
+
+def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
+    channel = message.channel
+    if channel.kind is not Kind.BROADCAST:
+        raise IllegalArgument("publish", "messages on service channels are for the server, and have no qualities")
+    broker.channels.create(channel.name)
+    if qos.persistent:
+        return _publish_stored(broker, session, message, qos)
+    scoped = broker.scoped(qos.key, channel, session)
+    first = broker.ids.first_of(scoped) if scoped else None
+    if first is not None:
+        return _published(message, first)
+    message_id = broker.ids.new()
+    if scoped:
+        broker.ids.remember(scoped, message_id)
+    broker.broadcast(channel, delivered(message), publisher=session)
+    return _published(message, message_id)
+
+
+def _publish_stored(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
+    differing = qos.differing()
+    try:
+        published = yield broker.broadcast_stored(
+            message.channel,
+            delivered(message),
+            publisher=session,
+            key=broker.scoped(qos.key, message.channel, session),
+            qos=encode(differing) if differing else b"",
+        )
+    except StoreError as error:
+        raise Refused(coded(error.code), error.code, str(error)) from error
+    return _published(message, published.id)
+
+
+def _published(message: Message, message_id: str) -> Reply:
+    reply = replies.ok(message)
+    reply["ext"] = {"publish": {"id": message_id, "state": "OK"}}
+    return reply
 
 
 def _listen(broker: Broker, session: Session, message: Message) -> Steps[None]:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
+from crewel.delivery.batches import Batches
+from crewel.delivery.bounds import Bounds
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.security.grants import Grants
 
@@ -86,25 +89,32 @@ class Session:
         "_broker",
         "advised_on",
         "alarm",
+        "batches",
         "batching",
+        "bounds",
         "broadcast_to_publisher",
         "browser",
         "connect_only",
+        "durable",
         "expires_at",
+        "grace_ms",
         "grants",
         "held",
         "hold_delay",
         "id",
         "interval_ms",
+        "is_absent",
         "is_live",
         "is_ready",
         "is_reliable",
         "last_seen",
         "lazy_at",
+        "name",
         "parts",
         "parts_out",
         "peer",
         "queue",
+        "queue_limit",
         "retained",
         "socket",
         "state",
@@ -140,8 +150,23 @@ class Session:
         """Whether only connect replies carry its messages."""
         self.is_reliable = False
         """Whether it acknowledges: no message to it is dropped in silence."""
+        self.batches: Batches | None = None
+        """What it was sent and has not acknowledged; None unless it acknowledges."""
+        self.queue_limit = 0
+        """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says."""
         self.is_ready = False
         self.batching = 0
+
+        self.name = ""
+        """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
+        self.durable: Durable | None = None
+        """What the log owes it; None unless the store has the session."""
+        self.bounds: Bounds | None = None
+        """The bounds of its queue, if the store has it."""
+        self.is_absent = False
+        """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
+        self.grace_ms: int | None = None
+        """How long it may be away, counted from any request; None: as long as a connect may be."""
 
         self.held: Held | None = None
         self.socket: Peer | None = None

@@ -58,14 +58,26 @@ class Timing:
 
     def rest(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
-        if session.transient_interval_ms is None and session.interval_ms is None:
+        if session.transient_interval_ms is None and session.interval_ms is None and session.grace_ms is None:
             session.expires_at = now + self._usual_rest
+        elif session.grace_ms is not None:
+            session.expires_at = now + session.grace_ms / 1000
         else:
             session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
 
     def saw(self, session: Session, now: float) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
         session.last_seen = now
-        grace = now + self._settings.max_interval_ms / 1000
+        away = self._settings.max_interval_ms if session.grace_ms is None else session.grace_ms
+        grace = now + away / 1000
         if session.expires_at < grace:
             session.expires_at = grace
+
+    def is_gone(self, session: Session, now: float) -> bool:
+        """Whether the client has been away for longer than between two connects: it is not ALIVE, however long its
+        session may live."""
+        if session.held is not None or session.socket is not None:
+            return False
+        away = (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
+        return rested_at + away <= now

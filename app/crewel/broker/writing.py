@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from crewel.delivery.records import Submission
-from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors import StoreError, StoreFull, StoreUnavailable
 from crewel.storage.log import Appended
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
@@ -107,6 +107,11 @@ class Writing(Generic[T]):
         self._queue.append(_Question(step, done, insists=insists))
         self._wake()
 
+    def look(self) -> None:
+        """Append nothing: the answer shows what has been appended without our knowing."""
+        self._queue.append(Publishes(self._append, self._published))
+        self._wake()
+
     def ask(self, step: Step[Any], *, insists: bool = False) -> asyncio.Future[Any]:
         """Ask the store; the future has the answer, or raises the StoreError."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -139,7 +144,7 @@ class Writing(Generic[T]):
                 self._wake()
 
     async def _hand_over(self, question: _Question[Any] | Publishes[T], answer: Any) -> None:
-        if question.insists and isinstance(answer, StoreUnavailable) and not self.is_closed:
+        if question.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
             self._ask_later(question)
             return
         try:

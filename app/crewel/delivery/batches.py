@@ -7,9 +7,11 @@ entry belongs to the last reply that held it, and an acknowledgement counts only
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
 
 __all__ = ["FIRST_RESEND_DELAY", "MAX_RESEND_DELAY", "Batches"]
 
@@ -36,17 +38,22 @@ class Batches:
         """How many entries are neither acknowledged nor in the queue."""
         return self._count() if self._open and not self.must_resend else 0
 
-    def acknowledge(self, batch: int | None, queue: list[Entry]) -> list[Entry]:
+    def acknowledge(self, batch: int | None, queue: list[Entry], stored: list[LogId] | None = None) -> list[Entry]:
         """The session's queue after a connect that acknowledges this batch and those before it: what is still open, in
         its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
         sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
+        `stored` is told which places of the log are acknowledged.
         """
         if not self._open or (batch == self.number - 1 and not self.must_resend):
+            if stored is not None:
+                self._tell(self._open, stored)
             self._open.clear()
             self._futile = 0
             return queue
         unsent = queue[self._count() :] if self.must_resend else queue
         settled = [number for number in self._open if batch is not None and number <= batch < self.number]
+        if stored is not None:
+            self._tell(settled, stored)
         for number in settled:
             del self._open[number]
         if settled:
@@ -55,6 +62,26 @@ class Batches:
             self._futile += 1
         self.must_resend = bool(self._open)
         return [*(entry for entries in self._open.values() for entry in entries), *unsent]
+
+    def _tell(self, numbers: Iterable[int], stored: list[LogId]) -> None:
+        for number in numbers:
+            stored += [entry.position for entry in self._open[number] if entry.position]
+
+    @property
+    def resending(self) -> int:
+        """How many entries at the front of the queue are open, and go out again."""
+        return self._count() if self.must_resend else 0
+
+    def shed(self) -> None:
+        """Keep of what is stored no more than its place: nobody will be sent these entries."""
+        self._open = {number: [_shed(entry) for entry in entries] for number, entries in self._open.items()}
+
+    def forget(self) -> list[Entry]:
+        """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""
+        entries = [] if self.must_resend else [entry for each in self._open.values() for entry in each]
+        self._open.clear()
+        self.must_resend = False
+        return entries
 
     def resend_delay(self) -> float:
         """Seconds that the reply to the connect just acknowledged must wait: 0 for a client that makes progress, and for
@@ -84,3 +111,7 @@ class Batches:
 
     def _count(self) -> int:
         return sum(map(len, self._open.values()))
+
+
+def _shed(entry: Entry) -> Entry:
+    return Entry.placeholder(entry.position) if entry.position else entry

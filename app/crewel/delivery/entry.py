@@ -35,6 +35,14 @@ class Entry:
         entry.position = position
         return entry
 
+    @classmethod
+    def placeholder(cls, position: LogId) -> Entry:
+        """What memory keeps of a stored message whose receiver is away: its place. It is never sent."""
+        entry = cls.__new__(cls)
+        entry.channel, entry.lazy, entry.wire = "", False, b""
+        entry.position = position
+        return entry
+
     @property
     def fields(self) -> Fields:
         """The message as it will be read."""

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 __all__ = [
+    "BATCH_BLOCK",
     "Change",
     "Commit",
     "EndReason",
@@ -27,6 +28,10 @@ LogId = NewType("LogId", int)
 
 SessionName = NewType("SessionName", str)
 """`client/joe/1`, or numbered by the store `client/joe/-7`, `client/anonymous/-7`: the name of a session without the node."""
+
+
+BATCH_BLOCK: Final = 1000
+"""Batch numbers that a session's record reserves at a time."""
 
 
 class EndReason(StrEnum):

@@ -1,0 +1,52 @@
+"""The ids of messages that are not stored, and the keys of publishes that must not be repeated (design, 3.0 and 3.2).
+
+What is stored has its ids and its keys in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["KEY_LIFETIME", "MAX_KEYS", "Ids"]
+
+KEY_LIFETIME: Final = 120.0
+"""Seconds for which a key is remembered."""
+MAX_KEYS: Final = 100_000
+"""Keys that are remembered at most; beyond that the oldest are forgotten first."""
+
+
+class Ids:
+    """`<milliseconds>-<number>-<node>`. `clock` tells seconds since the epoch."""
+
+    def __init__(self, node: str, clock: Callable[[], float]) -> None:
+        self._node = node
+        self._clock = clock
+        self._last_ms = 0
+        self._number = 0
+        self._known: dict[str, tuple[float, str]] = {}  # in the order of time
+
+    def new(self) -> str:
+        """An id that no other message has, later than all before it."""
+        now_ms = int(self._clock() * 1000)
+        if now_ms > self._last_ms:
+            self._last_ms, self._number = now_ms, 0
+        else:
+            self._number += 1
+        return f"{self._last_ms}-{self._number}-{self._node}"
+
+    def first_of(self, key: str) -> str | None:
+        """The id that was published with this key, if that was not long ago."""
+        now = self._clock()
+        known = self._known.get(key)
+        return known[1] if known is not None and known[0] > now - KEY_LIFETIME else None
+
+    def remember(self, key: str, message_id: str) -> None:
+        """A message was published with this key."""
+        now = self._clock()
+        while self._known:
+            oldest = next(iter(self._known))
+            if self._known[oldest][0] > now - KEY_LIFETIME and len(self._known) < MAX_KEYS:
+                break
+            del self._known[oldest]
+        self._known[key] = (now, message_id)

@@ -1,0 +1,108 @@
+"""Who is who: the sessions that have a name, the secrets that take them over, and the clientIds that were taken over."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from hashlib import sha256
+from typing import Final
+
+from crewel.broker.sessions import Session
+from crewel.delivery.names import parse_name
+from crewel.delivery.records import SessionName
+
+__all__ = ["Names", "digest", "new_resume"]
+
+REMEMBERED: Final = 10_000
+"""Most clientIds that are remembered as taken over; the oldest give way."""
+REMEMBERED_S: Final = 3600.0
+"""How long one is remembered: a client that has been away for longer is told that its session is unknown."""
+
+
+def new_resume() -> str:
+    """A secret that takes a session over: 128 random bits."""
+    return secrets.token_hex(16)
+
+
+def digest(resume: str) -> str:
+    """What is kept of the secret."""
+    return sha256(resume.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Names:
+    """The names of one server's sessions. Times are loop times, in seconds."""
+
+    def __init__(self, first_number: int) -> None:
+        self._by_name: dict[str, Session] = {}
+        self._by_subject: dict[str, dict[Session, None]] = {}
+        self._by_digest: dict[str, Session] = {}
+        self._digests: dict[Session, str] = {}
+        self._number = first_number
+        self._superseded: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many sessions have a name."""
+        return len(self._by_name)
+
+    def add(self, session: Session, resume_digest: str | None) -> None:
+        """The session, which has its name, can be found by that; and by this secret, no matter which was there before."""
+        self._by_name[session.name] = session
+        self._by_subject.setdefault(_subject(session.name), {})[session] = None
+        self._forget_digest(session)
+        if resume_digest is not None:
+            self._by_digest[resume_digest] = session
+            self._digests[session] = resume_digest
+
+    def forget(self, session: Session) -> None:
+        """The session has ended, or never came to be."""
+        if self._by_name.get(session.name) is not session:
+            return
+        del self._by_name[session.name]
+        subject = _subject(session.name)
+        rest = self._by_subject[subject]
+        del rest[session]
+        if not rest:
+            del self._by_subject[subject]
+        self._forget_digest(session)
+
+    def _forget_digest(self, session: Session) -> None:
+        known = self._digests.pop(session, None)
+        if known is not None:
+            del self._by_digest[known]
+
+    def find(self, name: str) -> Session | None:
+        """The session of this name."""
+        return self._by_name.get(name)
+
+    def shown(self, resume: str) -> Session | None:
+        """The session whose last login was given this secret."""
+        return self._by_digest.get(digest(resume))
+
+    def of_subject(self, subject: str) -> list[Session]:
+        """The sessions of this subject."""
+        return list(self._by_subject.get(subject, ()))
+
+    def number(self, subject: str) -> SessionName:
+        """A name that nobody has had, for a session that the store does not number."""
+        self._number -= 1
+        return SessionName(f"client/{subject}/{self._number + 1}")
+
+    def supersede(self, client_id: str, name: str, now: float) -> None:
+        """Remember that another client has taken the session of this one over."""
+        self._superseded[client_id] = (name, now + REMEMBERED_S)
+        while len(self._superseded) > REMEMBERED:
+            self._superseded.popitem(last=False)
+
+    def superseded(self, client_id: str, now: float) -> str | None:
+        """The name of the session that was taken over from this client, if that is remembered."""
+        name, until = self._superseded.get(client_id, (None, 0.0))
+        if name is not None and until <= now:
+            del self._superseded[client_id]
+            return None
+        return name
+
+
+def _subject(session_name: str) -> str:
+    name = parse_name(session_name)
+    assert name is not None
+    return name.subject
