@@ -80,15 +80,16 @@ def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
 @unless_refused
 def _adopted(answer: Any) -> list[SessionRecord]:
     flat = iter(answer)
-    return [_record(SessionName(name.decode()), next(flat)) for name in flat]
+    return [
+        _record(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch)), record)
+        for name, at, batch, record in zip(flat, flat, flat, flat, strict=True)
+    ]
 
 
-def _record(name: SessionName, flat: list[bytes]) -> SessionRecord:
-    """A session's record from its hash, as HGETALL tells it: field, value, field, value."""
-    record = SessionRecord(name, {})
+def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
+    """Fill in what a session's hash says, as HGETALL tells it: field, value, field, value."""
     fields = iter(flat)
-    for field in fields:
-        value = next(fields)
+    for field, value in zip(fields, fields, strict=True):
         kind, key = field[:2], field[2:]
         if kind == b"o:":
             record.open[LogId(int(key))] = _waiting(value)
@@ -101,10 +102,6 @@ def _record(name: SessionName, flat: list[bytes]) -> SessionRecord:
             record.closed.append((pattern.decode(), LogId(int(since)), LogId(int(value))))
         elif field == b"r":
             record.login = orjson.loads(value)
-        elif field == b"at":
-            record.at = LogId(int(value))
-        elif field == b"batch":
-            record.batch = int(value)
         elif field == b"ending":
             record.ending = LogId(int(value))
     return record

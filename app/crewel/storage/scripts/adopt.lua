@@ -3,13 +3,13 @@
 -- a server of which nothing is left is forgotten.
 --
 -- A session that was in step with its former owner has accounted for the log up to the owner's cursor: that becomes its
--- own cursor, `at`. One that has an `at` already keeps it: it was being adopted when that owner died. What a half-written
--- commit has opened beyond it is taken back, because it will be taken from the log again. Whatever the sessions still
--- need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets 1,000 more batch
--- numbers, for those that the former owner used.
+-- own cursor, `at`. One that has an `at` already keeps it: it was being adopted when that owner died. What a commit that
+-- was half written has opened beyond it is taken back, because it will be taken from the log again. Whatever the sessions
+-- still need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets 1,000 more
+-- batch numbers, for those that the former owner used.
 --
--- Returns {name, record, name, record, ...} as moved, each record as HGETALL tells it; nothing: there are no more. Or
--- 'fenced' if this server has been superseded itself. After an unknown outcome, begin anew under another token.
+-- Returns for each session moved: name, `at`, `batch`, and the record as HGETALL told it before; nothing: there are no
+-- more. Or 'fenced' if this server has been superseded itself. After an unknown outcome, begin anew under another token.
 --
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the server that adopts
@@ -19,58 +19,75 @@
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 local nodes, node, own = KEYS[1], KEYS[2], KEYS[3]
 local base, token, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local most_fields = 100000
+local portion, most_fields = 50, 100000
 local call = redis.call
+local answer, moved, fields = {}, 0, 0
 
--- Takes back what lies beyond the session's cursor.
-local function retract(key, at)
-  for _, field in ipairs(call('HKEYS', key)) do
-    local id = string.match(field, '^o:(%d+)$')
-    if id and tonumber(id) > at then
-      call('HDEL', key, field)
+-- The record less what lies beyond the session's cursor, which is deleted.
+local function retracted(key, record, at)
+  local left = {}
+  for place = 1, #record, 2 do
+    local id = string.match(record[place], '^o:(%d+)$')
+    if id and tonumber(id) > tonumber(at) then
+      call('HDEL', key, record[place])
+    else
+      left[#left + 1] = record[place]
+      left[#left + 1] = record[place + 1]
     end
   end
+  return left
 end
 
--- The record of a session as it is now that this server owns it; nil if it is not the other one's.
-local function adopted(name, other, cursor, is_half_written)
+-- Makes this server the owner of a session of the other one.
+local function adopt(name, other, cursor, is_half_written)
   local key = base .. 's:' .. name
-  local known = call('HMGET', key, 'owner', 'at', 'batch')
-  if known[1] ~= other then
-    return nil
+  local record = call('HGETALL', key)
+  local owner, at, batch = nil, cursor, 0
+  for place = 1, #record, 2 do
+    local field = record[place]
+    if field == 'owner' then
+      owner = record[place + 1]
+    elseif field == 'at' then
+      at = record[place + 1]
+    elseif field == 'batch' then
+      batch = record[place + 1]
+    end
   end
-  local at = known[2] or cursor
-  call('HSET', key, 'owner', token, 'at', at, 'batch', string.format('%.0f', (known[3] or 0) + 1000))
-  call('SADD', own, name)
+  if owner ~= other then
+    call('SREM', own, name)
+    return
+  end
   if is_half_written then
-    retract(key, tonumber(at))
+    record = retracted(key, record, at)
   end
-  return call('HGETALL', key)
+  batch = string.format('%.0f', batch + 1000)
+  call('HSET', key, 'owner', token, 'at', at, 'batch', batch)
+  local next = #answer + 1
+  answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = name, at, batch, record
+  moved = moved + 1
+  fields = fields + #record
 end
 
 if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 
-local answer, fields = {}, 0
 for _, other in ipairs(call('SMEMBERS', nodes)) do
-  if other ~= token and #answer < 2 * most and fields < most_fields then
+  if other ~= token then
     local former = base .. 'node:' .. other
     local left = base .. 'own:' .. other
     local cursor, low, seq, opening = unpack(call('HMGET', former, 'cursor', 'low', 'seq', 'opening'))
-    if low and tonumber(low) < tonumber(call('HGET', node, 'low')) then
+    cursor, low = cursor or '0', low or '0'
+    if tonumber(low) < tonumber(call('HGET', node, 'low')) then
       call('HSET', node, 'low', low)
     end
     local is_half_written = opening and tonumber(opening) > tonumber(seq)
-    local name = call('SPOP', left)
-    while name do
-      local record = adopted(name, other, cursor, is_half_written)
-      if record then
-        answer[#answer + 1] = name
-        answer[#answer + 1] = record
-        fields = fields + #record
+    while moved < most and fields < most_fields and call('EXISTS', left) == 1 do
+      local names = call('SPOP', left, math.min(portion, most - moved))
+      call('SADD', own, unpack(names))
+      for _, name in ipairs(names) do
+        adopt(name, other, cursor, is_half_written)
       end
-      name = #answer < 2 * most and fields < most_fields and call('SPOP', left)
     end
     if call('EXISTS', left) == 0 then
       call('DEL', former)
