@@ -1,0 +1,162 @@
+"""A server as the store sees it: a token that asks for steps, and looks at what they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crewel.delivery.records import (
+    Change,
+    Commit,
+    Ended,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Submission,
+    Waiting,
+)
+from crewel.errors import StoreError
+from crewel.storage import facts, log, sessions
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+JOE = SessionName("client/joe/1")
+ANN = SessionName("client/ann/1")
+FACTS_MAX = 1_000
+LETTERS_MAX = 1_000
+
+
+class Owner:
+    """One run of a server. Its methods raise what the store refuses."""
+
+    def __init__(self, store: Store, token: str) -> None:
+        self.store = store
+        self.keys = store.keys
+        self.token = token
+        self.number = 0
+
+    async def do(self, step: Step[Any]) -> Any:
+        (answer,) = await self.store.run([step])
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    async def publish(self, *channels: str, **fields: Any) -> list[LogId]:
+        submissions = [Submission(channel, b'{"channel":"%b"}' % channel.encode(), **fields) for channel in channels]
+        return (await self.append(submissions)).ids
+
+    async def append(self, submissions: Sequence[Submission], **options: int) -> log.Appended:
+        return await self.do(log.append(self.keys, self.token, submissions, FACTS_MAX, **options))
+
+    async def login(self, name: str = JOE, max_sessions: int = -1, **login: Any) -> sessions.LoggedIn:
+        return await self.do(sessions.login(self.keys, self.token, name, login, max_sessions, FACTS_MAX))
+
+    async def subscribe(self, *patterns: str, name: str = JOE) -> dict[str, LogId]:
+        return await self.do(sessions.subscribe(self.keys, self.token, name, patterns, FACTS_MAX))
+
+    async def unsubscribe(self, *patterns: str, name: str = JOE) -> dict[str, tuple[LogId, LogId]]:
+        return await self.do(sessions.unsubscribe(self.keys, self.token, name, patterns, FACTS_MAX))
+
+    async def close(self, name: str = JOE) -> LogId:
+        return await self.do(sessions.close(self.keys, self.token, name, FACTS_MAX))
+
+    async def end(self, ended: Sequence[Ended] = (), letters: Sequence[Letter] = (), name: SessionName = JOE) -> None:
+        await self.do(sessions.end(self.keys, self.token, name, ended, letters, FACTS_MAX, LETTERS_MAX))
+
+    async def spill(self, *ids: LogId, name: str = JOE) -> list[LogId]:
+        return await self.do(sessions.spill(self.keys, self.token, name, ids))
+
+    async def trim(self) -> int:
+        return await self.do(log.trim(self.keys, self.token))
+
+    async def adopt(self, count: int = 1000) -> list[SessionRecord]:
+        return await self.do(sessions.adopt(self.keys, self.token, count))
+
+    async def adopt_all(self, count: int = 1000) -> dict[str, SessionRecord]:
+        records = {}
+        while adopted := await self.adopt(count):
+            records.update({record.name: record for record in adopted})
+        return records
+
+    async def commit(
+        self,
+        cursor: int,
+        *changes: Change,
+        low: int | None = None,
+        ended: Sequence[Ended] = (),
+        letters: Sequence[Letter] = (),
+    ) -> list[SessionName]:
+        """Apply the next commit; returns the sessions that are fenced."""
+        self.number += 1
+        return await self.apply(self.next_commit(cursor, *changes, low=low, ended=ended, letters=letters))
+
+    def next_commit(
+        self,
+        cursor: int,
+        *changes: Change,
+        low: int | None = None,
+        ended: Sequence[Ended] = (),
+        letters: Sequence[Letter] = (),
+    ) -> Commit:
+        low = cursor if low is None else low
+        return Commit(self.number, LogId(cursor), LogId(low), changes, tuple(ended), tuple(letters))
+
+    async def apply(self, commit: Commit) -> list[SessionName]:
+        fenced = []
+        for step in self.steps(commit):
+            fenced += (await self.do(step)).fenced
+        return fenced
+
+    def steps(self, commit: Commit) -> list[Step[sessions.Committed]]:
+        return sessions.commit(self.keys, self.token, commit, FACTS_MAX, LETTERS_MAX)
+
+    # What the store has
+
+    async def record(self, name: str = JOE) -> dict[str, str]:
+        return await self.hash(self.keys.session(name))
+
+    async def node(self) -> dict[str, str]:
+        return await self.hash(self.keys.node(self.token))
+
+    async def hash(self, key: str) -> dict[str, str]:
+        found: Any = await self.store.reader.hgetall(key)
+        return {field.decode(): value.decode() for field, value in found.items()}
+
+    async def facts(self, kind: str) -> list[dict[str, Any]]:
+        return [fact.fields for fact in await facts.read(self.store, count=100_000) if fact.type == kind]
+
+    async def letters(self) -> list[dict[str, str]]:
+        found: Any = await self.store.reader.xrange(self.keys.dead)
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in found]
+
+    async def log_ids(self) -> list[LogId]:
+        return [entry.id for entry in await log.read(self.store, LogId(0), 1_000_000)]
+
+
+async def started(store: Store, token: str = "a") -> Owner:
+    """Return a server that has registered itself, and has no sessions."""
+    owner = Owner(store, token)
+    await owner.do(sessions.boot(store.keys, token, "heron"))
+    return owner
+
+
+def change(
+    name: str = JOE,
+    opened: Sequence[int] = (),
+    settled: Sequence[int] = (),
+    unboxed: Sequence[int] = (),
+    forgotten: Sequence[tuple[str, int]] = (),
+    in_step: bool = False,
+    batch: int | None = None,
+) -> Change:
+    """Return a change of one session; what is opened was never sent and has 10 bytes."""
+    return Change(
+        SessionName(name),
+        {LogId(each): Waiting(0, 10) for each in opened},
+        tuple(map(LogId, settled)),
+        tuple(map(LogId, unboxed)),
+        tuple((pattern, LogId(since)) for pattern, since in forgotten),
+        in_step,
+        batch,
+    )

@@ -1,0 +1,181 @@
+"""adopt.lua: sessions of dead servers move to this one."""
+
+import pytest
+
+from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+from crewel.errors import Fenced
+from crewel.storage import sessions
+from crewel.storage.store import Store
+from tests.storage.owner import ANN, JOE, Owner, change, started
+
+
+async def test_a_session_comes_as_it_was_left(store: Store) -> None:
+    owner = await started(store)
+    await owner.login(JOE, id="secret", ack=True)
+    await owner.subscribe("/a b", "/gone away", "/c/**")
+    first, second = await owner.publish("/a b", "/a b")
+    await owner.unsubscribe("/gone away")
+    await owner.commit(second, change(opened=[first, second]), low=0)
+    await owner.spill(first)
+    heir = await started(store, "b")
+    assert await heir.adopt() == [
+        SessionRecord(
+            JOE,
+            {"id": "secret", "ack": True},
+            at=second,
+            batch=2000,
+            subscriptions={"/a b": LogId(0), "/c/**": LogId(0)},
+            closed=[("/gone away", LogId(0), second)],
+            open={second: Waiting(0, 10)},
+            inbox={first: Waiting(0, 10)},
+        )
+    ]
+    record = await heir.record()
+    assert (record["owner"], record["at"], record["batch"]) == ("b", str(second), "2000")
+    assert await store.reader.smembers(store.keys.own("b")) == {JOE.encode()}
+
+
+async def test_the_cursor_of_the_dead_server_becomes_the_sessions_own(store: Store) -> None:
+    first, second = await started(store, "a"), await started(store, "b")
+    await first.login(JOE)
+    await second.login(ANN)
+    await first.commit(100)
+    await second.commit(70)
+    records = await (await started(store, "c")).adopt_all()
+    assert {name: record.at for name, record in records.items()} == {JOE: 100, ANN: 70}
+
+
+async def test_a_session_keeps_the_cursor_of_its_own_until_it_is_in_step(store: Store) -> None:
+    first = await started(store, "a")
+    await first.login(JOE)
+    await first.login(ANN)
+    await first.commit(100)
+    second = await started(store, "b")
+    await second.adopt_all()
+    await second.commit(500, change(JOE, in_step=True))
+    records = await (await started(store, "c")).adopt_all()
+    assert {name: record.at for name, record in records.items()} == {JOE: 500, ANN: 100}
+
+
+async def test_a_slice_holds_so_many_sessions_at_most(store: Store) -> None:
+    names = {SessionName(f"client/u{number}/1") for number in range(130)}
+    first, second = await started(store, "a"), await started(store, "b")
+    for number, name in enumerate(names):
+        await (first, second)[number % 2].login(name)
+    heir = await started(store, "c")
+    sizes, found = [], set()
+    while adopted := await heir.adopt(60):
+        sizes.append(len(adopted))
+        found.update(record.name for record in adopted)
+    assert sizes == [60, 60, 10]
+    assert found == names
+    assert await store.reader.scard(store.keys.own("c")) == 130
+
+
+async def test_a_slice_of_large_sessions_is_smaller(store: Store) -> None:
+    first = await started(store, "a")
+    names = [SessionName(f"client/u{number}/1") for number in range(120)]
+    for name in names:
+        await first.login(name)
+    await first.commit(10_000, *(change(name, opened=range(1, 1501)) for name in names))
+    heir = await started(store, "b")
+    sizes = []
+    while adopted := await heir.adopt(1000):
+        sizes.append(len(adopted))
+        assert all(len(record.open) == 1500 for record in adopted)
+    assert sizes == [50, 50, 20]
+
+
+async def test_a_server_without_sessions_is_forgotten(store: Store) -> None:
+    first = await started(store, "a")
+    await first.login(JOE)
+    await first.login(ANN)
+    await started(store, "idle")
+    heir = await started(store, "b")
+    await heir.adopt(1)
+    assert await sessions.nodes(store) >= {"a", "b"}
+    await heir.adopt(1)
+    assert await heir.adopt(1) == []
+    assert await sessions.nodes(store) == {"b"}
+    for token in ("a", "idle"):
+        assert await store.reader.exists(store.keys.node(token), store.keys.own(token)) == 0
+
+
+async def test_low_is_lowered_to_what_the_sessions_need(store: Store) -> None:
+    first = await started(store, "a")
+    await first.login(JOE)
+    ids = await first.publish("/a", "/a", "/a", "/a")
+    await first.commit(ids[2], change(opened=[ids[1]]), low=ids[0])
+    heir = await started(store, "b")
+    assert (await heir.node())["low"] == str(ids[3])
+    await heir.adopt()
+    assert (await heir.node())["low"] == str(ids[0])
+    await heir.trim()
+    assert await heir.log_ids() == ids[1:]
+
+
+async def test_low_is_not_raised(store: Store) -> None:
+    heir = await started(store, "b")
+    (newest,) = await heir.publish("/a")
+    first = await started(store, "a")
+    await first.login(JOE)
+    await heir.adopt_all()
+    assert (await heir.node())["low"] == "0"
+    assert (await heir.record())["at"] == str(newest)
+
+
+async def test_ones_own_sessions_stay_as_they_are(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    before = await owner.record()
+    assert await owner.adopt() == []
+    assert await owner.record() == before
+    assert await sessions.nodes(store) == {"a"}
+
+
+async def test_batch_numbers_go_on_after_those_of_all_former_owners(store: Store) -> None:
+    await (await started(store, "a")).login()
+    batches = [(await (await started(store, token)).adopt())[0].batch for token in "bcd"]
+    assert batches == [2000, 3000, 4000]
+
+
+async def test_a_superseded_server_adopts_nothing(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    before = await owner.record()
+    with pytest.raises(Fenced):
+        await Owner(store, "never booted").adopt()
+    assert await owner.record() == before
+    assert await sessions.nodes(store) == {"a"}
+
+
+async def test_a_session_whose_end_has_begun_comes_too(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    await owner.close()
+    (record,) = await (await started(store, "b")).adopt()
+    assert record.ending == newest
+    assert record.closed == [("/a", 0, newest)]
+    assert record.subscriptions == {}
+
+
+async def test_after_an_unknown_outcome_another_token_gets_all(store: Store) -> None:
+    owner = await started(store)
+    await owner.login(JOE)
+    await owner.login(ANN)
+    await owner.commit(100)
+    await (await started(store, "lost its answer")).adopt(1)
+    records = await (await started(store, "b")).adopt_all()
+    assert {name: record.at for name, record in records.items()} == {JOE: 100, ANN: 100}
+
+
+async def test_a_name_without_a_session_does_no_harm(store: Store) -> None:
+    owner = await started(store)
+    await owner.login(JOE)
+    await store.reader.sadd(store.keys.own("a"), "client/gone/1")
+    heir = await started(store, "b")
+    assert set(await heir.adopt_all()) == {JOE}
+    assert await store.reader.smembers(store.keys.own("b")) == {JOE.encode()}
+    assert await store.reader.exists(store.keys.session("client/gone/1")) == 0

@@ -1,0 +1,328 @@
+"""commit.lua and open.lua: a server's next durable state, applied once."""
+
+import pytest
+
+from crewel.delivery.records import Change, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
+from crewel.errors import Behind, Fenced, StoreUnavailable
+from crewel.storage.store import Store
+from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started
+
+
+async def owner_of(store: Store, *names: str) -> Owner:
+    owner = await started(store)
+    for name in names:
+        await owner.login(name)
+    return owner
+
+
+async def open_ids(owner: Owner, name: str = JOE) -> set[int]:
+    return {int(field[2:]) for field in await owner.record(name) if field.startswith("o:")}
+
+
+async def test_it_tells_how_far_the_server_is(store: Store) -> None:
+    owner = await owner_of(store)
+    assert await owner.commit(20, low=10) == []
+    node = await owner.node()
+    assert (node["cursor"], node["low"], node["seq"]) == ("20", "10", "1")
+    await owner.commit(30)
+    node = await owner.node()
+    assert (node["cursor"], node["low"], node["seq"]) == ("30", "30", "2")
+
+
+async def test_it_changes_what_is_open(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    first = Change(JOE, {LogId(5): Waiting(0, 100), LogId(7): Waiting(2, 0)}, (), (), (), False)
+    await owner.commit(10, first, change(ANN, opened=[6]))
+    record = await owner.record()
+    assert (record["o:5"], record["o:7"]) == ("0:100", "2:0")
+    assert await open_ids(owner, ANN) == {6}
+    await owner.commit(20, change(opened=[12], settled=[5, 7]))
+    assert await open_ids(owner) == {12}
+    assert await open_ids(owner, ANN) == {6}
+
+
+async def test_it_reserves_batch_numbers(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.commit(1, change(batch=3000))
+    assert (await owner.record())["batch"] == "3000"
+    await owner.commit(2, change(opened=[2]))
+    assert (await owner.record())["batch"] == "3000"
+
+
+async def test_a_session_in_step_has_no_cursor_of_its_own_any_more(store: Store) -> None:
+    await owner_of(store, JOE, ANN)
+    owner = await started(store, "b")
+    await owner.adopt_all()
+    await owner.commit(1, change(JOE, opened=[1], in_step=True), change(ANN, opened=[1]))
+    assert "at" not in await owner.record(JOE)
+    assert (await owner.record(ANN))["at"] == "0"
+
+
+async def test_intervals_are_forgotten_when_the_cursor_has_passed_them(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.subscribe("/a b", "/c")
+    (newest,) = await owner.publish("/a b")
+    await owner.unsubscribe("/a b", "/c")
+    await owner.commit(newest, change(forgotten=[("/a b", 0)]))
+    record = await owner.record()
+    assert "c:/a b 0" not in record
+    assert record["c:/c 0"] == str(newest)
+
+
+async def test_a_repeated_commit_changes_nothing(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    owner.number = 1
+    letter = Letter(JOE, LogId(5), "user.x", "why")
+    ended = [Ended(JOE, EndReason.DEAD, (LogId(5),))]
+    commit = owner.next_commit(10, change(opened=[9], settled=[5]), ended=ended, letters=[letter])
+    assert await owner.apply(commit) == []
+    before = await owner.record(), await owner.node(), await owner.facts("ended"), await owner.letters()
+    assert await owner.apply(commit) == []
+    assert (await owner.record(), await owner.node(), await owner.facts("ended"), await owner.letters()) == before
+    assert len(before[3]) == 1
+
+
+@pytest.mark.parametrize("number", [1, 4, 9])
+async def test_a_store_that_has_lost_a_commit_is_noticed(store: Store, number: int) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.commit(10)
+    await owner.commit(20)
+    before = await owner.node()
+    owner.number = number
+    with pytest.raises(Behind):
+        await owner.apply(owner.next_commit(30, change(opened=[25])))
+    assert await owner.node() == before
+    assert await open_ids(owner) == set()
+
+
+async def test_a_superseded_server_commits_nothing(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await (await started(store, "b")).adopt_all()
+    before = await owner.record()
+    with pytest.raises(Fenced):
+        await owner.commit(10, change(opened=[5]))
+    assert await owner.record() == before
+    assert await owner.node() == {}
+
+
+async def test_sessions_of_others_are_named_and_left_alone(store: Store) -> None:
+    owner, other = await owner_of(store, JOE), await started(store, "b")
+    await other.login(ANN)
+    gone = SessionName("client/gone/1")
+    ended = [Ended(name, EndReason.SETTLED, (LogId(3),)) for name in (ANN, JOE)]
+    letters = [Letter(name, LogId(4), "user.x", "why") for name in (ANN, JOE, gone)]
+    changes = [change(name, opened=[5], batch=9000) for name in (ANN, JOE, gone)]
+    assert await owner.commit(10, *changes, ended=ended, letters=letters) == [ANN, gone]
+    assert await other.record(ANN) == {"owner": "b", "r": "{}", "batch": "1000"}
+    assert await other.record(gone) == {}
+    assert await open_ids(owner) == {5}
+    assert [each["receiver"] for each in await owner.letters()] == [JOE]
+    assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "settled", "ids": [3]}]}]
+
+
+async def test_one_fact_tells_how_messages_ended(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    ids = [LogId(number) for number in range(6)]
+    ended = [
+        Ended(JOE, EndReason.SETTLED, (ids[1], ids[2])),
+        Ended(ANN, EndReason.DROPPED, (ids[1],)),
+        Ended(JOE, EndReason.DEAD, (ids[3], ids[4], ids[5])),
+    ]
+    codes = {3: "user.x", 4: "communication.y", 5: "user.x"}
+    letters = [Letter(JOE, LogId(each), code, "why") for each, code in codes.items()]
+    await owner.commit(10, ended=ended, letters=letters)
+    assert await owner.facts("ended") == [
+        {
+            "ended": [
+                {"session": JOE, "reason": "settled", "ids": [1, 2]},
+                {"session": JOE, "reason": "dead", "code": "communication.y", "ids": [4]},
+                {"session": JOE, "reason": "dead", "code": "user.x", "ids": [3, 5]},
+                {"session": ANN, "reason": "dropped", "ids": [1]},
+            ]
+        }
+    ]
+    await owner.commit(20, change(opened=[15]))
+    assert len(await owner.facts("ended")) == 1
+
+
+async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    (log_id,) = await owner.publish("/a b", sender=ANN, qos=b'{"priority":9}')
+    await owner.commit(log_id, change(opened=[log_id]))
+    await owner.commit(log_id, change(settled=[log_id]), letters=[Letter(JOE, log_id, "user.x", "it said so", 3)])
+    assert await owner.letters() == [
+        {
+            "id": str(log_id),
+            "receiver": JOE,
+            "code": "user.x",
+            "reason": "it said so",
+            "attempts": "3",
+            "channel": "/a b",
+            "body": '{"channel":"/a b"}',
+            "sender": ANN,
+            "qos": '{"priority":9}',
+        }
+    ]
+
+
+async def test_a_letter_copies_the_message_from_the_inbox(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    (log_id,) = await owner.publish("/a:b", sender=ANN, qos=b'{"priority":9}')
+    await owner.commit(log_id, change(opened=[log_id]))
+    await owner.spill(log_id)
+    await owner.trim()
+    assert await owner.log_ids() == []
+    await owner.commit(log_id + 1, change(unboxed=[log_id]), letters=[Letter(JOE, log_id, "user.x", "why")])
+    (letter,) = await owner.letters()
+    assert (letter["channel"], letter["body"]) == ("/a:b", '{"channel":"/a:b"}')
+    assert (letter["sender"], letter["qos"]) == (ANN, '{"priority":9}')
+    assert await store.reader.exists(store.keys.inbox(JOE)) == 0
+    assert f"i:{log_id}" not in await owner.record()
+
+
+async def test_a_letter_holds_a_message_that_was_never_stored(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    message = Logged(LogId(0), "/live", b'{"channel":"/live"}', ANN)
+    await owner.commit(1, letters=[Letter(JOE, LogId(0), "resource.overflow.queue.entries", "full", 0, message)])
+    (letter,) = await owner.letters()
+    assert (letter["id"], letter["channel"], letter["body"]) == ("0", "/live", '{"channel":"/live"}')
+    assert (letter["sender"], letter["qos"]) == (ANN, "")
+
+
+async def test_a_letter_of_a_message_that_has_gone_is_empty(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.commit(1, letters=[Letter(JOE, LogId(77), "user.x", "why", 1)])
+    (letter,) = await owner.letters()
+    assert (letter["id"], letter["code"], letter["attempts"]) == ("77", "user.x", "1")
+    assert (letter["channel"], letter["body"], letter["sender"], letter["qos"]) == ("", "", "", "")
+
+
+async def test_letters_are_bounded(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    letters = [Letter(JOE, LogId(each), "user.x", "why") for each in range(LETTERS_MAX + 30)]
+    await owner.commit(1, letters=letters)
+    kept = await owner.letters()
+    assert len(kept) == LETTERS_MAX
+    assert kept[-1]["id"] == str(LETTERS_MAX + 29)
+
+
+async def test_a_thousand_sessions_change_at_once(store: Store) -> None:
+    names = [SessionName(f"client/u{number}/1") for number in range(1000)]
+    owner = await owner_of(store, *names)
+    ended = [Ended(name, EndReason.SETTLED, (LogId(1),)) for name in names]
+    owner.number = 1
+    commit = owner.next_commit(10, *(change(name, opened=[2, 3]) for name in names), ended=ended)
+    assert len(owner.steps(commit)) == 1
+    assert await owner.apply(commit) == []
+    for name in (names[0], names[500], names[-1]):
+        assert await open_ids(owner, name) == {2, 3}
+    (fact,) = await owner.facts("ended")
+    assert len(fact["ended"]) == 1000
+
+
+async def test_more_is_settled_at_once_than_lua_can_unpack(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    many = range(1, 20_001)
+    await owner.commit(30_000, change(opened=many))
+    assert len(await open_ids(owner)) == 20_000
+    await owner.commit(30_000, change(settled=many, opened=[25_000]))
+    assert await open_ids(owner) == {25_000}
+
+
+# A commit that is written in parts
+
+
+def large(owner: Owner) -> tuple[list[int], list[int], Change, Change]:
+    joes, anns = list(range(1, 3001)), list(range(1, 2001))
+    return joes, anns, change(JOE, opened=joes, batch=2000), change(ANN, opened=anns)
+
+
+async def test_what_opens_much_is_written_in_parts(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    joes, anns, *changes = large(owner)
+    owner.number = 1
+    commit = owner.next_commit(5000, *changes, ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
+    assert [step.script for step in owner.steps(commit)] == ["open", "open", "open", "commit"]
+    assert await owner.apply(commit) == []
+    assert await open_ids(owner, JOE) == set(joes)
+    assert await open_ids(owner, ANN) == set(anns)
+    assert (await owner.record())["batch"] == "2000"
+    assert (await owner.node())["seq"] == "1"
+    assert len(await owner.facts("ended")) == 1
+
+
+async def test_its_steps_may_be_repeated(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    joes, _, *changes = large(owner)
+    owner.number = 1
+    first, second, third, last = owner.steps(owner.next_commit(5000, *changes))
+    for step in (first, first, second, first, third, third, last, second, last):
+        assert (await owner.do(step)).fenced == []
+    await owner.commit(6000, change(JOE, settled=joes))
+    for late in (first, third):
+        await owner.do(late)
+    assert await open_ids(owner) == set()
+
+
+async def test_no_part_is_left_out(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    _, _, *changes = large(owner)
+    owner.number = 1
+    first, second, third, last = owner.steps(owner.next_commit(5000, *changes))
+    before = await owner.node()
+    for too_early in (second, third, last):
+        with pytest.raises(StoreUnavailable):
+            await owner.do(too_early)
+    assert await owner.node() == before
+    await owner.do(first)
+    for too_early in (third, last):
+        with pytest.raises(StoreUnavailable):
+            await owner.do(too_early)
+    for step in (second, third, last):
+        await owner.do(step)
+    assert (await owner.node())["cursor"] == "5000"
+
+
+async def test_the_parts_of_one_commit_do_not_count_for_the_next(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    _, _, *changes = large(owner)
+    await owner.commit(5000, *changes)
+    owner.number = 2
+    *_, last = owner.steps(owner.next_commit(9000, *changes))
+    with pytest.raises(StoreUnavailable):
+        await owner.do(last)
+
+
+async def test_its_parts_are_fenced_as_it_is(store: Store) -> None:
+    owner, other = await owner_of(store, JOE), await started(store, "b")
+    await other.login(ANN)
+    _, _, *changes = large(owner)
+    assert set(await owner.commit(5000, *changes)) == {ANN}
+    assert await open_ids(other, ANN) == set()
+    await other.adopt_all()
+    owner.number = 2
+    with pytest.raises(Fenced):
+        await owner.do(owner.steps(owner.next_commit(9000, *changes))[0])
+
+
+async def test_a_part_notices_a_lost_commit(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    _, _, *changes = large(owner)
+    owner.number = 3
+    with pytest.raises(Behind):
+        await owner.do(owner.steps(owner.next_commit(5000, *changes))[0])
+
+
+async def test_what_a_commit_in_parts_began_is_taken_back_at_the_adoption(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    await owner.commit(100, change(JOE, opened=[99, 100]))
+    _, _, *changes = large(owner)
+    owner.number += 1
+    first, *_ = owner.steps(owner.next_commit(5000, *changes))
+    await owner.do(first)
+    assert len(await open_ids(owner)) == 2000
+    heir = await started(store, "b")
+    records = await heir.adopt_all()
+    assert set(records[JOE].open) == set(range(1, 101))
+    assert await open_ids(heir) == set(range(1, 101))
+    assert records[JOE].at == 100

@@ -1,0 +1,70 @@
+"""The schema of the facts, and reading them."""
+
+from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.storage import facts
+from crewel.storage.store import Store
+from tests.storage.owner import JOE, Owner, change, started
+
+
+async def do_everything(owner: Owner) -> None:
+    await owner.login(JOE)
+    await owner.subscribe("/a", "/b")
+    (log_id,) = await owner.publish("/a")
+    await owner.unsubscribe("/b")
+    await owner.commit(log_id, change(opened=[log_id]), ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
+    await owner.close()
+    ended = [Ended(JOE, EndReason.DEAD, (log_id,))]
+    await owner.end(ended, [Letter(JOE, log_id, "user.x", "why")])
+
+
+async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:
+    owner = await started(store)
+    await do_everything(owner)
+    known = {each.name: set(each.fields) for each in facts.FACTS}
+    seen: dict[str, set[str]] = {}
+    for fact in await facts.read(store):
+        fields = seen.setdefault(fact.type, set())
+        fields |= set(fact.fields)
+        for each in fact.fields.get("ended", []):
+            fields |= {f"ended[].{name}" for name in each}
+    assert seen == known
+
+
+async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
+    owner = await started(store)
+    await do_everything(owner)
+    assert [fact.type for fact in await facts.read(store)] == [
+        "opened-session",
+        "subscribed",
+        "published",
+        "unsubscribed",
+        "ended",
+        "unsubscribed",
+        "ended",
+        "closed-session",
+    ]
+
+
+async def test_reading_goes_on_where_it_stopped(store: Store) -> None:
+    owner = await started(store)
+    await do_everything(owner)
+    found: list[facts.Fact] = []
+    while more := await facts.read(store, found[-1].place if found else "0-0", 3):
+        found += more
+    assert found == await facts.read(store)
+
+
+def test_a_dead_message_without_a_letter_has_no_code() -> None:
+    (text,) = facts.ends([Ended(JOE, EndReason.DEAD, (LogId(5),))], [])[JOE]
+    assert text == b'{"session":"client/joe/1","reason":"dead","code":"","ids":[5]}'
+
+
+def test_the_letters_of_others_tell_no_codes() -> None:
+    letters = [Letter(SessionName("client/ann/1"), LogId(5), "user.ann", ""), Letter(JOE, LogId(5), "user.joe", "")]
+    (text,) = facts.ends([Ended(JOE, EndReason.DEAD, (LogId(5),))], letters)[JOE]
+    assert b"user.joe" in text
+
+
+def test_every_reason_is_documented() -> None:
+    (ended,) = (each for each in facts.FACTS if each.name == "ended")
+    assert all(f"`{reason.value}`" in ended.fields["ended[].reason"] for reason in EndReason)

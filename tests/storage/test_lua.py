@@ -1,0 +1,118 @@
+"""The Lua files as such: each tells what it does, and the store takes all of them, full or not."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import crewel.storage
+from crewel.delivery.records import Ended, EndReason, Letter
+from crewel.errors import StoreFull
+from crewel.storage import sessions
+from crewel.storage.store import Store
+from tests.storage.conftest import OpenStore, StartStore
+from tests.storage.owner import JOE, Owner, change, started
+
+FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
+GROWING = {"publish", "login", "subscribe"}
+
+
+def header(text: str) -> list[str]:
+    lines = text.splitlines()[1:]
+    return lines[: next(number for number, line in enumerate(lines) if not line.startswith("--"))]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_script_says_what_it_does_and_takes(file: Path) -> None:
+    text = file.read_text()
+    shebang = "#!lua" if file.stem in GROWING else "#!lua flags=allow-oom"
+    assert text.splitlines()[0] == shebang
+    head = "\n".join(header(text))
+    assert re.match(r"-- [A-Z][^.]*\.", head)
+    assert re.search(r"^-- Returns ", head, re.MULTILINE)
+    described = re.findall(r"^-- (KEYS|ARGV)\[(\d+)(\.\.\.)?\]", head, re.MULTILINE)
+    body = text[len(head) :]
+    for table in ("KEYS", "ARGV"):
+        numbers = [int(number) for name, number, _ in described if name == table]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert {int(number) for number in re.findall(rf"{table}\[(\d+)\]", body)} <= set(numbers)
+
+
+def test_scripts_that_write_letters_write_them_alike() -> None:
+    texts = [(FILES[0].parent / f"{name}.lua").read_text() for name in ("commit", "end")]
+    pattern = re.compile(
+        r"^-- The message of a letter.*?^end\n\n-- Stores the letter.*?^end\n", re.DOTALL | re.MULTILINE
+    )
+    first, second = (pattern.search(text) for text in texts)
+    assert first is not None
+    assert second is not None
+    assert first[0] == second[0]
+
+
+async def test_the_store_loads_all_of_them(store: Store) -> None:
+    for file in FILES:
+        assert re.fullmatch(r"[0-9a-f]{40}", await store.reader.script_load(file.read_text()))
+
+
+# A full store
+
+
+async def full(open_store: OpenStore, start_store: StartStore, before: Callable[[Owner], Awaitable[None]]) -> Owner:
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    owner = await started(store)
+    await before(owner)
+    await store.reader.config_set("maxmemory", "1")
+    return owner
+
+
+async def prepare(owner: Owner) -> None:
+    await owner.login(JOE)
+    await owner.subscribe("/a")
+    ids = await owner.publish("/a", "/a", "/a")
+    owner.number = 1
+    await owner.apply(owner.next_commit(ids[-1], change(opened=ids), low=0))
+
+
+async def contents(owner: Owner) -> dict[bytes, bytes | None]:
+    return {key: await owner.store.reader.dump(key) async for key in owner.store.reader.scan_iter()}
+
+
+async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore, start_store: StartStore) -> None:
+    owner = await full(open_store, start_store, prepare)
+    before = await contents(owner)
+    for growing in (
+        lambda: owner.publish("/a", "/b", key="x"),
+        lambda: owner.login("client/joe/"),
+        lambda: owner.login(JOE, id="new"),
+        lambda: owner.subscribe("/b"),
+    ):
+        with pytest.raises(StoreFull) as caught:
+            await growing()
+        assert caught.value.code == "resource.noMoreSpace"
+    assert await contents(owner) == before
+
+
+async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_store: StartStore) -> None:
+    owner = await full(open_store, start_store, prepare)
+    first, second, third = await owner.log_ids()
+    assert await owner.spill(first) == [first]
+    letters = [Letter(JOE, second, "user.x", "why")]
+    await owner.commit(third, change(settled=[second]), letters=letters, ended=[Ended(JOE, EndReason.DEAD, (second,))])
+    assert await owner.trim() == 3
+    assert (await owner.unsubscribe("/a")) == {"/a": (0, third)}
+    heir = await started(owner.store, "b")
+    assert set(await heir.adopt_all()) == {JOE}
+    assert await heir.close() == third
+    await heir.end([Ended(JOE, EndReason.LAPSED, (third,))])
+    assert len(await heir.letters()) == 1
+    assert await sessions.nodes(owner.store) == {"b"}
+
+
+async def test_a_store_that_has_space_again_goes_on(open_store: OpenStore, start_store: StartStore) -> None:
+    owner = await full(open_store, start_store, prepare)
+    with pytest.raises(StoreFull):
+        await owner.publish("/a")
+    await owner.store.reader.config_set("maxmemory", "0")
+    assert len(await owner.publish("/a")) == 1

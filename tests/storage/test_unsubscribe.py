@@ -1,0 +1,76 @@
+"""unsubscribe.lua: an interval of the log ends."""
+
+import pytest
+
+from crewel.errors import Fenced
+from crewel.storage.store import Store
+from tests.storage.owner import JOE, Owner, change, started
+
+
+async def test_a_subscription_ends_with_the_newest_message(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a b", "/c")
+    (newest,) = await owner.publish("/a b")
+    assert await owner.unsubscribe("/a b") == {"/a b": (0, newest)}
+    record = await owner.record()
+    assert record["c:/a b 0"] == str(newest)
+    assert "s:/a b" not in record
+    assert record["s:/c"] == "0"
+
+
+async def test_what_it_did_not_have_is_left_out(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    assert await owner.unsubscribe("/b", "/a", "/c") == {"/a": (0, newest)}
+    assert await owner.unsubscribe("/a") == {}
+
+
+async def test_an_empty_interval_is_not_kept(store: Store) -> None:
+    """Else forgetting it would forget the next one, which may begin at the same place."""
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    assert await owner.unsubscribe("/a") == {"/a": (0, 0)}
+    assert not [field for field in await owner.record() if field.startswith("c:")]
+
+
+async def test_forgetting_an_empty_interval_leaves_the_next_one(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    await owner.unsubscribe("/a")
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    await owner.unsubscribe("/a")
+    await owner.commit(newest - 1, change(forgotten=[("/a", 0)]))
+    assert (await owner.record())["c:/a 0"] == str(newest)
+    await owner.commit(newest, change(forgotten=[("/a", 0)]))
+    assert "c:/a 0" not in await owner.record()
+
+
+@pytest.mark.parametrize("token", ["b", "never booted"])
+async def test_others_cannot_unsubscribe_the_session(store: Store, token: str) -> None:
+    owner = await started(store)
+    await started(store, "b")
+    await owner.login()
+    await owner.subscribe("/a")
+    with pytest.raises(Fenced):
+        await Owner(store, token).unsubscribe("/a")
+    assert (await owner.record())["s:/a"] == "0"
+
+
+async def test_a_fact_tells_what_has_ended(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (first,) = await owner.publish("/a")
+    await owner.subscribe("/b")
+    (second,) = await owner.publish("/a")
+    await owner.unsubscribe("/b", "/a", "/c")
+    await owner.unsubscribe("/b")
+    assert await owner.facts("unsubscribed") == [
+        {"session": JOE, "patterns": ["/b", "/a"], "from": [first, 0], "until": second}
+    ]
