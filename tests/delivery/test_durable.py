@@ -73,6 +73,20 @@ class TestIntervals:
         durable.subscribed("/a", LogId(7))
         assert wanted(durable, "/a") == [3, 4, 8, 9]
 
+    def test_an_empty_interval_is_not_kept_for_another_may_begin_at_the_same_place(self) -> None:
+        durable = session(a=3)
+        durable.unsubscribed("/a", LogId(3), LogId(3))
+        durable.subscribed("/a", LogId(3))
+        durable.unsubscribed("/a", LogId(3), LogId(6))
+        assert durable.closing == [("/a", 3, 6)]
+        assert durable.changed(FAR, LogId(3)) is None
+
+    def test_an_interval_is_kept_once_though_the_store_tells_it_twice(self) -> None:
+        durable = session(a=3)
+        for _ in range(2):
+            durable.unsubscribed("/a", LogId(3), LogId(6))
+        assert durable.closing == [("/a", 3, 6)]
+
     def test_unsubscribing_what_was_never_confirmed_is_no_error(self) -> None:
         durable = session()
         durable.unsubscribed("/a", LogId(2), LogId(4))

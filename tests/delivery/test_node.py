@@ -315,6 +315,26 @@ class TestEnding:
         assert served.node.committed(second) == [durable]
         assert served.take(12) == []
 
+    def test_its_messages_keep_the_log_until_the_store_has_ended_it(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.take(11)
+        assert served.committed().low == 10
+        served.node.leave(durable)
+        durable.settle(LogId(11), EndReason.LAPSED)
+        served.take(12)
+        assert served.committed() == Commit(3, LogId(12), LogId(10), (), (), ())
+        served.node.drop(durable)
+        served.take(13)
+        assert served.committed().low == 13
+
+    def test_one_with_nothing_open_keeps_nothing(self) -> None:
+        durable = session(a=10)
+        served = Served(durable)
+        served.node.leave(durable)
+        served.take(11)
+        assert served.committed().low == 11
+
     def test_one_that_was_ending_when_it_was_adopted_ends_here(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10), ending=LogId(9))
         durable = Durable.adopted(record)

@@ -114,9 +114,11 @@ class Durable:
         self.since.setdefault(pattern, since)
 
     def unsubscribed(self, pattern: str, since: LogId, until: LogId) -> None:
-        """The subscription held after `since`, and ends with the entry `until`."""
+        """The subscription held after `since`, and ends with the entry `until`. An empty interval is not kept: a later one
+        may begin at the same place, and must not be forgotten in its stead."""
         self.since.pop(pattern, None)
-        self.closing.append((pattern, since, until))
+        if since < until and (pattern, since, until) not in self.closing:
+            self.closing.append((pattern, since, until))
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for."""
@@ -132,6 +134,10 @@ class Durable:
             if start is not None and start < log_id:
                 return True
         return any(start < log_id <= until and pattern in patterns for pattern, start, until in self.closing)
+
+    def reserved(self, batch: int) -> None:
+        """The store has reserved batch numbers up to this one."""
+        self.batch = self._stored_batch = batch
 
     # Messages
 

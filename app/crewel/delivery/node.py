@@ -48,12 +48,14 @@ class Node:
         """The last entry that was taken."""
         self.sessions: dict[SessionName, Durable] = {}
         self._committed = cursor
+        self._low = cursor
         self._number = 0
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[Durable, None] = {}
         self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
         self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
+        self._leaving: dict[Durable, LogId] = {}  # sessions whose end is on its way to the store, and what it needs
         self._ahead: dict[Durable, None] = {}  # sessions for which something has ended beyond the cursor that is stored
 
     # Sessions
@@ -72,8 +74,17 @@ class Node:
         durable.is_fenced = True
         if self.sessions.get(durable.name) is durable:
             del self.sessions[durable.name]
+        self._leaving.pop(durable, None)
         for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead):
             group.pop(durable, None)
+
+    def leave(self, durable: Durable) -> None:
+        """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
+        the log until `drop` tells that the store has answered, for the letters are copied from there."""
+        low = durable.low
+        self.drop(durable)
+        if low is not None:
+            self._leaving[durable] = LogId(low - 1)
 
     def touch(self, durable: Durable) -> None:
         """Something about this session has changed: the next commit looks at it."""
@@ -213,10 +224,15 @@ class Node:
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
         if cursor == self._committed and not (self._dirty or behind or passing):
             return None
-        changes, ended, letters = self._changes(cursor, {**self._dirty, **dict.fromkeys([*behind, *passing])})
+        looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
+        changes, ended, letters = self._changes(cursor, looked_at)
         self._dirty.clear()
-        self._number += 1
         low = min([cursor, *self._lows()])
+        is_news = changes or ended or letters or (cursor, low) != (self._committed, self._low)
+        if not is_news and all(durable.ending is None for durable in looked_at):
+            return None
+        self._number += 1
+        self._low = low
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters))
 
     def _changes(self, cursor: LogId, durables: Iterable[Durable]) -> tuple[list[Change], list[Ended], list[Letter]]:
@@ -252,6 +268,7 @@ class Node:
                 yield LogId(low - 1)
         for durable in self._behind:
             yield durable.floor
+        yield from self._leaving.values()
 
     def committed(self, commit: Commit) -> list[Durable]:
         """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
