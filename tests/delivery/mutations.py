@@ -1,0 +1,341 @@
+"""The engine, the servers and the store with one rule of the scheme taken out each (design, section 4).
+
+`test_interleavings.py` shows that each is noticed: a run that finds nothing wrong with these would prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node, Pending
+from crewel.delivery.records import (
+    Change,
+    Commit,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Waiting,
+)
+from crewel.errors import StoreFull
+from tests.delivery.server_model import Request, Server
+from tests.delivery.store_model import NodeRow, SessionRow, StoreModel
+
+FAR = LogId(10**9)
+
+
+class Mutation(NamedTuple):
+    """One rule taken out."""
+
+    rule: str
+    node: type[Node] = Node
+    durable: type[Durable] = Durable
+    server: type[Server] = Server
+    store: Callable[[], StoreModel] = StoreModel
+    first: int = 0
+    """The seed to begin with, where it takes long to be noticed from the first one on."""
+
+
+# Rules of the node
+
+
+class PassesPending(Node):
+    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+        pending = super().subscribing(durable, patterns)
+        pending.cursor = FAR
+        return pending
+
+
+class SeesNothingPending(Node):
+    def answered(self, pending: Pending, intervals: Any) -> list[LogId]:
+        pending.seen.clear()
+        return super().answered(pending, intervals)
+
+
+class GivesAgainWhatIsSeen(Node):
+    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
+        pass
+
+
+class NeedsNothingOpen(Node):
+    def _lows(self) -> Iterable[LogId]:
+        return ()
+
+
+class ForgetsWhatIsDirty(Node):
+    def touch(self, durable: Durable) -> None:
+        if len(durable) % 3:
+            super().touch(durable)
+
+
+class EndsInOneStep(Node):
+    def committed(self, commit: Commit) -> list[Durable]:
+        super().committed(commit)
+        return [each for each in self._beside if each.ending is not None]
+
+
+class LeavesAtOnce(Node):
+    def leave(self, durable: Durable) -> None:
+        self.drop(durable)
+
+
+class StartsAtTheEnd(Node):
+    @staticmethod
+    def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
+        return last
+
+
+class TakesBesideNothing(Node):
+    def _take_beside(self, log_id: LogId, patterns: Collection[str], size: int, taken: list[Durable]) -> None:
+        for durable, group in self._pending.items():
+            if durable not in taken:
+                for pending in group:
+                    pending.seen.append((log_id, patterns, size))
+
+
+class LetsSubscribesOverrule(Node):
+    def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
+        return False
+
+
+# Rules of the session
+
+
+class PassesItsOwnCursor(Durable):
+    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
+        return super().changed(max(cursor, self.floor), committed)
+
+
+class ForgetsIntervalsEarly(Durable):
+    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
+        return super().changed(cursor, FAR)
+
+
+class EndsAhead(Durable):
+    def through(self, cursor: LogId) -> LogId:
+        return FAR
+
+
+class WantsAgainWhatEndedAhead(Durable):
+    def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
+        stored, inbox = self._stored, self._stored_inbox
+        self._stored, self._stored_inbox = {}, set()
+        wanted = super().wants(patterns, log_id)
+        self._stored, self._stored_inbox = stored, inbox
+        return wanted
+
+
+class IgnoresItsOwnCursor(Durable):
+    @classmethod
+    def adopted(cls, record: SessionRecord) -> Durable:
+        durable = super().adopted(record)
+        durable.floor = LogId(0)
+        return durable
+
+
+class ParksOutOfOrder(Durable):
+    def park(self, log_id: LogId) -> None:
+        self.parked.insert(0, log_id)
+
+
+# Rules of the server
+
+
+class GivesUpOnUnsubscribe(Server):
+    """Takes an unsubscribe of which it knows nothing for one that was not done."""
+
+    def disconnected(self) -> list[Request]:
+        in_doubt = super().disconnected()
+        for request in [each for each in self.later if each.kind == "unsubscribe"]:
+            self.later.remove(request)
+            request.then(StoreFull("nobody knows"))
+        return in_doubt
+
+
+class GivesUpOnSubscribe(Server):
+    """Takes a subscribe of which it knows nothing for one that was not done."""
+
+    def disconnected(self) -> list[Request]:
+        before = [*self.later]
+        in_doubt = super().disconnected()
+        asked = [id(each) for each in in_doubt]
+        for request in [each for each in self.later if each not in before and id(each) not in asked]:
+            self.later.remove(request)
+            request.then(StoreFull("nobody knows"))
+        return in_doubt
+
+
+class CommitsAnew(Server):
+    """Makes another commit when it does not know whether the last one was applied."""
+
+    def disconnected(self) -> list[Request]:
+        in_doubt = super().disconnected()
+        for request in [each for each in self.later if each.kind == "commit"]:
+            self.later.remove(request)
+            self.is_committing = False
+            self.serving._number -= 1
+        return in_doubt
+
+
+class BoxesEarly(Server):
+    """Lets the log go on before the store has copied what is open."""
+
+    def spill(self, durable: Durable, ids: list[LogId]) -> None:
+        super().spill(durable, ids)
+        self.serving.boxed(durable, ids)
+
+
+# Rules of the store
+
+
+class FencesNobody(StoreModel):
+    def _is_owner(self, token: str, name: SessionName) -> bool:
+        return name in self.contents.sessions
+
+
+class ForgetsOwnCursors(StoreModel):
+    def _place_of(self, record: SessionRecord, theirs: NodeRow, mine: NodeRow) -> LogId | None:
+        return theirs.cursor
+
+
+class TakesTheAdoptersCursor(StoreModel):
+    def _place_of(self, record: SessionRecord, theirs: NodeRow, mine: NodeRow) -> LogId | None:
+        return mine.cursor
+
+
+class AdoptsWithoutLowering(StoreModel):
+    def _lower(self, mine: NodeRow, theirs: NodeRow) -> None:
+        pass
+
+
+class CountsNoCommits(StoreModel):
+    def commit(self, token: str, commit: Commit) -> list[SessionName]:
+        self._node(token).number = commit.number - 1
+        return super().commit(token, commit)
+
+
+class NeverGoesBack(StoreModel):
+    """A commit raises the cursor only: the one that a starting node has in the store is the log's end."""
+
+    def commit(self, token: str, commit: Commit) -> list[SessionName]:
+        cursor = self._node(token).cursor
+        fenced = super().commit(token, commit)
+        self._node(token).cursor = max(cursor, commit.cursor)
+        return fenced
+
+
+class NotesForOthers(StoreModel):
+    """Writes facts and letters of sessions that the server does not own."""
+
+    def commit(self, token: str, commit: Commit) -> list[SessionName]:
+        applied = self._node(token).number == commit.number
+        fenced = super().commit(token, commit)
+        if not applied:
+            self.contents.ended += [each for each in commit.ended if each.session in fenced]
+        return fenced
+
+
+class SpillsNothing(StoreModel):
+    def _box(self, row: SessionRow, log_id: LogId, waiting: Waiting) -> None:
+        row.record.inbox[log_id] = waiting
+
+
+class LeavesWhatWasSpilled(StoreModel):
+    """Removes a settled message from where the server believes it to be only."""
+
+    def _change(self, row: SessionRow, change: Change, cursor: LogId) -> None:
+        inbox = {each: row.record.inbox[each] for each in change.settled if each in row.record.inbox}
+        bodies = {each: row.bodies[each] for each in inbox}
+        super()._change(row, change, cursor)
+        row.record.inbox |= inbox
+        row.bodies |= bodies
+
+
+class TrimsTooMuch(StoreModel):
+    def trim(self, token: str) -> int:
+        for node in self.contents.nodes.values():
+            node.low = LogId(node.low + 1)
+        return super().trim(token)
+
+
+class TrimsForItself(StoreModel):
+    def trim(self, token: str) -> int:
+        nodes, low = self.contents.nodes, self._node(token).low
+        lows = {token: node.low for token, node in nodes.items()}
+        for node in nodes.values():
+            node.low = low
+        trimmed = super().trim(token)
+        for other, node in nodes.items():
+            node.low = lows[other]
+        return trimmed
+
+
+class UnsubscribesOnce(StoreModel):
+    """Says nothing when it is asked again about a subscription that has ended."""
+
+    def unsubscribe(self, token: str, name: SessionName, patterns: Iterable[str]) -> dict[str, tuple[LogId, LogId]]:
+        held = [each for each in patterns if each in self._fence(token, name).record.subscriptions]
+        return super().unsubscribe(token, name, held)
+
+
+class SubscribesAnew(StoreModel):
+    def subscribe(self, token: str, name: SessionName, patterns: Iterable[str]) -> dict[str, LogId]:
+        patterns = [*patterns]
+        for each in patterns:
+            self._fence(token, name).record.subscriptions.pop(each, None)
+        return super().subscribe(token, name, patterns)
+
+
+class ClosesAgain(StoreModel):
+    def close(self, token: str, name: SessionName) -> LogId:
+        self._fence(token, name).record.ending = None
+        return super().close(token, name)
+
+
+class ReusesBatches(StoreModel):
+    def adopt(self, token: str, count: int) -> list[SessionRecord]:
+        records = super().adopt(token, count)
+        for record in records:
+            record.batch -= 1000
+            self.contents.sessions[record.name].record.batch -= 1000
+        return records
+
+
+MUTATIONS = (
+    Mutation("no commit passes a pending subscribe", node=PassesPending),
+    Mutation("what is taken while a subscribe is pending is remembered", node=SeesNothingPending),
+    Mutation("what one subscription has found another does not give again", node=GivesAgainWhatIsSeen, first=109),
+    Mutation("an unsubscribe decides about a subscribe before it", node=LetsSubscribesOverrule, first=36),
+    Mutation("low is what open messages need, not the cursor", node=NeedsNothingOpen),
+    Mutation("every changed session is in the commit", node=ForgetsWhatIsDirty),
+    Mutation("a session ends when the cursor has passed its last entry", node=EndsInOneStep),
+    Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=648),
+    Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),
+    Mutation("closed intervals are taken until they are passed", node=TakesBesideNothing),
+    Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor),
+    Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor),
+    Mutation("an interval is forgotten when the stored cursor has passed it", durable=ForgetsIntervalsEarly),
+    Mutation("an end is told when the cursor is there", durable=EndsAhead),
+    Mutation("what ended ahead of the cursor is not taken again", durable=WantsAgainWhatEndedAhead, first=61),
+    Mutation("parked messages come in the order of the log", durable=ParksOutOfOrder),
+    Mutation("an unsubscribe in doubt is asked again", server=GivesUpOnUnsubscribe),
+    Mutation("a subscribe in doubt is taken back", server=GivesUpOnSubscribe),
+    Mutation("a commit in doubt is repeated as it was", server=CommitsAnew),
+    Mutation("spilled messages are let go when they are copied", server=BoxesEarly),
+    Mutation("only its owner changes a session", store=FencesNobody),
+    Mutation("`at` is kept when a session is adopted again", store=ForgetsOwnCursors),
+    Mutation("`at` is the cursor of the dead node", store=TakesTheAdoptersCursor),
+    Mutation("adopting lowers low", store=AdoptsWithoutLowering),
+    Mutation("a commit is applied once", store=CountsNoCommits),
+    Mutation("a commit sets the cursor, also lower", store=NeverGoesBack),
+    Mutation("ends that a stranger tells are not noted", store=NotesForOthers),
+    Mutation("spilling copies the body", store=SpillsNothing),
+    Mutation("what has settled leaves the inbox too", store=LeavesWhatWasSpilled),
+    Mutation("the log is trimmed up to low", store=TrimsTooMuch),
+    Mutation("the log is trimmed to the low of all nodes", store=TrimsForItself, first=76),
+    Mutation("an unsubscribe asked again answers the same", store=UnsubscribesOnce, first=29),
+    Mutation("a subscription that holds keeps its beginning", store=SubscribesAnew),
+    Mutation("a session closes once", store=ClosesAgain, first=112),
+    Mutation("batch numbers are never used twice", store=ReusesBatches),
+)

@@ -1,0 +1,294 @@
+"""A small model of what the broker does with the engine: it asks the store, hears the answers, and moves messages.
+
+A request waits in `requests` until the store executes it, and its answer in `answers` until the server looks at it;
+`interleaving.Run` decides when either happens, if ever. A subscribe of which nobody knows whether it was done is taken back
+by an unsubscribe; what is in `REPEATED` is asked again until it is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node
+from crewel.delivery.records import Commit, EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Submission
+from crewel.errors import Behind, Fenced, StoreError, StoreFull
+from tests.delivery.ledger import MATCHING, Broken, Ledger
+
+BOUND = 8
+"""Open messages that a session may have; what arrives beyond them is buried or dropped."""
+BLOCK = 1000
+"""Batch numbers that are reserved at a time."""
+REPEATED = frozenset({"commit", "unsubscribe", "close", "end"})
+
+
+@dataclass
+class Request:
+    """One step that a server asks the store for; `then` takes the result, or the error."""
+
+    kind: str
+    arguments: tuple[Any, ...]
+    then: Callable[[Any], None]
+    in_doubt: Callable[[], None] | None = None
+    """What is done about an unknown outcome, if it is not repeated."""
+    was_in_doubt: bool = False
+
+
+class Server:
+    """One process, with what it has in memory."""
+
+    def __init__(self, token: str, last: LogId, ledger: Ledger, node: type[Node], durable: type[Durable]) -> None:
+        self.token = token
+        self.last = last
+        self.ledger = ledger
+        self.node_class = node
+        self.durable_class = durable
+        self.node: Node | None = None
+        """None while it adopts."""
+        self.records: dict[SessionName, SessionRecord] = {}
+        self.requests: deque[Request] = deque()
+        self.answers: deque[tuple[Request, Any]] = deque()
+        self.later: list[Request] = []
+        """To be asked again after an unknown outcome."""
+        self.busy: set[tuple[SessionName, str]] = set()
+        """Subscriptions that are being changed, and (with "") sessions that come or go."""
+        self.is_committing = False
+        self.is_asleep = False
+        self.is_gone = False
+        self._received: dict[Durable, set[LogId]] = {}
+        self._newest: dict[tuple[Durable, str], LogId] = {}
+        self._late: set[Durable] = set()
+        """Sessions that may find older messages after newer ones, for an outcome was unknown."""
+
+    @property
+    def serving(self) -> Node:
+        """The node of a server that has adopted all there was."""
+        assert self.node is not None
+        return self.node
+
+    @property
+    def sessions(self) -> list[Durable]:
+        """Those that neither come nor go."""
+        present = self.serving.sessions.values()
+        return [each for each in present if each.ending is None and (each.name, "") not in self.busy]
+
+    def serve(self) -> None:
+        """All has been adopted."""
+        self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
+        for record in self.records.values():
+            durable = self.durable_class.adopted(record)
+            self.node.add(durable)
+            self._received[durable] = {*durable.open, *durable.inbox}
+            self._late.add(durable)
+
+    def _ask(self, kind: str, *arguments: Any, then: Callable[[Any], None], in_doubt: Any = None) -> None:
+        self.requests.append(Request(kind, arguments, then, in_doubt))
+
+    def disconnected(self) -> list[Request]:
+        """The connection is lost: nobody knows what became of these."""
+        in_doubt = [*(request for request, _ in self.answers), *self.requests]
+        self.answers.clear()
+        self.requests.clear()
+        for request in in_doubt:
+            if request.kind in REPEATED:
+                request.was_in_doubt = True
+                self.later.append(request)
+            elif request.in_doubt is not None:
+                request.in_doubt()
+        return in_doubt
+
+    def hear(self, request: Request, answer: Any) -> None:
+        """The answer has come. A refusal says nothing of what was done before, when the outcome was unknown."""
+        if request.was_in_doubt and isinstance(answer, StoreFull):
+            self.later.append(request)
+        else:
+            request.then(answer)
+
+    # Sessions
+
+    def login(self, name: SessionName) -> None:
+        self._begin(name, "")
+
+        def answered(answer: int | StoreError) -> None:
+            self.busy.discard((name, ""))
+            if not isinstance(answer, StoreError):
+                durable = self.serving.sessions.get(name)
+                if durable is None:
+                    durable = self.durable_class(name)
+                    self.serving.add(durable)
+                    self._received[durable] = set()
+                durable.batch = answer + BLOCK
+
+        self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
+
+    def reserve(self, durable: Durable) -> None:
+        durable.batch += BLOCK
+        self.serving.touch(durable)
+
+    def close(self, durable: Durable) -> None:
+        self._begin(durable.name, "")
+        node = self.serving
+        pending = node.unsubscribing(durable, node.patterns(durable))
+
+        def answered(until: LogId | StoreError) -> None:
+            if isinstance(until, StoreError):
+                self._lost(durable)
+                self._owe(durable, node.unanswered(pending))
+            else:
+                self._owe(
+                    durable, node.answered(pending, {each: (since, until) for each, since in pending.since.items()})
+                )
+                node.ending(durable, until)
+
+        self._ask("close", durable.name, then=answered)
+
+    def _end(self, durable: Durable) -> None:
+        self._begin(durable.name, "")
+        self.serving.leave(durable)
+        for number, log_id in enumerate([*durable.open, *durable.inbox]):
+            if number % 2:
+                durable.bury(Letter(durable.name, log_id, "communication.noConnection.dead", "the session has ended"))
+            else:
+                durable.settle(log_id, EndReason.LAPSED)
+        ended, letters = durable.take_ended()
+
+        def answered(_: Any) -> None:
+            self.busy.discard((durable.name, ""))
+            self.serving.drop(durable)
+
+        self._ask("end", durable.name, ended, letters, then=answered)
+
+    def _lost(self, durable: Durable) -> None:
+        """Another server has this session."""
+        self.serving.drop(durable)
+
+    def _begin(self, name: SessionName, pattern: str) -> None:
+        self.busy.add((name, pattern))
+
+    # Subscriptions
+
+    def subscribe(self, durable: Durable, pattern: str) -> None:
+        self._begin(durable.name, pattern)
+        node = self.serving
+        pending = node.subscribing(durable, [pattern])
+
+        def answered(answer: dict[str, LogId] | StoreError) -> None:
+            self.busy.discard((durable.name, pattern))
+            known = {} if isinstance(answer, StoreError) else answer
+            self._owe(durable, node.answered(pending, {each: (since, None) for each, since in known.items()}))
+
+        def taken_back(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
+            self.busy.discard((durable.name, pattern))
+            self._owe(durable, node.answered(pending, {} if isinstance(answer, StoreError) else answer))
+
+        take_back = Request("unsubscribe", (durable.name, [pattern]), taken_back, was_in_doubt=True)
+
+        def in_doubt() -> None:
+            self._late.add(durable)
+            if pattern in durable.since:  # it held before, and goes on
+                self.busy.discard((durable.name, pattern))
+                self._owe(durable, node.answered(pending, {}))
+                return
+            self.later.append(take_back)
+
+        self._ask("subscribe", durable.name, [pattern], then=answered, in_doubt=in_doubt)
+
+    def unsubscribe(self, durable: Durable, pattern: str) -> None:
+        self._begin(durable.name, pattern)
+        node = self.serving
+        self._late.add(durable)
+        pending = node.unsubscribing(durable, [pattern])
+
+        def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
+            self.busy.discard((durable.name, pattern))
+            if isinstance(answer, StoreError):
+                self._owe(durable, node.unanswered(pending))
+            else:
+                self._owe(durable, node.answered(pending, answer))
+
+        self._ask("unsubscribe", durable.name, [pattern], then=answered)
+
+    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+        for log_id in ids:
+            self._receive(durable, log_id)
+            durable.park(log_id)
+
+    # Messages
+
+    def publish(self, submissions: list[Submission]) -> None:
+        self._ask("append", submissions, then=self._refused)
+
+    def trim(self) -> None:
+        self._ask("trim", then=self._refused)
+
+    def _refused(self, answer: Any) -> None:
+        """A server that the store knows no more gives up."""
+        self.is_gone = self.is_gone or isinstance(answer, Fenced | Behind)
+
+    def take(self, logged: Logged, *, is_bounded: bool) -> None:
+        patterns = MATCHING[logged.channel]
+        node = self.serving
+        hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
+        for durable in node.take(logged.id, patterns, len(logged.body), hearing):
+            self._receive(durable, logged.id)
+            newest = self._newest.get((durable, logged.channel), 0)
+            if newest > logged.id and durable not in self._late:
+                raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
+            self._newest[durable, logged.channel] = logged.id
+            if is_bounded and len(durable) > BOUND:
+                durable.bury(Letter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full"))
+            elif len(durable) % 2:
+                durable.park(logged.id)
+
+    def _receive(self, durable: Durable, log_id: LogId) -> None:
+        if durable.is_fenced:
+            return  # nothing that happens to it counts
+        if log_id in self._received[durable]:
+            raise Broken(f"{log_id} came to {durable.name} twice")
+        self._received[durable].add(log_id)
+        self.ledger.delivered(durable.name, self.token, log_id)
+
+    def unpark(self, durable: Durable, count: int) -> None:
+        ids = durable.unpark(count)
+        if ids != sorted(ids) or not all(each in durable.open or each in durable.inbox for each in ids):
+            raise Broken(f"{ids} were unparked for {durable.name}, of {[*durable.open, *durable.inbox]}")
+
+    def settle(self, durable: Durable, log_id: LogId) -> None:
+        if not durable.settle(log_id):
+            raise Broken(f"{log_id} was open for {durable.name} and could not be settled")
+        self.serving.touch(durable)
+
+    def bury(self, durable: Durable, log_id: LogId) -> None:
+        durable.bury(Letter(durable.name, log_id, "user.update.deadMessage", "the receiver does not want it"))
+        self.serving.touch(durable)
+
+    def spill(self, durable: Durable, ids: list[LogId]) -> None:
+        def answered(answer: list[LogId] | StoreError) -> None:
+            if not isinstance(answer, StoreError):
+                self.serving.boxed(durable, answer)
+
+        self._ask("spill", durable.name, ids, then=answered)
+
+    # Commits
+
+    def commit(self) -> None:
+        if self.is_committing:
+            return
+        commit = self.serving.commit()
+        if commit is not None:
+            self.is_committing = True
+            self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))
+
+    def _committed(self, commit: Commit, answer: list[SessionName] | StoreError) -> None:
+        self.is_committing = False
+        if isinstance(answer, StoreError):
+            self.is_gone = True
+            return
+        for name in answer:
+            if name in self.serving.sessions:
+                self._lost(self.serving.sessions[name])
+        for durable in self.serving.committed(commit):
+            self._end(durable)
