@@ -296,6 +296,7 @@ class Durability:
     def _bury(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         makes_letters = durable.is_named or self.settings.delivery.letters_for_anonymous
+        self.node.leave(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
@@ -303,11 +304,10 @@ class Durability:
             else:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
-        self.node.drop(durable)
         self.count(ended)
         bounds = (self.settings.storage.facts_max_entries, self.settings.delivery.dead_letters_max)
         step = stored_sessions.end(self.store.keys, self.token, durable.name, ended, letters, *bounds)
-        self._submit(step, lambda _: None, insists=True)
+        self._submit(step, lambda _: self.node.drop(durable), insists=True)
 
     # Messages
 
