@@ -49,6 +49,13 @@ async def test_it_reserves_batch_numbers(store: Store) -> None:
     assert (await owner.record())["batch"] == "3000"
 
 
+async def test_it_does_not_take_back_what_a_login_has_reserved(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.login()
+    await owner.commit(1, change(batch=1500))
+    assert (await owner.record())["batch"] == "2000"
+
+
 async def test_a_session_in_step_has_no_cursor_of_its_own_any_more(store: Store) -> None:
     await owner_of(store, JOE, ANN)
     owner = await started(store, "b")
@@ -178,6 +185,17 @@ async def test_a_letter_copies_the_message_from_the_inbox(store: Store) -> None:
     assert (letter["sender"], letter["qos"]) == (ANN, '{"priority":9}')
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
     assert f"i:{log_id}" not in await owner.record()
+
+
+async def test_what_was_spilled_while_it_was_being_settled_is_settled(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    ids = await owner.publish("/a", "/a", "/a")
+    await owner.commit(ids[-1], change(opened=ids), low=0)
+    await owner.spill(ids[1], ids[2])
+    await owner.commit(ids[-1], change(settled=ids[:2]), letters=[Letter(JOE, ids[1], "user.x", "why")])
+    assert [field for field in await owner.record() if field[:2] in ("o:", "i:")] == [f"i:{ids[2]}"]
+    assert await store.reader.hkeys(store.keys.inbox(JOE)) == [b"%d" % ids[2]]
+    assert [each["channel"] for each in await owner.letters()] == ["/a"]
 
 
 async def test_a_letter_holds_a_message_that_was_never_stored(store: Store) -> None:

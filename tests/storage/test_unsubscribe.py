@@ -25,6 +25,32 @@ async def test_what_it_did_not_have_is_left_out(store: Store) -> None:
     await owner.subscribe("/a")
     (newest,) = await owner.publish("/a")
     assert await owner.unsubscribe("/b", "/a", "/c") == {"/a": (0, newest)}
+
+
+async def test_a_repeated_call_answers_the_same(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a", "/a 1", "/a 1 2")
+    (first,) = await owner.publish("/a")
+    await owner.unsubscribe("/a")
+    await owner.subscribe("/a")
+    (second,) = await owner.publish("/a")
+    both = {"/a": (first, second), "/a 1": (0, second)}
+    assert await owner.unsubscribe("/a", "/a 1") == both
+    before = await owner.record()
+    await owner.publish("/a")
+    assert await owner.unsubscribe("/a", "/a 1") == both
+    assert await owner.record() == before
+    assert len(await owner.facts("unsubscribed")) == 2
+
+
+async def test_a_repeated_call_knows_nothing_of_what_is_forgotten(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    await owner.unsubscribe("/a")
+    await owner.commit(newest, change(forgotten=[("/a", 0)]))
     assert await owner.unsubscribe("/a") == {}
 
 

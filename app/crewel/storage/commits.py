@@ -22,7 +22,7 @@ __all__ = ["Committed", "commit", "end"]
 _AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
 
 _Arguments = list[bytes | str | int]
-_NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [])
+_NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
         change = changes.get(name)
         kept = _kept(change, opens=not parts) if change is not None else _NOTHING
         groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), letters.get(name, []))
-        arguments.append(name)
+        arguments += (name, (change is not None and change.batch) or 0)
         arguments.extend([len(group) for group in groups])
         for group in groups:
             arguments.extend(group)
@@ -85,18 +85,18 @@ def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
 
 
 def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
-    """What changes in one session: fields to set, fields to delete, ids to delete in the inbox, intervals to forget."""
-    to_set: _Arguments = []
+    """What changes in one session: fields to set, fields that are settled, further fields to delete, ids to delete in the
+    inbox, intervals to forget."""
+    opened: _Arguments = []
     if opens:
         for log_id, waiting in change.opened.items():
-            to_set += (f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
-    if change.batch is not None:
-        to_set += ("batch", change.batch)
-    to_delete: _Arguments = [f"o:{log_id}" for log_id in change.settled]
-    to_delete += [f"i:{log_id}" for log_id in change.unboxed]
+            opened += (f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
+    deleted: _Arguments = [f"i:{log_id}" for log_id in change.unboxed]
     if change.in_step:
-        to_delete.append("at")
-    return to_set, to_delete, list(change.unboxed), [f"c:{pattern} {since}" for pattern, since in change.forgotten]
+        deleted.append("at")
+    settled: _Arguments = [f"o:{log_id}" for log_id in change.settled]
+    forgotten: _Arguments = [f"c:{pattern} {since}" for pattern, since in change.forgotten]
+    return opened, settled, deleted, list(change.unboxed), forgotten
 
 
 def _letters(letters: Sequence[Letter]) -> dict[SessionName, _Arguments]:

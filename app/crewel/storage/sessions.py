@@ -150,13 +150,14 @@ def subscribe(k: Keys, token: str, name: str, patterns: Sequence[str], facts_max
 def unsubscribe(
     k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int
 ) -> Step[dict[str, tuple[LogId, LogId]]]:
-    """End subscriptions of a session; returns for each the ids after which and up to which it held. Those that the session does
-    not have are left out, so that a repeated call answers nothing. Raises Fenced."""
+    """End subscriptions of a session; returns for each the ids after which and up to which it held. A repeated call answers the
+    same, as long as the interval is kept; subscriptions of which nothing is known are left out. Raises Fenced."""
 
     @unless_refused
     def parse(answer: Any) -> dict[str, tuple[LogId, LogId]]:
-        until, *starts = answer
-        return {pattern: (since, until) for pattern, since in zip(patterns, starts, strict=True) if since >= 0}
+        ids = iter(answer)
+        intervals = zip(patterns, ids, ids, strict=True)
+        return {pattern: (since, until) for pattern, since, until in intervals if since >= 0}
 
     keys = (k.session(name), k.last, k.facts)
     return Step("unsubscribe", keys, (token, name, facts_max, *patterns), parse)

@@ -21,21 +21,26 @@
 -- ARGV[6]      low, log id
 -- ARGV[7]      bound of the facts, entries
 -- ARGV[8]      bound of the letters, entries
--- ARGV[9...]   for each session: name; six numbers of arguments, and then these arguments:
---              fields to set in s:<session>, each with its value; fields to delete there; ids to delete in the inbox;
---              fields of intervals to forget; facts about ends, JSON objects;
+-- ARGV[9...]   for each session: name; number up to which its batch numbers are reserved, or 0; seven numbers of
+--              arguments, and then these arguments:
+--              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
+--              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
 --              letters, seven arguments each: id, code, reason, attempts, and of a message that was never stored the
 --              channel, body and sender, which are empty otherwise
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, token, number, parts = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local cursor, low, facts_max, letters_max = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local portion = 5000
 local call = redis.call
 
--- Calls a command for ARGV[from] to ARGV[to], in portions because unpack has a limit.
+-- Calls a command for ARGV[from] to ARGV[to], in portions because unpack has a limit near 8,000. Returns how many fields it
+-- has added or removed.
 local function all(command, key, from, to)
-  for start = from, to, 5000 do
-    call(command, key, unpack(ARGV, start, math.min(start + 4999, to)))
+  local count = 0
+  for start = from, to, portion do
+    count = count + call(command, key, unpack(ARGV, start, math.min(start + portion - 1, to)))
   end
+  return count
 end
 
 -- The message of a letter: a table of the log's fields, empty if it has gone.
@@ -69,6 +74,26 @@ local function bury(name, inbox, at)
     'attempts', attempts, 'channel', known.c or '', 'body', known.b or '', 'sender', known.s or '', 'qos', known.q or '')
 end
 
+-- Removes what is settled. What is not open in the log was spilled while it was being settled: it lies in the inbox.
+local function settle(session, inbox, from, to)
+  if all('HDEL', session, from, to) == to - from + 1 then
+    return
+  end
+  for at = from, to do
+    local id = string.sub(ARGV[at], 3)
+    if call('HDEL', inbox, id) == 1 then
+      call('HDEL', session, 'i:' .. id)
+    end
+  end
+end
+
+-- Reserves batch numbers. A login may have reserved more meanwhile.
+local function reserve(session, batch)
+  if tonumber(batch) > tonumber(call('HGET', session, 'batch') or 0) then
+    call('HSET', session, 'batch', batch)
+  end
+end
+
 -- Forgets intervals that the cursor has passed. Another one may have begun at the same place: it stays.
 local function forget(session, from, to)
   for at = from, to do
@@ -95,21 +120,26 @@ local at = 9
 while at <= #ARGV do
   local name = ARGV[at]
   local session, inbox = base .. 's:' .. name, base .. 'inbox:' .. name
-  local set = at + 7
-  local delete = set + ARGV[at + 1]
-  local unbox = delete + ARGV[at + 2]
-  local passed = unbox + ARGV[at + 3]
-  local facts_at = passed + ARGV[at + 4]
-  local letters_at = facts_at + ARGV[at + 5]
-  local stop = letters_at + ARGV[at + 6]
+  local set = at + 9
+  local settled = set + ARGV[at + 2]
+  local delete = settled + ARGV[at + 3]
+  local unbox = delete + ARGV[at + 4]
+  local passed = unbox + ARGV[at + 5]
+  local facts_at = passed + ARGV[at + 6]
+  local letters_at = facts_at + ARGV[at + 7]
+  local stop = letters_at + ARGV[at + 8]
   if call('HGET', session, 'owner') == token then
     for letter = letters_at, stop - 1, 7 do
       bury(name, inbox, letter)
     end
-    all('HSET', session, set, delete - 1)
+    all('HSET', session, set, settled - 1)
+    settle(session, inbox, settled, delete - 1)
     all('HDEL', session, delete, unbox - 1)
     all('HDEL', inbox, unbox, passed - 1)
     forget(session, passed, facts_at - 1)
+    if ARGV[at + 1] ~= '0' then
+      reserve(session, ARGV[at + 1])
+    end
     for fact = facts_at, letters_at - 1 do
       ended[#ended + 1] = ARGV[fact]
     end

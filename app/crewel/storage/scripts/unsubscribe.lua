@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Ends subscriptions of a session: it is owed what has entered the log until now, and nothing beyond. The interval is kept
 -- until a commit has passed it, unless it is empty: then a later interval of the pattern may begin at the same place.
+-- A repeated call answers the same, from the intervals that are kept.
 --
--- Returns {last, from, ...}: where they end, and for each pattern the id after which it held, or -1 if there was no
--- subscription; or 'fenced' if another server owns the session.
+-- Returns {from, until, ...} for each pattern: the ids after which and up to which it held, or twice -1 if nothing is
+-- known of a subscription; or 'fenced' if another server owns the session.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     last
@@ -19,25 +20,47 @@ if redis.call('HGET', session, 'owner') ~= token then
   return 'fenced'
 end
 
+-- The newest interval of a pattern that has ended and is kept.
+local record
+local function kept(pattern)
+  record = record or redis.call('HGETALL', session)
+  local prefix = 'c:' .. pattern .. ' '
+  local from, till = -1, -1
+  for at = 1, #record, 2 do
+    if string.sub(record[at], 1, #prefix) == prefix then
+      local since = string.match(record[at], '^%d+$', #prefix + 1)
+      if since and tonumber(since) > from then
+        from, till = tonumber(since), tonumber(record[at + 1])
+      end
+    end
+  end
+  return from, till
+end
+
 local newest = redis.call('GET', last) or '0'
-local answer, ended, from = {tonumber(newest)}, {}, {}
+local answer, ended, starts = {}, {}, {}
 for at = 4, #ARGV do
   local pattern = ARGV[at]
   local since = redis.call('HGET', session, 's:' .. pattern)
+  local from, till
   if since then
     redis.call('HDEL', session, 's:' .. pattern)
     if since ~= newest then
       redis.call('HSET', session, 'c:' .. pattern .. ' ' .. since, newest)
     end
     ended[#ended + 1] = pattern
-    from[#from + 1] = since
+    starts[#starts + 1] = since
+    from, till = tonumber(since), tonumber(newest)
+  else
+    from, till = kept(pattern)
   end
-  answer[#answer + 1] = tonumber(since or -1)
+  answer[#answer + 1] = from
+  answer[#answer + 1] = till
 end
 
 if #ended > 0 then
   local fact = '{"session":%s,"patterns":%s,"from":[%s],"until":%s}'
-  fact = string.format(fact, cjson.encode(name), cjson.encode(ended), table.concat(from, ','), newest)
+  fact = string.format(fact, cjson.encode(name), cjson.encode(ended), table.concat(starts, ','), newest)
   redis.call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'unsubscribed', 'd', fact)
 end
 return answer
