@@ -120,7 +120,7 @@ class Server:
                     durable = self.durable_class(name)
                     self.serving.add(durable)
                     self._received[durable] = set()
-                durable.batch = answer + BLOCK
+                durable.reserved(answer + BLOCK)
 
         self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
 

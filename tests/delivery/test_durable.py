@@ -279,8 +279,10 @@ class TestCommits:
 
     def test_batch_numbers_are_reserved_once(self) -> None:
         durable = session()
-        durable.batch = 1000
-        assert change(durable).batch == 1000
+        durable.reserved(1000)
+        assert durable.changed(FAR, LogId(0)) is None
+        durable.batch = 2000
+        assert change(durable).batch == 2000
         assert durable.changed(FAR, LogId(0)) is None
 
     def test_no_end_beyond_the_cursor_is_told_for_a_successor_would_find_the_message_again(self) -> None:
