@@ -12,8 +12,10 @@ from pathlib import Path
 
 from crewel import metrics
 from crewel.client.states import TRANSITIONS
+from crewel.delivery.records import EndReason
 from crewel.errors import BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
+from crewel.storage.facts import FACTS
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -60,6 +62,22 @@ def client_states() -> str:
     return table(("state", "event: next state"), rows)
 
 
+def facts() -> str:
+    """Return the table of the types of facts."""
+    return table(("type", "written"), ((f"`{each.name}`", each.written) for each in FACTS))
+
+
+def fact_fields() -> str:
+    """Return the table of what the facts hold."""
+    rows = ((f"`{each.name}`", f"`{name}`", meaning) for each in FACTS for name, meaning in each.fields.items())
+    return table(("type", "field", "meaning"), rows)
+
+
+def end_reasons() -> str:
+    """Return the table of how a message can end for one receiver."""
+    return table(("reason", "meaning"), ((f"`{reason.value}`", reason.meaning) for reason in EndReason))
+
+
 def decisions() -> str:
     """Return the list of the decisions, by number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -73,6 +91,9 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "errors": errors,
     "faults": faults,
     "client-states": client_states,
+    "facts": facts,
+    "fact-fields": fact_fields,
+    "end-reasons": end_reasons,
     "decisions": decisions,
 }
 
