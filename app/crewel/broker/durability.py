@@ -13,11 +13,10 @@ import logging
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.message import Fields
+from crewel.broker.intake import Intake, Outgoing
+from crewel.broker.membership import Membership
 from crewel.broker.overflow import Overflow
 from crewel.broker.refills import Refills
 from crewel.broker.sessions import Event, Session
@@ -30,67 +29,26 @@ from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
     Ended,
-    EndReason,
-    Letter,
     LogId,
     SessionName,
     SessionRecord,
-    Submission,
 )
-from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable, StoreUncertain
-from crewel.storage import log as stored_log
+from crewel.errors import Behind, Fenced, StoreError, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
-from crewel.storage.log import Appended
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.store import Store
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Durability", "Outgoing", "Published"]
+__all__ = ["Durability"]
 
 log = logging.getLogger(__name__)
 
 _ADOPTED_AT_ONCE: Final = 1000
-_READ_AT_ONCE: Final = 1000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
 _SUPERSEDED: Final = "another server has taken over the store"
-DEAD_SESSION: Final = "communication.noConnection.dead"
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a persistent publish is answered with."""
-
-    id: str
-    is_repeated: bool = False
-    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
-
-
-class Outgoing:
-    """A persistent publish of this node between its acceptance and its answer."""
-
-    __slots__ = ("answer", "channel", "excluded", "heard", "lazy", "submission")
-
-    def __init__(
-        self,
-        channel: Channel,
-        submission: Submission,
-        answer: asyncio.Future[Published],
-        excluded: Session | None,
-        heard: Fields | None,
-        *,
-        lazy: bool,
-    ) -> None:
-        self.channel = channel
-        self.submission = submission
-        self.answer = answer
-        self.excluded = excluded
-        """The session that does not hear it, if any."""
-        self.heard = heard
-        """The message as the services of this server hear it, if any do."""
-        self.lazy = lazy
 
 
 class Durability:
@@ -106,14 +64,20 @@ class Durability:
         """Nothing at or below this is needed by this node, by its last commit."""
         self.is_superseded = False
         """Whether another server has taken the store over: this one keeps to what is transient."""
-        self.writing: Writing[Outgoing] = Writing(store, broker.loop, self._append, self._appended)
+        self.facts_max = self.settings.storage.facts_max_entries
+        self.intake = Intake(self, broker)
+        self.membership = Membership(self, broker)
         self.refills = Refills(self, broker)
         self.upkeep = Upkeep(self)
         self.overflow = Overflow(self, broker)
         self._loops: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
         self._is_recovering = False
-        self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
+
+    @property
+    def writing(self) -> Writing[Outgoing]:
+        """The queue of all that is written."""
+        return self.intake.writing
 
     @property
     def trouble(self) -> str | None:
@@ -153,7 +117,7 @@ class Durability:
         self.node = Node(Node.starting_cursor(records, last))
         for record in records:
             self._restore(record)
-        await self._read_up_to(last)
+        await self.intake.read_up_to(last)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
     def _restore(self, record: SessionRecord) -> None:
@@ -191,19 +155,25 @@ class Durability:
     async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
         cannot be asked. A name that ends in a slash is numbered by the store."""
-        step = stored_sessions.login(
-            self.store.keys, self.token, name, facts, max_sessions, self.settings.storage.facts_max_entries
-        )
-        answer: LoggedIn = await self._asked(step)
+        if self.is_superseded:
+            raise StoreUnavailable(_SUPERSEDED)
+        step = stored_sessions.login(self.store.keys, self.token, name, facts, max_sessions, self.facts_max)
+        answer: LoggedIn = await self.writing.ask(step)
         return answer
 
     def attach(self, session: Session, answer: LoggedIn) -> Durable:
         """Give the session that the store has just made its durable half."""
         durable = Durable(answer.name)
-        durable.batch = answer.batch + BATCH_BLOCK
+        durable.reserved(answer.batch + BATCH_BLOCK)
         self.node.add(durable)
         self.hand_to(session, durable)
         return durable
+
+    def renew(self, session: Session, answer: LoggedIn) -> None:
+        """The store has given a session that it had a new login: the batches of the client before it count no more."""
+        assert session.durable is not None
+        session.durable.reserved(answer.batch + BATCH_BLOCK)
+        self.hand_to(session, session.durable)
 
     def hand_to(self, session: Session, durable: Durable) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
@@ -213,180 +183,7 @@ class Durability:
         if session.batches is not None:
             session.batches.number = durable.batch - BATCH_BLOCK + 1
 
-    async def subscribe(self, session: Session, patterns: list[str]) -> None:
-        """Subscribe where the store can see it. Raises StoreError, and then nothing has changed."""
-        durable = _durable(session)
-        pending = self.node.subscribing(durable, patterns)
-        step = stored_sessions.subscribe(
-            self.store.keys, self.token, durable.name, patterns, self.settings.storage.facts_max_entries
-        )
-        done: asyncio.Future[None] = self._broker.loop.create_future()
-
-        def answered(answer: dict[str, LogId] | StoreError) -> None:
-            if isinstance(answer, StoreUncertain):
-                self._take_back(durable, patterns, pending)
-            elif isinstance(answer, StoreError):
-                self.node.answered(pending, {})
-            else:
-                owed = self.node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
-                self._owe(durable, owed)
-                if session.is_live:
-                    for pattern in patterns:
-                        self._broker.channels.subscribe(session, pattern)
-            self._finish(done, answer)
-
-        self._submit(step, answered)
-        await done
-
-    async def unsubscribe(self, session: Session, patterns: list[str]) -> None:
-        """End these subscriptions. Raises StoreError, and then they go on."""
-        durable = _durable(session)
-        pending = self.node.unsubscribing(durable, patterns)
-        done: asyncio.Future[None] = self._broker.loop.create_future()
-
-        def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
-            if isinstance(answer, StoreError):
-                self._owe(durable, self.node.unanswered(pending))
-            else:
-                self._owe(durable, self.node.answered(pending, answer))
-                for pattern in patterns:
-                    self._broker.channels.unsubscribe(session, pattern)
-            self._finish(done, answer)
-
-        self._submit(self._unsubscribe_step(durable, patterns), answered)
-        await done
-
-    def _take_back(self, durable: Durable, patterns: list[str], pending: Any) -> None:
-        """Nobody knows whether the store has these subscriptions, and the client was told that it has none: end them. The
-        cursor waits until the store says from where to where they held."""
-
-        def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
-            intervals = {} if isinstance(answer, StoreError) else answer
-            self._owe(durable, self.node.answered(pending, intervals))
-
-        self._submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
-
-    def _unsubscribe_step(self, durable: Durable, patterns: list[str]) -> Any:
-        return stored_sessions.unsubscribe(
-            self.store.keys, self.token, durable.name, patterns, self.settings.storage.facts_max_entries
-        )
-
-    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
-        for log_id in ids:
-            durable.park(log_id)
-        if durable.parked and durable.holder is not None:
-            self.refills.ring(durable.holder)
-
-    def end(self, durable: Durable) -> None:
-        """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
-        durable.holder = None
-        pending = self.node.unsubscribing(durable, self.node.patterns(durable))
-
-        def closed(answer: LogId | StoreError) -> None:
-            if isinstance(answer, StoreError):
-                self.node.unanswered(pending)
-                self.node.drop(durable)
-                return
-            self.node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
-            self.node.ending(durable, answer)
-
-        step = stored_sessions.close(self.store.keys, self.token, durable.name, self.settings.storage.facts_max_entries)
-        self._submit(step, closed, insists=True)
-
-    def _bury(self, durable: Durable) -> None:
-        """The second step of an end: everything of the session leaves the store."""
-        makes_letters = durable.is_named or self.settings.delivery.letters_for_anonymous
-        self.node.leave(durable)
-        for log_id in [*durable.open, *durable.inbox]:
-            if makes_letters:
-                waiting = durable.open.get(log_id) or durable.inbox[log_id]
-                durable.bury(Letter(durable.name, log_id, DEAD_SESSION, "the session has ended", waiting.attempts))
-            else:
-                durable.settle(log_id, EndReason.LAPSED)
-        ended, letters = durable.take_ended()
-        self.count(ended)
-        bounds = (self.settings.storage.facts_max_entries, self.settings.delivery.dead_letters_max)
-        step = stored_sessions.end(self.store.keys, self.token, durable.name, ended, letters, *bounds)
-        self._submit(step, lambda _: self.node.drop(durable), insists=True)
-
     # Messages
-
-    def publish(self, outgoing: Outgoing) -> asyncio.Future[Published]:
-        """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or the future does;
-        after StoreUncertain it may have been published all the same."""
-        if self.is_superseded:
-            raise StoreUnavailable(_SUPERSEDED)
-        if self.store.is_full:
-            raise StoreFull("the store is full")
-        self.writing.publish(outgoing.submission, outgoing)
-        return outgoing.answer
-
-    def _append(self, submissions: list[Submission]) -> Any:
-        return stored_log.append(self.store.keys, self.token, submissions, self.settings.storage.facts_max_entries)
-
-    async def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> None:
-        if isinstance(answer, StoreError):
-            for outgoing in group:
-                self._finish(outgoing.answer, answer)
-            self._look_at(answer)
-            return
-        if answer.prev < self.node.cursor:
-            self._look_at(Behind("the log is shorter than it was"))
-        elif answer.prev > self.node.cursor:
-            await self._read_up_to(answer.prev)
-        for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
-            if not is_repeated:
-                self._take_own(outgoing, log_id)
-            if not outgoing.answer.done():
-                outgoing.answer.set_result(Published(str(log_id), is_repeated))
-
-    def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
-        submission = outgoing.submission
-        entry = Entry.logged(submission.channel, log_id, submission.body, lazy=outgoing.lazy)
-        self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded)
-        self._broker.metrics.stored_publishes += 1
-        if outgoing.heard is not None:
-            self._broker.tell_hearers(outgoing.channel, outgoing.heard)
-
-    async def _read_up_to(self, last: LogId) -> None:
-        """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
-        while self.node.cursor < last:
-            entries = await stored_log.read(self.store, self.node.cursor, _READ_AT_ONCE)
-            for logged in entries:
-                if logged.id > last:
-                    return
-                channel = parse(logged.channel)
-                assert channel is not None
-                self._take(channel, Entry.logged(logged.channel, logged.id, logged.body), None, logged.excluded)
-            if len(entries) < _READ_AT_ONCE:
-                self.node.cursor = max(self.node.cursor, last)
-
-    def _take(self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str) -> None:
-        """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
-        subscribers = self._broker.channels.subscribers(channel)
-        durables = [session.durable for session in subscribers if session.durable is not None]
-        taken = self.node.take(entry.position, channel.patterns, len(entry.wire), durables)
-        if durables:
-            subscribers = [session for session in subscribers if session.durable is None]
-        if entry.position > self._heard:  # after a reload, what was taken before comes once more
-            self._heard = entry.position
-            self._broker.outbound.fan_out(entry, subscribers, publisher)
-        for durable in taken:
-            self._deliver(durable, entry, excluded)
-
-    def _deliver(self, durable: Durable, entry: Entry, excluded: str) -> None:
-        session: Session | None = durable.holder
-        if durable.name == excluded:
-            durable.settle(entry.position, EndReason.FILTERED)
-        elif session is None:
-            return  # it is ending
-        elif not self.overflow.has_room(session, durable, entry):
-            return
-        elif durable.parked or session.is_absent or durable in self.refills.running:
-            durable.park(entry.position)
-            self.refills.ring(session)
-        else:
-            self._broker.outbound.enqueue(session, entry)
 
     def settle(self, durable: Durable, ids: Iterable[LogId]) -> None:
         """The receiver has acknowledged these."""
@@ -440,7 +237,7 @@ class Durability:
         commit = self.node.commit()
         if commit is None:
             return
-        bounds = (self.settings.storage.facts_max_entries, self.settings.delivery.dead_letters_max)
+        bounds = (self.facts_max, self.settings.delivery.dead_letters_max)
         steps = stored_sessions.commit(self.store.keys, self.token, commit, *bounds)
         answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))
         self._committed(commit, [name for answer in answers for name in answer.fenced])
@@ -454,14 +251,15 @@ class Durability:
                 log.warning("a session belongs to another server by now")
                 self._forget(durable)
         for durable in self.node.committed(commit):
-            self._bury(durable)
+            self.membership.bury(durable)
 
     def count(self, ended: Iterable[Ended]) -> None:
         """Count how messages ended."""
         for each in ended:
             self._broker.metrics.ended[each.reason] += len(each.ids)
 
-    def _look_at(self, error: StoreError) -> None:
+    def suspect(self, error: StoreError) -> None:
+        """The store has answered something that means that this server, or the store, is not what it was."""
         if isinstance(error, Fenced | Behind):
             self._broker.spawn(self._lost(error))
 
@@ -487,26 +285,3 @@ class Durability:
         log.critical("another server has taken over the store: persistent messages and acknowledged sessions end here")
         for durable in list(self.node.sessions.values()):
             self._forget(durable)
-
-    # The store's answers
-
-    def _submit(self, step: Any, done: Any, *, insists: bool = False) -> None:
-        self.writing.submit(step, done, insists=insists)
-
-    async def _asked(self, step: Any) -> Any:
-        if self.is_superseded:
-            raise StoreUnavailable(_SUPERSEDED)
-        return await self.writing.ask(step)
-
-    def _finish(self, future: asyncio.Future[Any], answer: Any) -> None:
-        if future.done():
-            return
-        if isinstance(answer, StoreError):
-            future.set_exception(answer)
-        else:
-            future.set_result(None)
-
-
-def _durable(session: Session) -> Durable:
-    assert session.durable is not None
-    return session.durable

@@ -18,7 +18,7 @@ from crewel.storage.log import Appended
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["MOST_PUBLISHES", "Publishes", "Writing"]
+__all__ = ["MOST_PUBLISHES", "Publishes", "Writing", "resolve"]
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +112,14 @@ class Writing(Generic[T]):
         self._queue.append(Publishes(self._append, self._published))
         self._wake()
 
+    def look_later(self) -> None:
+        """The same, after a pause."""
+        self._after_pause(self.look)
+
     def ask(self, step: Step[Any], *, insists: bool = False) -> asyncio.Future[Any]:
         """Ask the store; the future has the answer, or raises the StoreError."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.submit(step, lambda answer: _resolve(future, answer), insists=insists)
+        self.submit(step, lambda answer: resolve(future, answer), insists=insists)
         return future
 
     async def close(self) -> None:
@@ -154,15 +158,22 @@ class Writing(Generic[T]):
 
     def _ask_later(self, question: _Question[Any] | Publishes[T]) -> None:
         def again() -> None:
-            self._paused.discard(timer)
             self._queue.append(question)
             self._wake()
 
-        timer = self._loop.call_later(_PAUSE, again)
+        self._after_pause(again)
+
+    def _after_pause(self, function: Callable[[], None]) -> None:
+        def call() -> None:
+            self._paused.discard(timer)
+            function()
+
+        timer = self._loop.call_later(_PAUSE, call)
         self._paused.add(timer)
 
 
-def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
+def resolve(future: asyncio.Future[Any], answer: Any) -> None:
+    """Give the future its result, or the exception that the answer is; one that nobody waits for any more is left alone."""
     if future.done():
         return
     if isinstance(answer, Exception):

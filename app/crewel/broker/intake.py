@@ -1,0 +1,166 @@
+"""How persistent messages come in: into the log, and from there, in its order, to everybody who hears their channel.
+
+A message of this server is taken from memory when the log's answer shows that nothing lies between; what does is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.message import Fields
+from crewel.broker.sessions import Session
+from crewel.broker.writing import Writing, resolve
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, LogId, Submission
+from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
+from crewel.storage import log as stored_log
+from crewel.storage.log import Appended
+from crewel.storage.steps import Step
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["Intake", "Outgoing", "Published"]
+
+log = logging.getLogger(__name__)
+
+_READ_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a persistent publish is answered with."""
+
+    id: str
+    is_repeated: bool = False
+    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
+
+
+class Outgoing:
+    """A persistent publish of this node between its acceptance and its answer."""
+
+    __slots__ = ("answer", "channel", "excluded", "heard", "lazy", "submission")
+
+    def __init__(
+        self,
+        channel: Channel,
+        submission: Submission,
+        answer: asyncio.Future[Published],
+        excluded: Session | None,
+        heard: Fields | None,
+        *,
+        lazy: bool,
+    ) -> None:
+        self.channel = channel
+        self.submission = submission
+        self.answer = answer
+        self.excluded = excluded
+        """The session that does not hear it, if any."""
+        self.heard = heard
+        """The message as the services of this server hear it, if any do."""
+        self.lazy = lazy
+
+
+class Intake:
+    """Appends what is published, and takes what has been appended."""
+
+    def __init__(self, durability: Durability, broker: Broker) -> None:
+        self._durability = durability
+        self._broker = broker
+        self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
+        self.writing: Writing[Outgoing] = Writing(durability.store, broker.loop, self._append, self._appended)
+
+    def publish(self, outgoing: Outgoing) -> asyncio.Future[Published]:
+        """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or the future does;
+        after StoreUncertain it may have been published all the same."""
+        if self._durability.is_superseded:
+            raise StoreUnavailable("another server has taken over the store")
+        if self._durability.store.is_full:
+            raise StoreFull("the store is full")
+        self.writing.publish(outgoing.submission, outgoing)
+        return outgoing.answer
+
+    def _append(self, submissions: list[Submission]) -> Step[Appended]:
+        durability = self._durability
+        return stored_log.append(durability.store.keys, durability.token, submissions, durability.facts_max)
+
+    async def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> None:
+        if isinstance(answer, StoreError):
+            for outgoing in group:
+                resolve(outgoing.answer, answer)
+            self._durability.suspect(answer)
+            return
+        is_next = await self._has_caught_up(answer.prev)
+        for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
+            if is_next and not is_repeated:
+                self._take_own(outgoing, log_id)
+            resolve(outgoing.answer, Published(str(log_id), is_repeated))
+
+    async def _has_caught_up(self, prev: LogId) -> bool:
+        """Take what lies before the entry that follows `prev`. False if that cannot be read now: it will be, with what
+        follows it, when the store is looked at again."""
+        node = self._durability.node
+        if prev < node.cursor:
+            self._durability.suspect(Behind("the log is shorter than it was"))
+        elif prev > node.cursor:
+            try:
+                await self.read_up_to(prev)
+            except StoreError as error:
+                log.warning("the log cannot be read at the moment: %s", error)
+                self.writing.look_later()
+                return False
+        return True
+
+    def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
+        submission = outgoing.submission
+        entry = Entry.logged(submission.channel, log_id, submission.body, lazy=outgoing.lazy)
+        self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded)
+        self._broker.metrics.stored_publishes += 1
+        if outgoing.heard is not None:
+            self._broker.tell_hearers(outgoing.channel, outgoing.heard)
+
+    async def read_up_to(self, last: LogId) -> None:
+        """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
+        while self._durability.node.cursor < last:
+            entries = await stored_log.read(self._durability.store, self._durability.node.cursor, _READ_AT_ONCE)
+            for logged in entries:
+                if logged.id > last:
+                    return
+                channel = parse(logged.channel)
+                assert channel is not None
+                self._take(channel, Entry.logged(logged.channel, logged.id, logged.body), None, logged.excluded)
+            if len(entries) < _READ_AT_ONCE:
+                self._durability.node.cursor = max(self._durability.node.cursor, last)
+
+    def _take(self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str) -> None:
+        """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
+        subscribers = self._broker.channels.subscribers(channel)
+        durables = [session.durable for session in subscribers if session.durable is not None]
+        taken = self._durability.node.take(entry.position, channel.patterns, len(entry.wire), durables)
+        if durables:
+            subscribers = [session for session in subscribers if session.durable is None]
+        if entry.position > self._heard:  # after a reload, what was taken before comes once more
+            self._heard = entry.position
+            self._broker.outbound.fan_out(entry, subscribers, publisher)
+        for durable in taken:
+            self._deliver(durable, entry, excluded)
+
+    def _deliver(self, durable: Durable, entry: Entry, excluded: str) -> None:
+        session: Session | None = durable.holder
+        if durable.name == excluded:
+            durable.settle(entry.position, EndReason.FILTERED)
+        elif session is None:
+            return  # it is ending
+        elif not self._durability.overflow.has_room(session, durable, entry):
+            return
+        elif durable.parked or session.is_absent or durable in self._durability.refills.running:
+            durable.park(entry.position)
+            self._durability.refills.ring(session)
+        else:
+            self._broker.outbound.enqueue(session, entry)

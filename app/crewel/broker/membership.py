@@ -1,0 +1,134 @@
+"""Subscriptions of sessions that the store has, and the end of such sessions: what the log owes them, from where and to where.
+
+The store decides in its own order. Until it has answered, the engine remembers what is taken meanwhile, and keeps its cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.broker.sessions import Session
+from crewel.broker.writing import resolve
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Pending
+from crewel.delivery.records import EndReason, Letter, LogId
+from crewel.errors import StoreError, StoreUncertain
+from crewel.storage import sessions as stored_sessions
+from crewel.storage.keys import Keys
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["DEAD_SESSION", "Membership"]
+
+DEAD_SESSION: Final = "communication.noConnection.dead"
+"""The code of letters that a session leaves behind when it ends."""
+
+
+class Membership:
+    """Asks the store about subscriptions and ends."""
+
+    def __init__(self, durability: Durability, broker: Broker) -> None:
+        self._durability = durability
+        self._broker = broker
+
+    def subscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
+        """Subscribe where the store can see it. The future raises StoreError, and then nothing has changed."""
+        pending = self._durability.node.subscribing(durable, patterns)
+        step = stored_sessions.subscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+
+        def answered(answer: dict[str, LogId] | StoreError) -> None:
+            if isinstance(answer, StoreUncertain):
+                self._take_back(durable, patterns, pending)
+            elif isinstance(answer, StoreError):
+                self._durability.node.answered(pending, {})
+            else:
+                owed = self._durability.node.answered(
+                    pending, {pattern: (since, None) for pattern, since in answer.items()}
+                )
+                self._owe(durable, owed)
+                if session.is_live:
+                    for pattern in patterns:
+                        self._broker.channels.subscribe(session, pattern)
+            resolve(done, answer if isinstance(answer, StoreError) else None)
+
+        self._durability.writing.submit(step, answered)
+        return done
+
+    def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
+        """End these subscriptions. The future raises StoreError, and then they go on."""
+        pending = self._durability.node.unsubscribing(durable, patterns)
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+
+        def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
+            if isinstance(answer, StoreError):
+                self._owe(durable, self._durability.node.unanswered(pending))
+            else:
+                self._owe(durable, self._durability.node.answered(pending, answer))
+                for pattern in patterns:
+                    self._broker.channels.unsubscribe(session, pattern)
+            resolve(done, answer if isinstance(answer, StoreError) else None)
+
+        self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered)
+        return done
+
+    def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
+        """Nobody knows whether the store has these subscriptions, and the client was told that it has none: end them. The
+        cursor waits until the store says from where to where they held."""
+
+        def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
+            intervals = {} if isinstance(answer, StoreError) else answer
+            self._owe(durable, self._durability.node.answered(pending, intervals))
+
+        self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
+
+    def _me(self) -> tuple[Keys, str]:
+        return self._durability.store.keys, self._durability.token
+
+    def _unsubscribe_step(self, durable: Durable, patterns: list[str]) -> Any:
+        return stored_sessions.unsubscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
+
+    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+        for log_id in ids:
+            durable.park(log_id)
+        if durable.parked and durable.holder is not None:
+            self._durability.refills.ring(durable.holder)
+
+    def end(self, durable: Durable) -> None:
+        """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
+        durable.holder = None
+        pending = self._durability.node.unsubscribing(durable, self._durability.node.patterns(durable))
+
+        def closed(answer: LogId | StoreError) -> None:
+            if isinstance(answer, StoreError):
+                self._durability.node.unanswered(pending)
+                self._durability.node.drop(durable)
+                return
+            self._durability.node.answered(
+                pending, {pattern: (since, answer) for pattern, since in pending.since.items()}
+            )
+            self._durability.node.ending(durable, answer)
+
+        step = stored_sessions.close(*self._me(), durable.name, self._durability.facts_max)
+        self._durability.writing.submit(step, closed, insists=True)
+
+    def bury(self, durable: Durable) -> None:
+        """The second step of an end: everything of the session leaves the store."""
+        makes_letters = durable.is_named or self._durability.settings.delivery.letters_for_anonymous
+        self._durability.node.leave(durable)
+        for log_id in [*durable.open, *durable.inbox]:
+            if makes_letters:
+                waiting = durable.open.get(log_id) or durable.inbox[log_id]
+                durable.bury(Letter(durable.name, log_id, DEAD_SESSION, "the session has ended", waiting.attempts))
+            else:
+                durable.settle(log_id, EndReason.LAPSED)
+        ended, letters = durable.take_ended()
+        self._durability.count(ended)
+        bounds = (self._durability.facts_max, self._durability.settings.delivery.dead_letters_max)
+        step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds)
+        self._durability.writing.submit(step, lambda _: self._durability.node.drop(durable), insists=True)
