@@ -12,9 +12,11 @@ from tests.broker.world import World
 LIFE = {
     (State.NEW, Event.GRANTED): State.HANDSHAKEN,
     (State.HANDSHAKEN, Event.CONNECT): State.CONNECTED,
+    (State.HANDSHAKEN, Event.TAKEN_OVER): State.HANDSHAKEN,
     (State.HANDSHAKEN, Event.DISCONNECT): State.DISCONNECTED,
     (State.HANDSHAKEN, Event.SILENCE): State.EXPIRED,
     (State.CONNECTED, Event.CONNECT): State.CONNECTED,
+    (State.CONNECTED, Event.TAKEN_OVER): State.HANDSHAKEN,
     (State.CONNECTED, Event.DISCONNECT): State.DISCONNECTED,
     (State.CONNECTED, Event.SILENCE): State.EXPIRED,
 }

@@ -15,10 +15,11 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
-from crewel.broker.durability import Durability, Outgoing, Published
+from crewel.broker.durability import Durability
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
+from crewel.broker.intake import Outgoing, Published
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
@@ -163,7 +164,7 @@ class Broker:
         )
         lazy = self.channels.is_lazy(channel)
         answer: asyncio.Future[Published] = self.loop.create_future()
-        return self.durability.publish(Outgoing(channel, submission, answer, excluded, heard, lazy=lazy))
+        return self.durability.intake.publish(Outgoing(channel, submission, answer, excluded, heard, lazy=lazy))
 
     def broadcast(
         self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None
@@ -202,6 +203,24 @@ class Broker:
         for added in self.registry.session_added:
             self._call(added, session)
 
+    def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
+        """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
+        if session.socket is not None and session.socket.session is session:
+            session.socket.session = None
+        session.socket = None
+        del self.sessions[session.id]
+        session.id, session.browser = newcomer.id, newcomer.browser
+        session.grants, session.is_operator = newcomer.grants, newcomer.is_operator
+        session.verdict = None
+        session.connect_only = session.is_reliable or self.settings.bayeux.meta_connect_deliver_only
+        self.sessions[session.id] = session
+        session.move(Event.TAKEN_OVER)
+        session.peer = peer
+        if peer.pushes:
+            self._rebind(peer, session)
+        self.metrics.handshakes += 1
+        self.timing.rest(session, self.loop.time())
+
     def remove(self, session: Session, event: Event) -> None:
         """End a session: by its disconnect, or by its silence."""
         if not session.is_live:
@@ -211,8 +230,10 @@ class Broker:
         for removed in self.registry.session_removed:
             self._call(removed, session, event is Event.SILENCE)
         self.channels.unsubscribe_all(session)
+        if session.name:
+            self.logins.names.forget(session)
         if session.durable is not None and self.durability is not None:
-            self.durability.end(session.durable)
+            self.durability.membership.end(session.durable)
             session.durable = None
         if session.held is not None:
             self.outbound.release(session, self.loop.time())
@@ -255,6 +276,7 @@ class Broker:
         self.outbound.release(session, self.loop.time())
         session.durable = session.socket = None
         self.sessions.pop(session.id, None)
+        self.logins.names.forget(session)
         self.outbound.alarms.forget(session)
 
     def sweep(self) -> None:
@@ -268,6 +290,8 @@ class Broker:
             elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):
                 assert self.durability is not None
                 self.durability.gone(session)
+            if session.grants is not None:
+                self.logins.look(session)
         self.channels.sweep()
 
     def drain(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewel.bayeux.message import Message
+from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.peer import Peer
 from crewel.broker.sessions import Session
@@ -21,6 +21,8 @@ class Exchange:
     """The successful connect reply among the replies."""
     handshake: Reply | None = None
     """The successful handshake reply among them."""
+    login: Fields | None = None
+    """What the handshake reply tells of the session, in `ext.session`, if it was asked."""
     was_connected = False
     """Whether the session had connected before: the first connect is answered at once."""
     advise = False

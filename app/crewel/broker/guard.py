@@ -12,6 +12,7 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, wait
 from crewel.errors import DENIED_BY_POLICY
 from crewel.security.authorizers import Authorizer, Operation, refusal
+from crewel.security.jwt import JwtPolicy
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, SecurityPolicy, is_reserved
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Guard:
     def admits_everybody(self) -> bool:
         """Whether the policy need not be asked about a handshake."""
         return type(self.policy) is OpenPolicy
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a session without a token may do nothing."""
+        return isinstance(self.policy, JwtPolicy)
 
     def is_open(self, channel: Channel) -> bool:
         """Whether nobody need be asked who creates the channel, subscribes to it or publishes to it: everybody may. What is

@@ -189,7 +189,7 @@ class Inbound:
         if not passes:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is State.NEW):
-            return unknown_session(exchange, message)
+            return unknown_session(broker, exchange, message)
         if channel.kind is not Kind.META:
             return publish(broker, session, message)
         handler = HANDLERS.get(channel.name)

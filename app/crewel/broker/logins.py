@@ -1,76 +1,371 @@
-"""Logins: what a handshake makes durable, and sessions that come back from the store."""
+"""Logins: what a handshake says of who it is (`ext.session`), what of it is stored, and sessions that come back.
+
+A handshake makes a session, or takes one over: then the session stays what it is, with its subscriptions and all that
+waits in it, and only its client is another one, with another clientId. Logins for one name follow one another.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.bayeux import replies
+from crewel.bayeux import advice
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
-from crewel.broker.sessions import Session
+from crewel.broker.names import Names, digest, new_resume
+from crewel.broker.refusals import IDENTICAL, login_refusal, refused, superseded, told_name, unavailable
+from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.delivery.bounds import Bounds
+from crewel.delivery.bounds import Bounds, OverflowPolicy
+from crewel.delivery.connect_qos import ConnectQos, read_connect_qos
 from crewel.delivery.durable import Durable
-from crewel.delivery.records import SessionRecord
-from crewel.errors import StoreError, coded
+from crewel.delivery.fields import MAX_NUMBER
+from crewel.delivery.names import ANONYMOUS, Name
+from crewel.delivery.records import BATCH_BLOCK, SessionRecord
+from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
+from crewel.security.grants import OPERATOR, Grants
+from crewel.security.jwt import ACCESS_DENIED, EXPIRED
+from crewel.security.tokens import AdminToken
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
 __all__ = ["Logins"]
 
-ANONYMOUS: Final = "client/anonymous/"
+_TOO_MANY: Final = "user.configuration.maxSession"
+_ANY_NUMBER: Final = -1
+"""The store need not count the sessions of a subject: this server knows them all."""
+_BEYOND_STORED: Final = -1_000_000_001
+"""First number of sessions that are not stored, where others are: those count upwards from 1."""
+_KNOWN_OTHERWISE: Final = ("name", "token", "resume", "clearSessions")
+"""Fields of `ext.session` that are not kept as they were asked."""
+_ENDING_S: Final = 3.0
+_LOOK_S: Final = 0.05
 
 
 class Logins:
-    """The names of one broker's sessions."""
+    """The logins of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.admin = AdminToken()
+        self.names = Names(_BEYOND_STORED if broker.settings.storage.enabled else -1)
+        self._busy: dict[str, asyncio.Future[None]] = {}
+        self._arriving: Counter[str] = Counter()
+
+    # Handshakes
 
     def concern(self, session: Session, message: Message) -> bool:
-        """Whether this handshake has to go through `login`."""
-        return session.is_reliable and self._broker.durability is not None
+        """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
+        if session.is_reliable and self._broker.durability is not None:
+            return True
+        ext = message.fields.get("ext")
+        return type(ext) is dict and "session" in ext
 
     def login(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply | None]:
-        """Store the session of a granted handshake; the reply that refuses it, or None."""
+        """Let the session of a handshake that the policy has granted be who it says; or let its client take over another
+        one, which becomes the exchange's. Answers the reply that refuses it, or None."""
+        asked = message.ext.get("session")
+        name = told_name(asked)
+        try:
+            qos = self._read(message)
+            self._authenticate(session, qos)
+            yield from self._log_in(exchange, session, message, qos)
+        except IllegalArgument as error:
+            return refused(message, Refused(coded(error.code, name, 403), error.code, error.message))
+        except Refused as error:
+            return refused(message, error)
+        except StoreError as error:
+            return unavailable(message, error, name)
+        return None
+
+    def _read(self, message: Message) -> ConnectQos:
+        if "session" not in message.ext:
+            return ConnectQos()
+        return read_connect_qos(message.ext["session"], self._broker.settings.bayeux.max_queue_messages)
+
+    def _authenticate(self, session: Session, qos: ConnectQos) -> None:
+        """Notice an operator, and keep a token to the names that are its subject's. A policy that proves no names does not
+        look at other tokens, for they would prove nothing."""
+        if session.grants is None and qos.token is not None and self.admin.matches(qos.token):
+            session.grants = OPERATOR
+        grants = session.grants
+        session.is_operator = grants is not None and grants.is_operator
+        if grants is not None and qos.name is not None and not _may_be(grants, qos.name.subject):
+            raise login_refusal(ACCESS_DENIED, qos.name.relative, "the token is for another subject")
+
+    def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
+        subject = qos.name.subject if qos.name is not None else ANONYMOUS
+        while True:
+            target = self._target(session, qos)
+            key = target.name if target is not None else _key(qos.name)
+            under_way = self._busy.get(key)
+            if under_way is None:
+                break
+            yield asyncio.shield(under_way)
+        done = self._broker.loop.create_future()
+        if key:
+            self._busy[key] = done
+        self._arriving[subject] += 1
+        try:
+            if target is None:
+                self._make_room(qos, subject)
+                yield from self._begin(exchange, session, message, qos)
+            else:
+                yield from self._take_over(exchange, session, target, message, qos)
+        finally:
+            self._arriving[subject] -= 1
+            if not self._arriving[subject]:
+                del self._arriving[subject]
+            if key:
+                del self._busy[key]
+            done.set_result(None)
+
+    def _target(self, session: Session, qos: ConnectQos) -> Session | None:
+        """The session that this login takes over; None if it makes one. Raises Refused."""
+        name = qos.name
+        if qos.resume is not None:
+            shown = self.names.shown(qos.resume)
+            if shown is not None:
+                return self._owned(session, shown, name)
+        if name is None or not name.number:
+            return None  # a secret that is good for nothing any more: the session has ended
+        there = self.names.find(name.relative)
+        if there is None:
+            if name.is_numbered:
+                raise login_refusal(
+                    IDENTICAL, name.relative, "a name with a number of the server's comes back with its resume"
+                )
+            return None
+        if qos.resume is not None:
+            raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
+        if session.grants is None and (name.is_numbered or self._is_alive(there)):
+            raise login_refusal(
+                IDENTICAL, name.relative, "another client is this session, and its resume was not shown"
+            )
+        return there
+
+    def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
+        if name is not None and not _same(name, shown.name):
+            raise login_refusal(IDENTICAL, name.relative, "the resume is that of another session")
+        if (
+            session.grants is not None
+            and shown.grants is not None
+            and not _may_be(session.grants, shown.grants.subject)
+        ):
+            raise login_refusal(ACCESS_DENIED, shown.name, "the token is for another subject")
+        return shown
+
+    def _is_alive(self, session: Session) -> bool:
+        """Whether its client connects: a connect is held, or the next one is not overdue."""
+        if session.is_absent or session.state is not State.CONNECTED:
+            return False
+        return not self._broker.timing.is_gone(session, self._broker.loop.time())
+
+    def _make_room(self, qos: ConnectQos, subject: str) -> None:
+        if subject == ANONYMOUS:
+            return
+        others = self.names.of_subject(subject)
+        if qos.clear_sessions:
+            for other in others:
+                self._broker.disconnect(other)
+            others = []
+        if len(others) + self._arriving[subject] > qos.max_sessions:
+            told = f"the subject {subject} has {qos.max_sessions} sessions already"
+            raise login_refusal(_TOO_MANY, f"client/{subject}", told)
+
+    # A new session
+
+    def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
+        name, durability = qos.name, self._broker.durability
+        resume = new_resume() if "session" in message.ext else None
+        if qos.persistent and not session.is_reliable:
+            raise IllegalArgument(
+                "persistent", "needs ext.ack: what is owed to a session that acknowledges nothing ends"
+            )
+        if qos.persistent and durability is None:
+            raise StoreUnavailable("this server keeps no store")
+        self._dress(session, qos, is_stored=durability is not None and session.is_reliable)
+        if durability is None or not session.is_reliable:
+            subject = ANONYMOUS if name is None else name.subject
+            session.name = name.relative if name is not None and name.number else self.names.number(subject)
+        else:
+            yield from self._until_ended(_key(name))
+            facts = _facts(session, message, resume)
+            answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
+            durability.attach(session, answer)
+        session.grace_ms = qos.timeout_ms if _is_named(session) else None
+        self.names.add(session, None if resume is None else digest(resume))
+        self._tell(exchange, session, resume, reconnected=False)
+
+    def _until_ended(self, name: str) -> Steps[None]:
+        """Wait until an earlier session of this name has left the store. It takes a commit."""
         durability = self._broker.durability
         assert durability is not None
-        try:
-            answer = yield durability.login(ANONYMOUS, self._facts(session), -1)
-        except StoreError as error:
-            return refused(message, error)
-        self._bind(session)
-        durability.attach(session, answer)
-        return None
+        deadline = self._broker.loop.time() + _ENDING_S
+        while name and name in durability.node.sessions:
+            if self._broker.loop.time() > deadline:
+                raise StoreUnavailable(f"{name}: the session before this one is still ending")
+            yield asyncio.sleep(_LOOK_S)
+
+    def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
+        """Give the session what its login asks for, and for the rest what the server has configured."""
+        asked, delivery = qos.queue, self._broker.settings.delivery
+        if asked.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:
+            raise IllegalArgument(
+                "queue.onOverflow", "there are dead letters only of sessions that are stored: ask for ext.ack"
+            )
+        session.burst = qos.burst
+        if is_stored:
+            session.bounds = Bounds(
+                asked.max_entries or delivery.queue_max_entries,
+                asked.max_bytes or delivery.queue_max_bytes,
+                asked.policy or OverflowPolicy.DEAD_MESSAGE,
+            )
+            session.queue_limit = session.bounds.max_entries
+        else:
+            session.ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
+            session.queue_limit = asked.max_entries or 0
+
+    # A session that goes on
+
+    def _take_over(
+        self, exchange: Exchange, session: Session, target: Session, message: Message, qos: ConnectQos
+    ) -> Steps[None]:
+        if target.is_reliable is not session.is_reliable:
+            told = "must be asked for again" if target.is_reliable else "must not be asked for"
+            raise IllegalArgument("ack", f"{told}: the session that is taken over cannot change that")
+        resume, durability = new_resume(), self._broker.durability
+        if target.durable is not None and durability is not None:
+            answer = yield durability.login(target.name, _facts(session, message, resume), _ANY_NUMBER)
+            if not target.is_live or target.durable is None:
+                raise StoreUnavailable(f"{target.name}: the session has ended just now")
+            target.durable.batch = answer.batch + BATCH_BLOCK
+            durability.hand_to(target, target.durable)
+        self._dress(target, qos, is_stored=target.durable is not None)
+        target.grace_ms = qos.timeout_ms if _is_named(target) else None
+        if qos.clear_sessions:
+            for other in self.names.of_subject(_subject(target)):
+                if other is not target:
+                    self._broker.disconnect(other)
+        self._switch(exchange, session, target)
+        self.names.add(target, digest(resume))
+        self._tell(exchange, target, resume, reconnected=True)
+
+    def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
+        """The client of `session` is the target's from here on; what it had is told that it is not any more."""
+        broker, peer = self._broker, exchange.peer
+        self.names.supersede(target.id, target.name, broker.loop.time())
+        self._dismiss(target, superseded(target.name))
+        if target.batches is not None:
+            # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
+            target.queue = [*target.batches.forget(), *target.queue]
+            target.retained = 0
+        target.urgent = bool(target.queue)
+        target.hold_delay = 0.0
+        broker.hand_over(target, session, peer)
+        exchange.session = target
+
+    def _dismiss(self, session: Session, verdict: Verdict) -> None:
+        """Answer the connect that its client holds with this, and without a message."""
+        queue, session.queue = session.queue, []
+        session.verdict, session.advised_on = verdict, None
+        self._broker.outbound.release(session, self._broker.loop.time())
+        session.queue, session.verdict = queue, None
+
+    def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
+        if resume is None:
+            return
+        parked = 0 if session.durable is None else len(session.durable.parked)
+        exchange.login = {
+            "name": f"/node/{self._broker.settings.node.name}/{session.name}",
+            "reconnected": reconnected,
+            "queued": len(session.queue) + session.retained + parked,
+            "resume": resume,
+            "update": False,
+            "durable": session.durable is not None,
+        }
+
+    # The store's sessions
 
     def restore(self, durable: Durable, record: SessionRecord) -> None:
         """Let a session that the store has live again, as its last login made it."""
         facts = record.login
-        broker = self._broker
-        session = Session(broker, facts["id"])
+        session = Session(self._broker, facts["id"])
         session.browser = facts.get("browser")
         session.is_reliable = session.connect_only = facts.get("ack", False)
         session.is_absent = True
-        self._bind(session)
+        grants = facts.get("grants")
+        session.grants = None if grants is None else Grants.from_json(grants)
+        session.is_operator = session.grants is not None and session.grants.is_operator
+        name = {"name": durable.name} if durable.is_named else {}
+        qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
+        self._dress(session, qos, is_stored=True)
+        session.grace_ms = qos.timeout_ms if durable.is_named else None
+        broker = self._broker
         for extension in broker.outbound.pipe.extensions:
             extension.restored(session)
         assert broker.durability is not None
         broker.durability.hand_to(session, durable)
+        self.names.add(session, facts.get("resume"))
         broker.revive(session, durable.since)
+        if session.grants is None and broker.guard.asks_for_tokens:
+            self._lapse(session)
 
-    def _bind(self, session: Session) -> None:
-        delivery = self._broker.settings.delivery
-        session.bounds = Bounds(delivery.queue_max_entries, delivery.queue_max_bytes)
-        session.queue_limit = session.bounds.max_entries
+    # Tokens that end
 
-    def _facts(self, session: Session) -> dict[str, Any]:
-        return {"id": session.id, "browser": session.browser, "ack": session.is_reliable}
+    def look(self, session: Session) -> None:
+        """If the session's token has expired, let its client log in again before it goes on."""
+        if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
+            self._lapse(session)
+
+    def _lapse(self, session: Session) -> None:
+        session.verdict = Verdict(coded(EXPIRED, session.name, 403), advice.handshake())
+        session.connect_only = True  # and no connect succeeds
+        session.advised_on = None
+        self._broker.outbound.release(session, self._broker.loop.time())
+
+    def unknown(self, client_id: object) -> Verdict:
+        """What a connect is answered whose `clientId` is nobody's."""
+        name = self.names.superseded(client_id, self._broker.loop.time()) if isinstance(client_id, str) else None
+        return Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake()) if name is None else superseded(name)
 
 
-def refused(message: Message, error: StoreError) -> Reply:
-    """The reply to a handshake that the store could not take: the client may try again."""
-    reply = replies.failed(message, coded(error.code))
-    reply["advice"] = {"reconnect": "handshake", "interval": 1000}
-    return reply
+def _key(name: Name | None) -> str:
+    """The name of the one session that is meant; empty if it is to be given a number."""
+    return name.relative if name is not None and name.number else ""
+
+
+def _prefix(name: Name | None) -> str:
+    return f"client/{ANONYMOUS if name is None else name.subject}/"
+
+
+def _same(name: Name, session_name: str) -> bool:
+    return name.relative == session_name if name.number else session_name.startswith(f"{name.relative}/")
+
+
+def _subject(session: Session) -> str:
+    return session.name.split("/")[1]
+
+
+def _may_be(grants: Grants, subject: str) -> bool:
+    return grants.subject in ("", subject)
+
+
+def _is_named(session: Session) -> bool:
+    return not session.name.startswith(f"client/{ANONYMOUS}/")
+
+
+def _facts(session: Session, message: Message, resume: str | None) -> dict[str, Any]:
+    """What the store keeps of a login; of its secrets, what recognises them."""
+    facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.is_reliable}
+    if resume is not None:
+        asked = message.ext["session"].items()
+        facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}
+        facts["resume"] = digest(resume)
+    if session.grants is not None:
+        facts["grants"] = session.grants.as_json()
+    return facts

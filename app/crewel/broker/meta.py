@@ -14,7 +14,8 @@ from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
-from crewel.broker.sessions import Event, Session, State
+from crewel.broker.refusals import denied as denied_handshake
+from crewel.broker.sessions import Event, Session, State, Verdict
 from crewel.broker.steps import Steps
 from crewel.errors import BayeuxCode, Denied, StoreError, coded, denied
 
@@ -45,11 +46,7 @@ def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, m
             return (yield from _log_in(broker, exchange, session, message))
         return _shake_hands(broker, exchange, session, message)
     exchange.session = None
-    reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
-    reply["advice"] = {"reconnect": refusal.reconnect}
-    if refusal.ext is not None:
-        reply["ext"] = refusal.ext
-    return reply
+    return denied_handshake(message, refusal)
 
 
 def _log_in(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
@@ -58,13 +55,18 @@ def _log_in(broker: Broker, exchange: Exchange, session: Session, message: Messa
     if refusal is not None:
         exchange.session = None
         return refusal
-    return _shake_hands(broker, exchange, session, message)
+    assert exchange.session is not None
+    reply = _shake_hands(broker, exchange, exchange.session, message)
+    if exchange.login is not None:
+        reply["ext"] = {"session": exchange.login}
+    return reply
 
 
 def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply:
     peer = exchange.peer
-    broker.browsers.bind_new(session, peer)
-    broker.add(session)
+    if not session.is_live:  # else another client's, which this one has taken over
+        broker.browsers.bind_new(session, peer)
+        broker.add(session)
     session.advised_on = peer.transport
     reply = replies.handshaken(message, session.id, broker.transports, broker.timing.advice(session))
     exchange.handshake = reply
@@ -75,6 +77,10 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
     """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
     peer = exchange.peer
     broker.metrics.connects += 1
+    if session.grants is not None:
+        broker.logins.look(session)
+    if session.verdict is not None:
+        return _refused_connect(message, session.verdict)
     if session.held is not None:
         broker.outbound.supersede(session)
     if not peer.pushes:
@@ -94,6 +100,12 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         waiting = broker.durability.here(session, session.durable) if broker.durability is not None else None
         if waiting is not None:
             return _connect_later(waiting, reply)
+    return reply
+
+
+def _refused_connect(message: Message, verdict: Verdict) -> Reply:
+    reply = replies.failed(message, verdict.error)
+    reply["advice"] = verdict.advice
     return reply
 
 
@@ -143,7 +155,7 @@ def _subscribe(broker: Broker, session: Session, names: list[str]) -> Steps[str 
         return None
     if names:
         try:
-            yield broker.durability.subscribe(session, names)
+            yield broker.durability.membership.subscribe(session, session.durable, names)
         except StoreError as failure:
             return coded(failure.code)
     return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
@@ -182,22 +194,22 @@ def _unsubscribe_later(
     broker: Broker, session: Session, message: Message, names: list[str], error: str | None
 ) -> Steps[Reply]:
     stored = [name for name in names if name in session.subscriptions]
-    if stored and broker.durability is not None:
+    if stored and session.durable is not None and broker.durability is not None:
         try:
-            yield broker.durability.unsubscribe(session, stored)
+            yield broker.durability.membership.unsubscribe(session, session.durable, stored)
         except StoreError as failure:
             error = error or coded(failure.code)
     return replies.ok(message) if error is None else replies.failed(message, error)
 
 
-def unknown_session(exchange: Exchange, message: Message) -> Reply:
+def unknown_session(broker: Broker, exchange: Exchange, message: Message) -> Reply:
     """The reply to a message whose session is unknown or gone. Only a connect is advised: to shake hands again, or, if
-    the session was disconnected just now, to stop."""
-    reply = replies.failed(message, BayeuxCode.SESSION_UNKNOWN)
-    if message.channel.name == CONNECT:
-        gone = exchange.session is not None and exchange.session.state is State.DISCONNECTED
-        reply["advice"] = advice.removed() if gone else advice.handshake()
-    return reply
+    the session was disconnected just now or another client has taken it over, to stop."""
+    if message.channel.name != CONNECT:
+        return replies.failed(message, BayeuxCode.SESSION_UNKNOWN)
+    if exchange.session is not None and exchange.session.state is State.DISCONNECTED:
+        return _refused_connect(message, Verdict(BayeuxCode.SESSION_UNKNOWN, advice.removed()))
+    return _refused_connect(message, broker.logins.unknown(message.fields.get("clientId")))
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

@@ -9,12 +9,14 @@ import secrets
 from collections.abc import Mapping
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
 from crewel.delivery.batches import Batches
 from crewel.delivery.bounds import Bounds
+from crewel.delivery.connect_qos import Burst
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.security.grants import Grants
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from crewel.broker.peer import Peer
     from crewel.extension import SessionPart
 
-__all__ = ["TRANSITIONS", "Event", "Session", "State", "new_secret"]
+__all__ = ["TRANSITIONS", "Event", "Session", "State", "Verdict", "new_secret"]
 
 
 class State(Enum):
@@ -39,11 +41,19 @@ class State(Enum):
     is_live: bool
 
 
+class Verdict(NamedTuple):
+    """What each connect is answered of a session that may not go on as it is."""
+
+    error: str
+    advice: Advice
+
+
 class Event(Enum):
     """What moves a session on."""
 
     GRANTED = "the handshake was granted"
     CONNECT = "a connect came"
+    TAKEN_OVER = "another client goes on with it"
     DISCONNECT = "the client or the server ended it"
     SILENCE = "no connect came in time"
 
@@ -52,11 +62,13 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     State.NEW: {Event.GRANTED: State.HANDSHAKEN},
     State.HANDSHAKEN: {
         Event.CONNECT: State.CONNECTED,
+        Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
     },
     State.CONNECTED: {
         Event.CONNECT: State.CONNECTED,
+        Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
     },
@@ -69,6 +81,7 @@ for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
 
 
+_ANY_BURST: Final = Burst()
 _secrets: list[str] = []
 
 
@@ -94,8 +107,10 @@ class Session:
         "bounds",
         "broadcast_to_publisher",
         "browser",
+        "burst",
         "connect_only",
         "durable",
+        "ends_when_full",
         "expires_at",
         "grace_ms",
         "grants",
@@ -105,6 +120,7 @@ class Session:
         "interval_ms",
         "is_absent",
         "is_live",
+        "is_operator",
         "is_ready",
         "is_reliable",
         "last_seen",
@@ -123,6 +139,7 @@ class Session:
         "transient_interval_ms",
         "transient_timeout_ms",
         "urgent",
+        "verdict",
     )
 
     def __init__(self, broker: Broker, client_id: str) -> None:
@@ -154,6 +171,9 @@ class Session:
         """What it was sent and has not acknowledged; None unless it acknowledges."""
         self.queue_limit = 0
         """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says."""
+        self.ends_when_full = False
+        """Whether it ends when its queue is full, although it does not acknowledge."""
+        self.burst = _ANY_BURST
         self.is_ready = False
         self.batching = 0
 
@@ -183,6 +203,9 @@ class Session:
         self.broadcast_to_publisher: bool | None = None
         self.grants: Grants | None = None
         """What its token grants; None if it has shown none that the policy looks at."""
+        self.is_operator = False
+        self.verdict: Verdict | None = None
+        """Set while its client has to log in again before it may go on."""
 
         self.expires_at = inf
         """Loop time (s) at which it expires; infinite while a connect is held."""
@@ -230,10 +253,13 @@ class Session:
         if not queue:
             return queue
         if len(queue) > 1:
-            size = 0
+            size, burst = 0, self.burst
+            most = burst.max_entries or len(queue)
+            if burst.max_bytes is not None and burst.max_bytes < max_bytes:
+                max_bytes = burst.max_bytes
             for position, entry in enumerate(queue):
                 size += len(entry.wire) + 1
-                if size > max_bytes and position:
+                if (size > max_bytes or position >= most) and position:
                     self.queue = queue[position:]
                     self.urgent = True  # the rest goes with the next connect, at once
                     return queue[:position]

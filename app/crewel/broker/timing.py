@@ -48,7 +48,9 @@ class Timing:
 
     def tell_released(self, session: Session, reply: Reply, transport: str) -> None:
         """Put the advice into the reply to a connect that was held, or what has become of the session meanwhile."""
-        if session.state is State.EXPIRED:
+        if session.verdict is not None:
+            reply.update(successful=False, error=session.verdict.error, advice=session.verdict.advice)
+        elif session.state is State.EXPIRED:
             reply.update(successful=False, error=BayeuxCode.SESSION_UNKNOWN, advice=advice.handshake())
         elif not session.is_live:
             reply["advice"] = advice.none()

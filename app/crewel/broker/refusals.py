@@ -1,0 +1,72 @@
+"""What a client is answered whose login is refused, or whose session is not its own any more.
+
+A refused login says `403:<name>:<dotted code>` and that it is final; beside it, in `ext.session`, why. What only the store
+stands in the way of may be tried again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crewel.bayeux import advice, replies
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.sessions import Verdict
+from crewel.delivery.names import parse_name
+from crewel.errors import BayeuxCode, Refused, StoreError, coded
+from crewel.security.policy import Refusal
+
+__all__ = ["IDENTICAL", "denied", "login_refusal", "refused", "superseded", "told_name", "unavailable"]
+
+IDENTICAL: Final = "user.configuration.identicalClient"
+
+
+def login_refusal(code: str, name: str, told: str) -> Refused:
+    """The refusal of a login; `told` is for people."""
+    return Refused(coded(code, name, 403), code, told)
+
+
+def refused(message: Message, error: Refused) -> Reply:
+    """The reply to a handshake that is refused for good."""
+    reply = replies.failed(message, error.error)
+    reply["advice"] = advice.none()
+    if "session" in message.ext:
+        reply["ext"] = {"session": {"errorCode": error.code, "message": error.message}}
+    return reply
+
+
+def unavailable(message: Message, error: StoreError, name: str) -> Reply:
+    """The reply to a handshake that the store could not take: the client may try again."""
+    reply = replies.failed(message, coded(error.code, name, 503))
+    reply["advice"] = {"reconnect": "handshake", "interval": 1000}
+    if "session" in message.ext:
+        reply["ext"] = {"session": {"errorCode": error.code, "message": str(error)}}
+    return reply
+
+
+def told_name(asked: object) -> str:
+    """The name as the error of a refused login repeats it."""
+    name = asked.get("name") if isinstance(asked, dict) else None
+    if not isinstance(name, str):
+        return ""
+    parsed = parse_name(name)
+    return name if parsed is None else parsed.relative
+
+
+def denied(message: Message, refusal: Refusal) -> Reply:
+    """The reply to a handshake that the policy refuses."""
+    if refusal.code:
+        status = 403 if refusal.code.startswith("user.") else None
+        error = coded(refusal.code, told_name(message.ext.get("session")), status)
+        reply = refused(message, Refused(error, refusal.code, refusal.message))
+    else:
+        reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)
+    reply["advice"] = {"reconnect": refusal.reconnect}
+    if refusal.ext is not None:
+        reply["ext"] = refusal.ext
+    return reply
+
+
+def superseded(name: str) -> Verdict:
+    """What a connect is answered whose session another client has taken over."""
+    return Verdict(coded(IDENTICAL, name, 402), advice.none())
