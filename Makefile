@@ -15,7 +15,7 @@ CHROMIUM_READY := $(STAMPS)/chromium
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pure check format docs bench lock clean
+.PHONY: help run test test-pure faults check format docs bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 
 test: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
 	$(BIN)/pytest
+
+faults: $(PYTHON_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
+	FAULTS=full $(BIN)/pytest tests/faults --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term

@@ -10,7 +10,7 @@ call, reload, loaded, disconnect. Events:
 | connecting | transport, ack | a connect goes out |
 | connected | ack, advice | a connect was answered successfully |
 | subscribed | channel | the server confirmed a subscription |
-| delivered | channel, data | a message arrived on the wire: one event a copy |
+| delivered | channel, id, data | a message arrived on the wire: one event a copy |
 | message | subscription, channel, data | the application's listener was called |
 | ended | | the server ended the session for good |
 | unsuccessful | channel, error, advice | a request failed or was refused |
@@ -178,6 +178,10 @@ class Peer:
         """Wait for this many events of this name with these fields, earlier ones included."""
         await self.until(lambda: len(self.told(event, **fields)) >= count, f"{count} x {event} {fields}")
 
+    def note(self, event: Event) -> None:
+        """Keep an event; others may listen here."""
+        self.events.append(event)
+
     async def _read(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
@@ -185,7 +189,7 @@ class Peer:
             if "answer" in event:
                 self._answers[event["answer"]].set_result(event)
                 continue
-            self.events.append(event)
+            self.note(event)
             async with self._news:
                 self._news.notify_all()
         for answer in self._answers.values():

@@ -45,7 +45,7 @@ let clientId;
 class Witness {
     incoming(message) {
         if (message.data !== undefined) {
-            tell({event: "delivered", channel: message.channel, data: message.data});
+            tell({event: "delivered", channel: message.channel, id: message.id ?? null, data: message.data});
         }
         if (message.channel === "/meta/connect" && message.advice?.reconnect === "none") {
             tell({event: "ended"});
@@ -86,7 +86,7 @@ function plain(data) {
 }
 
 function outcome(reply) {
-    return {successful: reply.successful, error: reply.error ?? null};
+    return {successful: reply.successful, error: reply.error ?? null, published: reply.ext?.publish ?? null};
 }
 
 /** Subscriptions end with their session, so an application subscribes again after each further handshake. */
@@ -151,8 +151,8 @@ obey({
         client.unsubscribe(subscriptions.get(channel), reply => resolve(outcome(reply)));
         subscriptions.delete(channel);
     }),
-    publish: ({channel, data}) => new Promise(resolve => {
-        client.publish(channel, data, reply => resolve(outcome(reply)));
+    publish: ({channel, data, props}) => new Promise(resolve => {
+        client.publish(channel, data, props ?? {}, reply => resolve(outcome(reply)));
     }),
     publishBinary: ({channel, bytes}) => new Promise(resolve => {
         client.publishBinary(channel, Uint8Array.from(bytes), true, {name: "bytes"}, reply => resolve(outcome(reply)));
@@ -160,8 +160,8 @@ obey({
     async batch({messages}) {
         let replies;
         client.batch(() => {
-            replies = messages.map(({channel, data}) => new Promise(resolve => {
-                client.publish(channel, data, reply => resolve(outcome(reply)));
+            replies = messages.map(({channel, data, props}) => new Promise(resolve => {
+                client.publish(channel, data, props ?? {}, reply => resolve(outcome(reply)));
             }));
         });
         return {replies: await Promise.all(replies)};

@@ -1,0 +1,101 @@
+"""What the fault tests share: how much of them runs, and the report that a full run writes.
+
+`make test` runs a few shots with fixed seeds. `make faults` sets FAULTS=full, runs the full counts one after the other, and
+writes RESULTS.md beside this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.faults.load import Load
+from tests.functional.wire import close_connections
+from tests.server_process import ROOT
+
+IS_FULL = os.environ.get("FAULTS") == "full"
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+Tell = Callable[[str], None]
+_told: dict[str, str] = {}
+_outcomes: dict[str, str] = {}
+_seconds: dict[str, float] = {}
+_begun = monotonic()
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Tell:
+    """Say in one line what a test did and found out, for the report."""
+    return lambda text: _told.__setitem__(request.node.nodeid, text) or print(text)
+
+
+@pytest.fixture
+async def load(request: pytest.FixtureRequest) -> AsyncIterator[Load]:
+    """The clients of one run. Its random numbers are those of the parameter `seed`, if the test has it."""
+    seed = getattr(request.node, "callspec", None)
+    load = Load(random.Random(seed.params.get("seed", 0) if seed else 0))
+    yield load
+    async with asyncio.timeout(30):
+        await load.stop()
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember how each test ended."""
+    if "tests/faults/" not in report.nodeid:
+        return
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+    if report.failed:
+        _outcomes[report.nodeid] = "FAILED: " + (str(report.longrepr).strip().splitlines() or ["?"])[-1]
+    elif report.when == "call":
+        _outcomes[report.nodeid] = "passed"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report of a full run, whatever its outcome was."""
+    if IS_FULL and _outcomes and not session.config.option.collectonly:
+        RESULTS.write_text(_report())
+
+
+def _report() -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    failed = sum(outcome != "passed" for outcome in _outcomes.values())
+    head = [
+        "# Faults: the result of `make faults`",
+        "",
+        "Written by the run itself; [docs/faults.md](../../docs/faults.md) tells what is shot at.",
+        "",
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit.strip()} and what was not committed then,"
+        f" Python {platform.python_version()}, {os.cpu_count()} processors:"
+        f" {len(_outcomes)} tests in {(monotonic() - _begun) / 60:.0f} minutes, {failed} failed.",
+        "",
+        "| test | s | outcome | what it did |",
+        "| --- | ---: | --- | --- |",
+    ]
+    rows = [
+        f"| {_short(node)} | {_seconds[node]:.0f} | {_cell(outcome)} | {_cell(_told.get(node, ''))} |"
+        for node, outcome in _outcomes.items()
+    ]
+    return "\n".join([*head, *rows, ""])
+
+
+def _short(node: str) -> str:
+    return f"`{node.rpartition('::')[2]}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")[:400]

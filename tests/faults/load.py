@@ -1,0 +1,275 @@
+"""The load of a run: reliable subscribers and publishers of persistent messages, which the faults do not tell from others.
+
+Each publisher sends a few messages, waits for the answers, and sends again what was not answered, so that its messages keep
+their order. Clients of the official library run in processes of their own (tests/interop); `Plain` ones are bare sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Protocol
+
+from tests.faults.ledger import Item, Ledger
+from tests.functional.bayeux import Client, Message
+from tests.interop.peers import DRIVERS, Event, Kind, Peer
+
+LONG_POLLING = Kind("cometd", "9", "long-polling", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
+WEBSOCKET = Kind("cometd", "9", "websocket", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
+PATTERN = "/load/*"
+_PAUSE_S = 0.1  # before a refused publish is sent again
+
+
+def channel_of(publisher: str) -> str:
+    """Each publisher has a channel, whose order is the publisher's."""
+    return f"/load/{publisher}"
+
+
+class Participant(Protocol):
+    """What the run asks of each client."""
+
+    name: str
+    handshakes: int
+    subscribes: int
+    went_on_at: float
+    """When a connect was last answered."""
+
+    async def stop(self) -> None: ...
+
+
+class Stock(Peer):
+    """The official client with the acknowledge extension and nothing else, as it is configured by itself."""
+
+    def __init__(self, name: str, kind: Kind, ledger: Ledger) -> None:
+        super().__init__(kind)
+        self.name = name
+        self.handshakes = self.subscribes = 0
+        self.went_on_at = 0.0
+        self.complaints: list[Event] = []
+        self._ledger = ledger
+
+    async def begin(self, port: int, *, subscribes: bool) -> None:
+        """Shake hands, and subscribe if this is a subscriber."""
+        await self.start()
+        backoff = {"backoffIncrement": 1000, "maxBackoff": 60000}  # as the library has them
+        await self.open(f"http://localhost:{port}/cometd", extensions=["ack"], **backoff)
+        if subscribes:
+            await self.subscribe(PATTERN)
+            self._ledger.subscribed(self.name)
+
+    def note(self, event: Event) -> None:
+        """Keep what matters; a run has many thousand events."""
+        match event["event"]:
+            case "delivered" if self.name in self._ledger.received:
+                self._ledger.came(self.name, event["id"], _item(event["data"]))
+            case "handshaken":
+                self.handshakes += 1
+                self.events.append(event)
+            case "subscribed":
+                self.subscribes += 1
+                self.events.append(event)
+            case "connected":
+                self.went_on_at = monotonic()
+            case "unsuccessful":
+                self.complaints.append(event)
+
+    async def publish_all(self, items: list[Item], *, is_keyed: bool) -> list[str | None]:
+        """Publish these together and return the id of each that was answered successful."""
+        messages = [
+            {"channel": channel_of(name), "data": {"p": name, "n": number}, "props": _props((name, number), is_keyed)}
+            for name, number in items
+        ]
+        answer = await self.do("batch", messages=messages)
+        return [reply["published"]["id"] if reply["successful"] else None for reply in answer["replies"]]
+
+
+class Plain:
+    """A reliable subscriber over plain sockets, on a thread of its own: it comes back at once, and again and again."""
+
+    def __init__(self, name: str, ledger: Ledger) -> None:
+        self.name = name
+        self.handshakes = self.subscribes = 0
+        self.went_on_at = 0.0
+        self._ledger = ledger
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._batch = 0
+        self.trouble: Exception | None = None
+
+    async def begin(self, port: int) -> None:
+        """Shake hands and subscribe."""
+        self._client = Client(_Address(port))
+        await asyncio.to_thread(self._subscribe)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread."""
+        self._is_ending.set()
+        await asyncio.to_thread(self._thread.join, 15)
+
+    def _subscribe(self) -> None:
+        self._client.handshake(ext={"ack": True})
+        self.handshakes += 1
+        self._client.subscribe(PATTERN)
+        self.subscribes += 1
+        self._ledger.subscribed(self.name)
+
+    def _run(self) -> None:
+        while not self._is_ending.is_set():
+            try:
+                self._take(self._client.connect(ext={"ack": self._batch}))
+            except (OSError, EOFError):
+                self._client._polling = None
+                self._is_ending.wait(0.05)
+            except Exception as error:  # noqa: BLE001 - the test tells it
+                self.trouble = error
+                return
+
+    def _take(self, answer: list[Message]) -> None:
+        *messages, reply = answer
+        assert reply["successful"] is True, reply
+        for message in messages:
+            self._ledger.came(self.name, message["id"], _item(message["data"]))
+        self._batch = reply["ext"]["ack"]
+        self.went_on_at = monotonic()
+
+
+class _Address:
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
+class Publisher:
+    """Publishes through a stock client until it is told to end, one handful after the other."""
+
+    def __init__(self, client: Stock, ledger: Ledger, rng: random.Random, *, is_keyed: bool) -> None:
+        self.client = client
+        self.longest_wait = 0.0
+        """Longest time in which nothing was answered successful."""
+        self._ledger = ledger
+        self._rng = rng
+        self._is_keyed = is_keyed
+        self._number = 0
+        self._is_ending = False
+        self._task = asyncio.create_task(self._run())
+
+    async def end(self) -> None:
+        """Let the last messages be answered, and publish no more."""
+        self._is_ending = True
+        await self._task
+
+    async def _run(self) -> None:
+        while not self._is_ending:
+            items: list[Item] = []
+            for _ in range(self._rng.randint(1, 8)):
+                self._number += 1
+                items.append((self.client.name, self._number))
+                self._ledger.begin(items[-1], is_keyed=self._is_keyed)
+            await self._insist(items)
+            await asyncio.sleep(self._rng.uniform(0, 0.05))
+
+    async def _insist(self, items: list[Item]) -> None:
+        begun = monotonic()
+        while items:
+            ids = await self.client.publish_all(items, is_keyed=self._is_keyed)
+            for item, log_id in zip(items, ids, strict=True):
+                if log_id is None:
+                    self._ledger.refused(item)
+                else:
+                    self._ledger.answered(item, log_id)
+            items = [item for item, log_id in zip(items, ids, strict=True) if log_id is None]
+            if items:
+                await asyncio.sleep(_PAUSE_S)
+        self.longest_wait = max(self.longest_wait, monotonic() - begun)
+
+
+class Load:
+    """All clients of a run, and their ledger."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.ledger = Ledger()
+        self.clients: list[Stock | Plain] = []
+        self.publishers: list[Publisher] = []
+        self._rng = rng
+
+    async def begin(self, port: int, *, subscribers: int = 1, publishers: int = 2) -> None:
+        """`subscribers` of each kind, and publishers over both transports in turn, every second one with keys."""
+        for number in range(subscribers):
+            for kind in (LONG_POLLING, WEBSOCKET):
+                await self._stock(f"{kind.transport}-{number}", kind, port, subscribes=True)
+            plain = Plain(f"plain-{number}", self.ledger)
+            await plain.begin(port)
+            self.clients.append(plain)
+        for number in range(publishers):
+            client = await self._stock(f"p{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=False)
+            rng = random.Random(self._rng.random())
+            self.publishers.append(Publisher(client, self.ledger, rng, is_keyed=number % 4 < 2))
+
+    async def join(self, port: int) -> None:
+        """One more subscriber, which is owed what is published from now on."""
+        number = len(self.ledger.received)
+        await self._stock(f"late-{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=True)
+
+    async def _stock(self, name: str, kind: Kind, port: int, *, subscribes: bool) -> Stock:
+        client = Stock(name, kind, self.ledger)
+        self.clients.append(client)
+        await client.begin(port, subscribes=subscribes)
+        return client
+
+    async def goes_on(self, since: float, limit_s: float) -> float:
+        """Wait until a connect of each client has been answered after `since`, and return how long that took."""
+        await wait_for(lambda: all(each.went_on_at > since for each in self.clients), limit_s, self.report)
+        return max(each.went_on_at for each in self.clients) - since
+
+    async def answers(self, count: int, limit_s: float) -> None:
+        """Wait until so many more publishes were answered successful."""
+        wanted = self.ledger.answered_count + count
+        await wait_for(lambda: self.ledger.answered_count >= wanted, limit_s, self.report)
+
+    async def settle(self, limit_s: float = 15.0) -> None:
+        """Let the publishers end, wait for what is owed, and compare the ledger. Nobody may have made a new session."""
+        async with asyncio.timeout(limit_s):
+            for publisher in self.publishers:
+                await publisher.end()
+        with suppress(AssertionError):  # the ledger says it better
+            await wait_for(self.ledger.is_complete, limit_s, self.report)
+        self.ledger.check()
+        for client in self.clients:
+            assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
+            assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
+
+    async def stop(self) -> None:
+        """End all clients."""
+        for publisher in self.publishers:
+            publisher._task.cancel()
+        for client in self.clients:
+            await client.stop()
+
+    def report(self) -> str:
+        """What is known of each client, for a failure."""
+        return "\n".join(
+            f"{each.name}: {each.handshakes} handshakes, last connect {monotonic() - each.went_on_at:.1f} s ago,"
+            f" {each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
+            for each in self.clients
+        )
+
+
+async def wait_for(holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str) -> None:
+    """Wait until something holds that nothing announces."""
+    deadline = monotonic() + limit_s
+    while not holds():
+        assert monotonic() < deadline, f"it did not come about within {limit_s} s\n{report()}"
+        await asyncio.sleep(0.02)
+
+
+def _item(data: Any) -> Item:
+    return data["p"], data["n"]
+
+
+def _props(item: Item, is_keyed: bool) -> dict[str, Any]:
+    key = {"key": f"{item[0]}-{item[1]}"} if is_keyed else {}
+    return {"ext": {"publish": {"persistent": True, **key}}}
