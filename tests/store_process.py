@@ -43,6 +43,7 @@ class StoreProcess:
             "appendonly": "yes",
             "appendfsync": "no",
             "maxmemory-policy": "noeviction",
+            "repl-diskless-sync-delay": "0",
         } | {name.replace("_", "-"): value for name, value in options.items()}
         self.start()
 

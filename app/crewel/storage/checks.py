@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
+
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import FORMAT
 
-__all__ = ["Facts", "check_format", "check_server"]
+__all__ = ["Facts", "Loading", "check_format", "check_server", "why_not"]
 
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
+
+
+class Loading(StoreUnavailable):
+    """The store is there and reads its file."""
 
 
 class Facts:
@@ -102,3 +115,16 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
     raise SettingsError(
         f"the store has format {found.decode('utf-8', 'replace')!r}, which no version of Crewel has written"
     )
+
+
+def why_not(error: Exception) -> SettingsError | StoreUnavailable:
+    """Return why no connection could be made: what an operator must mend, or what may pass."""
+    while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
+        error = error.__cause__
+    if isinstance(error, BusyLoadingError):
+        return Loading("the store reads its file")
+    if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
+        return SettingsError(f"storage.url: the store does not accept the user or the password: {error}")
+    if isinstance(error, ResponseError):
+        return SettingsError(f"storage.url: the store answered: {error}")
+    return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")

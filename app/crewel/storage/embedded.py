@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -65,10 +65,12 @@ def server_binary(storage: Storage) -> str:
 class Embedded:
     """Starts the store if it does not run, and ends it if it was started here."""
 
-    def __init__(self, storage: Storage, ended: Callable[[], None]) -> None:
-        """`ended` is called when a store that was started here has ended unasked."""
+    def __init__(self, storage: Storage, ended: Callable[[], None], options: Mapping[str, str] | None = None) -> None:
+        """`ended` is called when a store that was started here has ended unasked; `options` replace those of the program
+        that are used otherwise."""
         self._storage = storage
         self._ended = ended
+        self._more = options or {}
         self._directory = Path(storage.data_dir)
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -205,6 +207,8 @@ class Embedded:
             "appendfsync": self._storage.fsync,
             "maxmemory": str(self._storage.max_memory_bytes),
             "maxmemory-policy": "noeviction",
+            "repl-diskless-sync-delay": "0",  # a backup does not wait for others to come along
+            **self._more,
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 

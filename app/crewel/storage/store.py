@@ -14,18 +14,11 @@ from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    NoPermissionError,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import RedisError
 
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
-from crewel.storage.checks import Facts, check_format, check_server
+from crewel.storage.checks import Facts, Loading, check_format, check_server, why_not
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.reader import Reader, pool_of
@@ -124,7 +117,7 @@ class Store:
         while True:
             try:
                 return await self._connect()
-            except _Loading as error:
+            except Loading as error:
                 if deadline:
                     log.info("%s", error)
                 deadline = 0.0
@@ -144,7 +137,7 @@ class Store:
             try:
                 await self._writer.connect(self._pool)
             except (RedisError, OSError, TimeoutError) as error:
-                raise _why_not(error) from None
+                raise why_not(error) from None
             await self._check()
         except (SettingsError, StoreError) as error:
             self.trouble = str(error)
@@ -161,7 +154,7 @@ class Store:
         info, client, found = await self._ask(("INFO",), ("CLIENT", "ID"), ("GET", self.keys.format))
         facts = Facts(info)
         if facts.is_loading:
-            raise _Loading("the store reads its file")
+            raise Loading("the store reads its file")
         check_server(facts)
         await self._forget_last_client(facts, client)
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
@@ -245,10 +238,6 @@ class Store:
             went()
 
 
-class _Loading(StoreUnavailable):
-    """The store is there and reads its file."""
-
-
 def _parsed(step: Step[Any], answer: Any) -> Any:
     if isinstance(answer, StoreError):
         return answer
@@ -256,16 +245,3 @@ def _parsed(step: Step[Any], answer: Any) -> Any:
         return step.parse(answer)
     except StoreError as error:
         return error
-
-
-def _why_not(error: Exception) -> SettingsError | StoreUnavailable:
-    """Return why no connection could be made: what an operator must mend, or what may pass."""
-    while isinstance(error.__cause__, RedisError):  # the library wraps what the store answered
-        error = error.__cause__
-    if isinstance(error, BusyLoadingError):
-        return _Loading("the store reads its file")
-    if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
-        return SettingsError(f"storage.url: the store does not accept the user or the password: {error}")
-    if isinstance(error, ResponseError):
-        return SettingsError(f"storage.url: the store answered: {error}")
-    return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")

@@ -1,0 +1,70 @@
+"""`crewel doctor`: whether everything is as the server needs it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crewel.cli.options import Config, Overrides
+
+if TYPE_CHECKING:
+    from crewel.cli.findings import Finding
+    from crewel.settings import Settings
+
+_PIPED_COLUMNS = 200
+_STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "yellow"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add `doctor` to the command line."""
+    app.command(name="doctor")(doctor)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    overrides: Overrides = None,
+    config: Config = None,
+) -> None:
+    """Look whether the store and this machine are as the server needs them. Ends with 1 if something is wrong.
+
+    A server may run meanwhile. Without one, its own store is started for the moment.
+    """
+    from crewel.settings import load
+
+    findings = asyncio.run(_collect(load(config, overrides or ())))
+    if as_json:
+        _print_json(findings)
+    else:
+        _print_table(findings)
+    if any(finding.state == "wrong" for finding in findings):
+        raise typer.Exit(1)
+
+
+async def _collect(settings: "Settings") -> "list[Finding]":
+    from crewel.cli.findings import examine
+
+    return [finding async for finding in examine(settings)]
+
+
+def _print_json(findings: "list[Finding]") -> None:
+    import orjson
+
+    for finding in findings:
+        print(orjson.dumps(finding).decode())
+
+
+def _print_table(findings: "list[Finding]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    table = Table(box=None, pad_edge=False)
+    for heading in ("check", "state", "found", "advice"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        state = Text(finding.state, style=_STYLES[finding.state])
+        table.add_row(Text(finding.check), state, Text(finding.found), Text(finding.advice))
+    console.print(table)

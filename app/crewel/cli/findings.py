@@ -1,0 +1,196 @@
+"""What `crewel doctor` looks at: the store, the machine, and the files of the server. A finding tells and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from crewel.errors import CrewelError, StoreError
+from crewel.security.tokens import token_file
+from crewel.settings import Settings
+from crewel.settings.lasting import Storage
+from crewel.settings.table import shown
+from crewel.storage.checks import Facts, check_format, check_server
+from crewel.storage.visits import Visit, visit
+
+__all__ = ["Finding", "State", "examine"]
+
+_FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
+_FEW_DESCRIPTORS = 10_000
+_TOO_FEW_DESCRIPTORS = 256
+_CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
+_FREE_DISK = 64 * 1024 * 1024  # bytes; with less the server takes no persistent publish
+
+
+class State(StrEnum):
+    """What is to be thought of a finding."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+async def examine(settings: Settings) -> AsyncIterator[Finding]:
+    """Yield what is found, the store first."""
+    storage = settings.storage
+    if not storage.enabled:
+        yield Finding("store", State.WARNING, "switched off", "storage.enabled=true keeps what was answered")
+    else:
+        async for finding in _of_store(settings):
+            yield finding
+    yield _descriptors()
+    for finding in await asyncio.to_thread(lambda: [*_of_directory(storage)]):
+        yield finding
+
+
+async def _of_store(settings: Settings) -> AsyncIterator[Finding]:
+    storage, trial = await asyncio.to_thread(_without_traces, settings.storage)
+    try:
+        async with visit(storage) as visited:
+            facts = await visited.facts()
+            where = shown(settings, "storage.url") or f"the server's own in {settings.storage.data_dir}"
+            note = " (no server has run here yet; this was a trial elsewhere)" if trial else ""
+            yield Finding("store", State.OK, f"{facts.kind} {facts.version}, {where}{note}")
+            for finding in await _of_contents(visited, facts):
+                yield finding
+    except CrewelError as error:
+        yield Finding("store", State.WRONG, str(error), "see storage.url, or store.log in storage.data_dir")
+    finally:
+        if trial is not None:
+            await asyncio.to_thread(shutil.rmtree, trial, ignore_errors=True)
+
+
+def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
+    """Where no server has run yet, try its store in a directory that is removed after: to look must not make anything."""
+    if storage.url is not None or Path(storage.data_dir).exists():
+        return storage, None
+    trial = tempfile.mkdtemp(prefix="crewel-doctor-")
+    return storage.model_copy(update={"data_dir": trial}), trial
+
+
+async def _of_contents(visited: Visit, facts: Facts) -> list[Finding]:
+    return [
+        _fitness(facts),
+        await _fsync(visited),
+        _memory(facts),
+        await _format(visited),
+        await _clock(visited),
+    ]
+
+
+def _fitness(facts: Facts) -> Finding:
+    try:
+        check_server(facts)
+    except CrewelError as error:
+        return Finding("durability", State.WRONG, str(error))
+    return Finding("durability", State.OK, f"appends to a file, evicts nothing ({facts.policy})")
+
+
+async def _fsync(visited: Visit) -> Finding:
+    try:
+        _, value = await visited.ask("CONFIG", "GET", "appendfsync")
+    except (StoreError, ValueError):
+        return Finding("fsync", State.UNKNOWN, "the store does not tell", "see appendfsync in its configuration")
+    found = value.decode()
+    if found == "always":
+        return Finding("fsync", State.OK, "always: a crash loses nothing")
+    if found == "everysec":
+        meant = visited.storage.url is None and visited.storage.fsync == "everysec"
+        return Finding("fsync", State.OK if meant else State.WARNING, "everysec: a crash may lose two seconds")
+    return Finding("fsync", State.WRONG, f"{found}: a crash may lose half a minute", "set `appendfsync always`")
+
+
+def _memory(facts: Facts) -> Finding:
+    used = f"{facts.used_memory / 2**20:,.0f} MiB used"
+    if not facts.max_memory:
+        return Finding("memory", State.OK, f"{used}, no limit")
+    share = facts.used_memory / facts.max_memory
+    found = f"{used} of {facts.max_memory / 2**20:,.0f} ({share:.0%})"
+    if share >= _FULL_FROM:
+        return Finding("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
+    return Finding("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
+
+
+async def _format(visited: Visit) -> Finding:
+    found = await visited.ask("GET", visited.keys.format)
+    if found is None and not await visited.has_keys():
+        return Finding("format", State.OK, f"nothing is stored under {visited.storage.prefix!r} yet")
+    try:
+        version = check_format(found, is_empty=False)
+    except CrewelError as error:
+        return Finding("format", State.WRONG, str(error))
+    return Finding("format", State.OK, str(version))
+
+
+async def _clock(visited: Visit) -> Finding:
+    before = time.time()
+    seconds, micros = await visited.ask("TIME")
+    after = time.time()
+    store = int(seconds) + int(micros) / 1e6
+    offset = max(before - store, store - after, 0.0)
+    found = f"{offset:.3f} s apart from the store's"
+    if offset < _CLOCK_WARNING_S:
+        return Finding("clock", State.OK, found)
+    state = State.WRONG if offset >= _CLOCK_WRONG_S else State.WARNING
+    return Finding("clock", state, found, "lifetimes of messages are off by as much: set the clocks by NTP")
+
+
+def _descriptors() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= _FEW_DESCRIPTORS:
+        return Finding("descriptors", State.OK, "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,}")
+    state = State.WRONG if soft < _TOO_FEW_DESCRIPTORS else State.WARNING
+    return Finding("descriptors", state, f"{soft:,}", f"each client needs one: ulimit -n, at most {hard:,} here")
+
+
+def _of_directory(storage: Storage) -> Iterator[Finding]:
+    directory = Path(storage.data_dir)
+    if not directory.exists():
+        yield Finding("data directory", State.OK, f"{directory} is made by the first start")
+        return
+    yield _rights("data directory", directory, 0o700)
+    if storage.url is None:
+        yield _disk(directory, storage.log_max_bytes)
+    token = token_file(storage.data_dir)
+    if token.exists():
+        yield _rights("admin token", token, 0o600)
+
+
+def _rights(check: str, path: Path, wanted: int) -> Finding:
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.geteuid():
+        return Finding(check, State.WRONG, f"{path} belongs to another user", "run the server as its owner")
+    if mode & 0o077:
+        return Finding(check, State.WRONG, f"{path} is open to others ({mode:o})", f"chmod {wanted:o} {path}")
+    return Finding(check, State.OK, f"{path} is its user's only")
+
+
+def _disk(directory: Path, log_max_bytes: int) -> Finding:
+    free = shutil.disk_usage(directory).free
+    found = f"{free / 2**20:,.0f} MiB free"
+    if free < _FREE_DISK:
+        return Finding("disk", State.WRONG, found, "persistent publishes are refused")
+    if free < 2 * log_max_bytes:
+        return Finding("disk", State.WARNING, found, "the store's file may grow to twice storage.log_max_bytes")
+    return Finding("disk", State.OK, found)

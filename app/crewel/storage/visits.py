@@ -1,0 +1,122 @@
+"""Connections of commands, which come and go beside a running server, or where there is none.
+
+A visitor takes the store as it is: what is wrong with it is for the visitor to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import ConnectionPool
+from redis.exceptions import RedisError
+
+from crewel.errors import StoreUnavailable
+from crewel.settings.lasting import Storage
+from crewel.storage.checks import Facts, Loading, check_server, why_not
+from crewel.storage.embedded import Embedded
+from crewel.storage.keys import Keys
+from crewel.storage.reader import Reader, client_name, pool_of
+from crewel.storage.writer import store_error
+
+__all__ = ["Visit", "reached", "visit"]
+
+_LIMIT_S = 10.0  # that a store of our own has until it listens
+_PAUSE_S = 0.05
+_NAME = "visitor"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A store that is there."""
+
+    storage: Storage
+    keys: Keys
+    pool: ConnectionPool
+    reader: Reader
+
+    async def require_fit(self) -> None:
+        """Raise SettingsError or StoreUnavailable for a store that a server would not trust."""
+        check_server(await self.facts())
+
+    async def facts(self) -> Facts:
+        """Return what the store says of itself."""
+        # Not through the library, which makes numbers of some values.
+        return Facts(await self.ask("INFO"))
+
+    async def ask(self, *command: str) -> Any:
+        """Return the store's answer as it is."""
+        connection = await self.pool.get_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.send_command(*command)
+            return await connection.read_response()
+        except RedisError as error:
+            raise store_error(error) from None
+        finally:
+            await self.pool.release(connection)
+
+    async def has_keys(self) -> bool:
+        """Return whether there is anything under this prefix."""
+        async for _ in self.reader.scan_iter(match=f"{self.keys.base}*", count=1000):
+            return True
+        return False
+
+    async def is_in_use(self) -> bool:
+        """Return whether a server with this prefix is connected."""
+        clients = await self.reader.client_list()
+        return any(client.get("name") == client_name(self.storage.prefix) for client in clients)
+
+
+@asynccontextmanager
+async def visit(storage: Storage) -> AsyncIterator[Visit]:
+    """Reach the store, starting the one of `storage.data_dir` for as long as this lasts if nobody has.
+
+    Raises SettingsError or StoreUnavailable if it cannot be reached.
+    """
+    embedded = None if storage.url else Embedded(storage, lambda: None)
+    try:
+        async with reached(storage, embedded) as (pool, reader):
+            yield Visit(storage, Keys(storage.prefix), pool, reader)
+    finally:
+        if embedded is not None:
+            await embedded.close()
+
+
+@asynccontextmanager
+async def reached(storage: Storage, embedded: Embedded | None) -> AsyncIterator[tuple[ConnectionPool, Reader]]:
+    """Connect to the store of `storage`, or to the one of our own, as soon as it has read its file."""
+    if embedded is not None:
+        await embedded.ensure()
+    url = embedded.url if embedded is not None else storage.url
+    assert url is not None
+    pool = pool_of(url, _NAME)
+    try:
+        await _until_it_answers(pool, _LIMIT_S if embedded is not None else 0.0)
+        yield pool, Reader(connection_pool=pool)
+    finally:
+        await pool.aclose()
+
+
+async def _until_it_answers(pool: ConnectionPool, limit: float) -> None:
+    """Somebody else's store is there or not; one of our own needs a moment, and both may read their file for long."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit
+    while True:
+        connection = pool.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.connect()
+            await connection.send_command("PING")
+            await connection.read_response()
+        except (RedisError, OSError) as error:
+            why = why_not(error)
+            late = loop.time() > deadline and not isinstance(why, Loading)
+            if late or not isinstance(why, StoreUnavailable):
+                raise why from None
+        else:
+            return
+        finally:
+            await connection.disconnect(nowait=True)
+        await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,262 @@
+"""`crewel backup` and `crewel restore`: a round trip over a real store, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests.cli.command import Ended, assert_refused, crewel
+from tests.conftest import StartServer
+from tests.store_process import shared_store
+
+FAR = 4_000_000_000_000  # milliseconds; the year 2096
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def client() -> Iterator[redis.Redis]:
+    with shared_store().client() as client:
+        yield client
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that nobody else uses."""
+    return f"backup{next(_numbers)}:"
+
+
+def run(command: str, file: Path, prefix: str, *more: str, url: str | None = None) -> Ended:
+    """Run backup or restore on the shared store."""
+    sets = (f"--set=storage.url={shared_store().url if url is None else url}", f"--set=storage.prefix={prefix}")
+    return crewel(command, str(file), *sets, *more, directory=file.parent)
+
+
+def fill(client: redis.Redis, prefix: str) -> None:
+    """Put a key of each type there, with all bytes, with a lifetime, and with streams that have lost entries."""
+    base = prefix + "{crewel}:"
+    every_byte = bytes(range(256))
+    client.set(base + "format", 1)
+    client.set(base + "last", 1234)
+    client.set(base + "k:/a joe 7", 99)
+    client.pexpireat(base + "k:/a joe 7", FAR)
+    client.sadd(base + "own:abc", *(f"client/joe/{number}" for number in range(1200)), every_byte)
+    client.hset(base + "s:client/joe/1", mapping={f"o:{number}": every_byte for number in range(1200)})
+    for number in range(1, 1201):
+        client.xadd(base + "log", {"c": "/a", "b": every_byte, "q": ""}, id=f"{number}-0")
+    client.xtrim(base + "log", minid="100-0", approximate=False)
+    client.xdel(base + "log", "700-0", "1200-0")
+    client.xadd(base + "dead", {"a": "b"}, id="5-0")
+    client.xtrim(base + "dead", maxlen=0, approximate=False)
+
+
+def contents(client: redis.Redis, prefix: str) -> dict[bytes, Any]:
+    """Return everything under a prefix, by names less the prefix."""
+    base = (prefix + "{crewel}:").encode()
+    found: dict[bytes, Any] = {}
+    for name in client.scan_iter(match=base + b"*", count=1000):
+        kind = client.type(name)
+        value: Any
+        if kind == b"string":
+            value = client.get(name)
+        elif kind == b"set":
+            value = client.smembers(name)
+        elif kind == b"hash":
+            value = client.hgetall(name)
+        else:
+            about = client.xinfo_stream(name)
+            value = (
+                client.xrange(name),
+                about["last-generated-id"],
+                about["entries-added"],
+                about["max-deleted-entry-id"],
+            )
+        found[name.removeprefix(base)] = (value, client.pexpiretime(name))
+    return found
+
+
+def test_a_round_trip_brings_everything_back_under_another_prefix_too(
+    client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    fill(client, prefix)
+    client.set(f"x{prefix}other", "not of this prefix")
+    before = contents(client, prefix)
+    assert len(before) == 7
+    file = tmp_path / "a.backup"
+    assert run("backup", file, prefix) == (0, "", "")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["a.backup"]
+    assert contents(client, prefix) == before
+    assert run("restore", file, f"again-{prefix}") == (0, "", "")
+    assert contents(client, f"again-{prefix}") == before
+
+
+def test_a_server_with_its_own_store_starts_from_what_was_restored(
+    client: redis.Redis, prefix: str, start_server: StartServer, tmp_path: Path
+) -> None:
+    client.set(prefix + "{crewel}:format", 1)
+    client.set(prefix + "{crewel}:last", 1234)
+    file = tmp_path / "a.backup"
+    assert run("backup", file, prefix).status == 0
+    assert run("restore", file, "crewel:", url="").status == 0
+    server = start_server("storage.url=", "storage.prefix=crewel:")
+    again = tmp_path / "b.backup"
+    assert run("backup", again, "crewel:", url="") == (0, "", "")
+    assert server.returncode is None
+    assert b"1234" in gzip.decompress(again.read_bytes())
+
+
+def test_a_backup_is_of_one_instant_while_others_write(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    """A script changes a stream, a hash and a string together; so they fit together in the backup, too."""
+    fill(client, prefix)
+    base = prefix + "{crewel}:"
+    step = client.register_script(
+        "local n = redis.call('INCR', KEYS[1]) redis.call('HSET', KEYS[2], 'n', n)"
+        " redis.call('XADD', KEYS[3], n .. '-0', 'n', n) return n"
+    )
+    ended = threading.Event()
+
+    def keep_writing() -> None:
+        with shared_store().client() as other:
+            while not ended.is_set():
+                step(keys=[base + "names", base + "node:abc", base + "facts"], client=other)
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    try:
+        before = int(client.get(base + "names") or 0)
+        backed_up = run("backup", tmp_path / "a.backup", prefix)
+        after = int(client.get(base + "names") or 0)
+    finally:
+        ended.set()
+        writer.join(10)
+    assert backed_up == (0, "", "")
+    assert run("restore", tmp_path / "a.backup", f"then-{prefix}").status == 0
+    found = contents(client, f"then-{prefix}")
+    number = int(found[b"names"][0])
+    assert before < number < after
+    assert found[b"node:abc"][0] == {b"n": b"%d" % number}
+    assert found[b"facts"][0][1] == b"%d-0" % number
+    assert len(found[b"facts"][0][0]) == number
+
+
+def test_a_store_that_holds_something_is_left_alone_unless_forced(
+    client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    fill(client, prefix)
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    before = contents(client, prefix)
+    client.set(prefix + "{crewel}:epoch", 7)
+    assert_refused(run("restore", file, prefix), "the store has keys", "--force")
+    assert client.get(prefix + "{crewel}:epoch") == b"7"
+    assert run("restore", file, prefix, "--force") == (0, "", "")
+    assert contents(client, prefix) == before
+
+
+def test_a_store_that_a_server_uses_is_left_alone(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server("storage.url=", "storage.prefix=crewel:")
+    file = tmp_path / "a.backup"
+    assert run("backup", file, "crewel:", url="").status == 0
+    assert_refused(run("restore", file, "crewel:", "--force", url=""), "a server is using this store")
+    server.terminate()
+    assert run("restore", file, "crewel:", "--force", url="").status == 0
+
+
+def test_a_store_that_a_server_would_not_trust_is_not_restored_to(prefix: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    ended = run("restore", file, prefix, url=f"unix://{tmp_path}/none.sock")
+    assert_refused(ended, "the store cannot be reached")
+
+
+def whole(client: redis.Redis, prefix: str, file: Path) -> bytes:
+    fill(client, prefix)
+    assert run("backup", file, prefix).status == 0
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.999])
+def test_a_file_that_was_cut_off_is_refused(client: redis.Redis, prefix: str, tmp_path: Path, part: float) -> None:
+    file = tmp_path / "a.backup"
+    text = whole(client, prefix, file)
+    file.write_bytes(text[: int(len(text) * part)])
+    assert_refused(run("restore", file, f"cut-{prefix}"), "a.backup")
+    assert not contents(client, f"cut-{prefix}")
+
+
+@pytest.mark.parametrize("place", [0, 20, 500, -6])
+def test_a_damaged_file_is_refused(client: redis.Redis, prefix: str, tmp_path: Path, place: int) -> None:
+    file = tmp_path / "a.backup"
+    text = bytearray(whole(client, prefix, file))
+    text[place] ^= 0xFF
+    file.write_bytes(text)
+    assert_refused(run("restore", file, f"damaged-{prefix}"), "a.backup")
+    assert not contents(client, f"damaged-{prefix}")
+
+
+HEAD = b"*4\r\n$13\r\ncrewel-backup\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n"
+SET = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n"
+END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "no backup of Crewel"),
+        (SET + END % 1, "no backup of Crewel"),
+        (HEAD, "cut off"),
+        (HEAD + SET, "cut off"),
+        (HEAD + SET + END % 2, "damaged"),
+        (HEAD + SET + END % 1 + SET, "damaged"),
+        (HEAD + b"nonsense\r\n", "no backup"),
+        (HEAD + b"*1\r\n$8\r\nFLUSHALL\r\n" + END % 1, "other commands"),
+        (HEAD + b"*1\r\n$3\r\nSET\r\n" + END % 1, "other commands"),
+        (HEAD.replace(b"$1\r\n1", b"$1\r\n2", 1) + END % 0, "newer version"),
+    ],
+)
+def test_what_is_no_backup_inside_is_refused(prefix: str, tmp_path: Path, text: bytes, words: str) -> None:
+    file = tmp_path / "a.backup"
+    file.write_bytes(gzip.compress(text))
+    assert_refused(run("restore", file, prefix), "a.backup", words)
+
+
+def test_an_interrupted_restore_is_noticed_by_the_next_server(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    """The format comes last."""
+    client.set(prefix + "{crewel}:last", 7)
+    ended = crewel(
+        "serve", "--port=0", f"--set=storage.url={shared_store().url}", f"--set=storage.prefix={prefix}",
+        directory=tmp_path,
+    )  # fmt: skip
+    assert_refused(ended, "interrupted restore")
+
+
+def test_a_key_that_crewel_does_not_make_is_not_lost_silently(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    client.rpush(prefix + "{crewel}:list", 1)
+    file = tmp_path / "a.backup"
+    assert_refused(run("backup", file, prefix), "the key list is a list")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sets = (f"--set=storage.url={shared_store().url}", f"--set=storage.prefix={prefix}")
+    ended = crewel("backup", str(tmp_path / "none" / "a"), *sets, directory=tmp_path)
+    assert_refused(ended, "No such file or directory")
+
+
+def test_a_store_that_does_not_let_itself_be_copied_is_told_in_one_line(
+    client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    client.acl_setuser("joe", enabled=True, passwords=["+secret"], commands=["+@all", "-sync", "-psync"], keys=["*"])
+    url = shared_store().url.replace("unix://", "unix://joe:secret@")
+    ended = run("backup", tmp_path / "a.backup", prefix, url=url)
+    assert_refused(ended, "the store does not let itself be copied")

@@ -1,0 +1,139 @@
+"""`crewel doctor`: what it finds in order, what it finds wrong, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Ended, crewel
+from tests.conftest import StartServer
+from tests.store_process import StoreProcess, shared_store
+
+CHECKS = ["store", "durability", "fsync", "memory", "format", "clock", "descriptors", "data directory"]
+
+
+def examined(ended: Ended) -> dict[str, dict[str, str]]:
+    """Return the findings by what was looked at."""
+    return {finding["check"]: finding for finding in map(json.loads, ended.out.splitlines())}
+
+
+def doctor(directory: Path, *sets: str) -> Ended:
+    return crewel("doctor", "--json", *(f"--set={text}" for text in sets), directory=directory)
+
+
+@pytest.fixture
+def bad_store(tmp_path: Path) -> Iterator[StoreProcess]:
+    """A store that forgets in every way, and is nearly full."""
+    directory = tmp_path / "bad"
+    directory.mkdir()
+    store = StoreProcess(directory, appendonly="no", maxmemory_policy="allkeys-lru", maxmemory="1mb")
+    yield store
+    store.close()
+
+
+def test_where_no_server_has_run_yet_all_is_well_and_nothing_is_made(tmp_path: Path) -> None:
+    ended = doctor(tmp_path)
+    assert (ended.status, ended.err) == (0, "")
+    found = examined(ended)
+    assert list(found) == CHECKS
+    assert {finding["state"] for name, finding in found.items() if name != "descriptors"} == {"ok"}
+    assert found["store"]["found"].startswith("valkey 9")
+    assert "a trial elsewhere" in found["store"]["found"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_running_server_is_not_disturbed(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server("storage.url=", "storage.prefix=crewel:")
+    ended = doctor(tmp_path)
+    found = examined(ended)
+    assert ended.status == 0, ended
+    assert {*CHECKS, "disk"} <= set(found)
+    assert server.returncode is None
+    assert "the store is away" not in server.stderr
+
+
+def test_people_get_a_table(tmp_path: Path) -> None:
+    ended = crewel("doctor", directory=tmp_path)
+    heading, *rows = ended.out.splitlines()
+    assert heading.split() == ["check", "state", "found", "advice"]
+    assert [row.split("  ")[0] for row in rows] == CHECKS
+
+
+def test_a_store_that_forgets_is_told_with_what_to_mend(bad_store: StoreProcess, tmp_path: Path) -> None:
+    ended = doctor(tmp_path, f"storage.url={bad_store.url}")
+    found = examined(ended)
+    assert ended.status == 1
+    assert ended.err == ""
+    assert "appendonly yes" in found["durability"]["found"]
+    wrong = [name for name, finding in found.items() if finding["state"] == "wrong"]
+    assert wrong == ["durability", "fsync", "memory"]
+    assert found["fsync"]["advice"] == "set `appendfsync always`"
+    assert "raise maxmemory" in found["memory"]["advice"]
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_syncing_every_second_is_fine_for_who_has_said_so(tmp_path: Path, fsync: str) -> None:
+    found = examined(doctor(tmp_path, f"storage.fsync={fsync}"))["fsync"]
+    assert found["found"].startswith(f"{fsync}: ")
+    assert found["state"] == "ok"
+
+
+def test_a_store_that_does_not_tell_everything_is_unknown_there(tmp_path: Path) -> None:
+    with shared_store().client() as client:
+        client.acl_setuser("shy", enabled=True, passwords=["+secret"], commands=["+@all", "-config"], keys=["*"])
+    url = shared_store().url.replace("unix://", "unix://shy:secret@")
+    ended = doctor(tmp_path, f"storage.url={url}")
+    found = examined(ended)
+    assert (ended.status, found["fsync"]["state"]) == (0, "unknown")
+    assert "secret" not in ended.out
+
+
+def test_another_format_is_wrong(tmp_path: Path) -> None:
+    with shared_store().client() as client:
+        client.set("doctor:{crewel}:format", 2)
+    found = examined(doctor(tmp_path, f"storage.url={shared_store().url}", "storage.prefix=doctor:"))
+    assert found["format"]["state"] == "wrong"
+    assert "use the newer version" in found["format"]["found"]
+
+
+def test_a_store_that_cannot_be_used_is_wrong_and_the_rest_is_told_all_the_same(tmp_path: Path) -> None:
+    ended = doctor(tmp_path, "storage.server_binary=/none")
+    found = examined(ended)
+    assert ended.status == 1
+    assert found["store"]["state"] == "wrong"
+    assert found["store"]["found"] == "storage.server_binary /none: no such program"
+    assert "descriptors" in found
+
+
+def test_without_a_store_that_is_all_there_is_to_tell(tmp_path: Path) -> None:
+    ended = doctor(tmp_path, "storage.enabled=false")
+    assert ended.status == 0
+    assert examined(ended)["store"]["state"] == "warning"
+
+
+def test_files_that_others_can_read_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o755)
+    (tmp_path / "data" / "admin.token").write_text("secret\n")
+    (tmp_path / "data" / "admin.token").chmod(0o640)
+    found = examined(doctor(tmp_path))
+    assert found["data directory"]["advice"] == "chmod 700 data"
+    assert found["admin token"]["advice"] == "chmod 600 data/admin.token"
+    assert found["admin token"]["state"] == found["data directory"]["state"] == "wrong"
+
+
+@pytest.mark.parametrize(("limit", "state"), [(100, "wrong"), (1024, "warning"), (10_000, "ok")])
+def test_few_descriptors_are_told(tmp_path: Path, limit: int, state: str) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'ulimit -Sn {limit}; exec "$@"', "sh", sys.executable, "-m", "crewel", "doctor", "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    found = examined(Ended(ended.returncode, ended.stdout, ended.stderr))["descriptors"]
+    assert (found["state"], found["found"]) == (state, f"{limit:,}")
+    assert state == "ok" or f"at most {hard:,} here" in found["advice"]
