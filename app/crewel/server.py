@@ -19,12 +19,15 @@ from typing import Any
 from aiohttp import web
 
 from crewel import assets
+from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.services import Service
 from crewel.broker.sweeper import sweep_forever
 from crewel.errors import SettingsError
 from crewel.extension import Extension
 from crewel.pages import mount_pages
+from crewel.security.jwt import JwtPolicy, Tokens
+from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.declared import Http
 from crewel.storage.store import Store
@@ -78,17 +81,36 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
     settings = settings or Settings()
     broker = Broker(settings, load_extensions(settings.bayeux.extensions))
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
+    if settings.security.policy == "jwt":
+        broker.set_policy(JwtPolicy(Tokens(settings.security), broker.logins.admin.matches))
     broker.install(services)
     endpoint = Endpoint(broker)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
     app[BROKER] = broker
+    app.cleanup_ctx.append(_access)
     app.cleanup_ctx.append(_life_of_broker)
     if settings.storage.enabled:
         app.cleanup_ctx.append(_life_of_store)
     # Held requests are answered before the server waits for requests to end.
     app.on_shutdown.append(_drain)
     return broker
+
+
+async def _access(app: web.Application) -> AsyncIterator[None]:
+    """Get what tokens are compared and verified with, before anybody is let in. Raises SettingsError."""
+    broker = app[BROKER]
+    token = broker.settings.admin.token
+    if token is None:
+        try:
+            token = await asyncio.to_thread(keep_token, broker.settings.storage.data_dir)
+        except OSError as error:
+            log.warning("there is no admin token, and nobody is an operator: %s", error)
+    if token is not None:
+        broker.logins.admin.know(token)
+    if isinstance(broker.guard.policy, JwtPolicy):
+        await broker.guard.policy.tokens.open()
+    yield
 
 
 async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
@@ -125,6 +147,7 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
 
         services.append(chat_service())
     attach(app, settings, services)
+    mount_api(app, app[BROKER])
     mount_pages(app, app[BROKER], assets.static_dir(), assets.extensions_dir())
     return app
 

@@ -24,7 +24,7 @@ from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Inbound"]
+__all__ = ["Inbound", "refusal"]
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Inbound:
         try:
             reply = self._answer(exchange, session, message, passes=passes)
         except Exception as error:  # noqa: BLE001 - it becomes the reply
-            reply = _refusal(fields, message, error)
+            reply = refusal(fields, message, error)
         assert isinstance(reply, dict)
         exchange.replies.append((reply, message))
         self._broker.outbound.answer(exchange)
@@ -111,7 +111,7 @@ class Inbound:
                 try:
                     reply = await complete(steps, waiting)
                 except Exception as error:  # noqa: BLE001 - it becomes the reply
-                    reply = _refusal(message.fields, message, error)
+                    reply = refusal(message.fields, message, error)
                 exchange.replies.append((reply, message))
                 pending = self._process(exchange)
         finally:
@@ -136,7 +136,7 @@ class Inbound:
                     assert done is not None
                     outcome = done
             except Exception as error:  # noqa: BLE001 - it becomes the reply
-                outcome = _refusal(element, message, error)
+                outcome = refusal(element, message, error)
             answered.append((outcome, message))
         return None
 
@@ -204,7 +204,7 @@ class Inbound:
         return session
 
 
-def _refusal(element: object, message: Message | None, failure: Exception) -> Reply:
+def refusal(element: object, message: Message | None, failure: Exception) -> Reply:
     """The reply to a message that was refused, or that could not be handled."""
     if not isinstance(failure, Refused):
         log.error("a message could not be handled", exc_info=failure)

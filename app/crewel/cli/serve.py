@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,7 +52,7 @@ def _run(settings: "Settings", modules: list[str]) -> None:
     sys.path.insert(0, str(Path.cwd()))  # where people have their services; `python -m` does the same
     services = load_services(modules)
     try:
-        uvloop.run(server.serve(settings, services, _ready))
+        uvloop.run(server.serve(settings, services, partial(_ready, settings)))
     except OSError as error:
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.
@@ -59,7 +60,12 @@ def _run(settings: "Settings", modules: list[str]) -> None:
         raise SettingsError(f"cannot serve on {address}: {why}") from None
 
 
-def _ready(url: str) -> None:
+def _ready(settings: "Settings", url: str) -> None:
+    from crewel.security.tokens import read_token, token_file
+
+    data_dir = settings.storage.data_dir
+    if sys.stderr.isatty() and settings.admin.token is None and (token := read_token(data_dir)) is not None:
+        print(f"crewel: the admin token is {token}, kept in {token_file(data_dir)}", file=sys.stderr, flush=True)
     print("ready", url, flush=True)
 
 

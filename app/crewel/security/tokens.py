@@ -20,8 +20,12 @@ _FILE: Final = "admin.token"
 class AdminToken:
     """The token of one server; nothing matches before it is known."""
 
-    def __init__(self, text: str | None = None) -> None:
-        self._digest = b"" if text is None else _digest(text)
+    def __init__(self) -> None:
+        self._digest = b""
+
+    def know(self, text: str) -> None:
+        """This is the token from here on."""
+        self._digest = _digest(text)
 
     def matches(self, text: str) -> bool:
         """Whether this is the token. Takes the same time wherever the two differ."""

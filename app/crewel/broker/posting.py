@@ -1,0 +1,113 @@
+"""Publishing without a session: back ends that send messages and hear none.
+
+They are asked about like everybody else: the policy, the authorisers and the listeners see a session that holds what the
+token grants, and that nobody can deliver to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux.channel import Kind
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.inbound import refusal
+from crewel.broker.publishing import publish
+from crewel.broker.sessions import Event, Session
+from crewel.broker.steps import Steps, complete, start
+from crewel.delivery.names import is_subject
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
+from crewel.security.grants import Grants
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["post"]
+
+
+async def post(broker: Broker, grants: Grants, elements: list[Any]) -> list[Reply]:
+    """Publish these messages in their order, and answer each as a publish is answered; what is to be stored waits for the
+    store together."""
+    session = Session(broker, "")
+    session.grants, session.is_operator = grants, grants.is_operator
+    session.name = _name(grants)
+    session.move(Event.GRANTED)
+    try:
+        waiting = [await _begin(broker, session, element) for element in elements]
+        return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
+    finally:
+        session.move(Event.DISCONNECT)
+
+
+async def _begin(broker: Broker, session: Session, element: Any) -> Reply | asyncio.Task[Reply]:
+    """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
+    comes first, so that messages that follow do not overtake this one."""
+    message: Message | None = None
+    try:
+        if type(element) is not dict:
+            raise Refused(BayeuxCode.CHANNEL_MISSING)
+        message = Message.read(element)
+        outcome = _publish(broker, session, message)
+        if isinstance(outcome, dict):
+            return outcome
+        pending, reply = start(outcome)
+        while pending is not None and not isinstance(pending, asyncio.Future):
+            pending, reply = await _step(outcome, pending)
+        if pending is not None:
+            return asyncio.ensure_future(_end(outcome, pending, message))
+        assert reply is not None
+    except Exception as error:  # noqa: BLE001 - it becomes the reply
+        return refusal(element, message, error)
+    return reply
+
+
+def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
+    if message.channel.kind is Kind.META:
+        raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
+    if not broker.outbound.pipe.rcv(session, message):
+        raise Refused(BayeuxCode.MESSAGE_DELETED)
+    return publish(broker, session, message)
+
+
+async def _step(steps: Steps[Reply], pending: Awaitable[Any]) -> tuple[Awaitable[Any] | None, Reply | None]:
+    """Wait for this, and run on to the next thing that must be waited for, or to the end."""
+    try:
+        value = await pending
+    except Exception as error:  # noqa: BLE001 - the steps that asked are the ones to tell
+        proceed = _thrown(steps, error)
+    else:
+        proceed = _sent(steps, value)
+    return proceed
+
+
+def _sent(steps: Steps[Reply], value: Any) -> tuple[Awaitable[Any] | None, Reply | None]:
+    try:
+        return steps.send(value), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _thrown(steps: Steps[Reply], error: Exception) -> tuple[Awaitable[Any] | None, Reply | None]:
+    try:
+        return steps.throw(error), None
+    except StopIteration as end:
+        return None, end.value
+
+
+async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:
+    try:
+        return await complete(steps, pending)
+    except Exception as error:  # noqa: BLE001 - it becomes the reply
+        return refusal(message.fields, message, error)
+
+
+def _name(grants: Grants) -> str:
+    """As whom they speak. What no client can be called begins with two underscores, so that nobody shares their keys."""
+    if not grants.subject:
+        return "client/__admin"
+    if is_subject(grants.subject):
+        return f"client/{grants.subject}"
+    return f"client/__{sha256(grants.subject.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
