@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord, Waiting
 from crewel.storage.answers import TooManySessions, unless_refused
 from crewel.storage.commits import Committed, commit, end
 from crewel.storage.keys import Keys
@@ -46,7 +46,7 @@ class LoggedIn:
     """The session's name, numbered if the login left that to the store."""
     is_new: bool
     batch: int
-    """The session's batch numbers begin after this one; 1,000 are reserved."""
+    """The session's batch numbers begin after this one; a block of them is reserved."""
     last: LogId
     """The newest id of the log."""
 
@@ -74,7 +74,7 @@ def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
     repeated after an unknown outcome, because nobody would know the sessions that it took: begin anew under another token.
     Raises Fenced if the server has been superseded itself.
     """
-    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count), _adopted)
+    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _adopted)
 
 
 @unless_refused
@@ -126,7 +126,8 @@ def login(k: Keys, token: str, name: str, login: dict[str, Any], max_sessions: i
     keys: tuple[str, ...] = (k.node(token), k.own(token), k.last, k.names, k.facts)
     if not name.startswith(_UNCOUNTED):
         keys += (k.subject(name.split("/")[1]),)
-    return Step("login", keys, (k.base, token, name, orjson.dumps(login), max_sessions, facts_max), _logged_in)
+    fixed = orjson.dumps(login)
+    return Step("login", keys, (k.base, token, name, fixed, max_sessions, facts_max, BATCH_BLOCK), _logged_in)
 
 
 @unless_refused

@@ -5,8 +5,8 @@
 -- A session that was in step with its former owner has accounted for the log up to the owner's cursor: that becomes its
 -- own cursor, `at`. One that has an `at` already keeps it: it was being adopted when that owner died. What a commit that
 -- was half written has opened beyond it is taken back, because it will be taken from the log again. Whatever the sessions
--- still need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets 1,000 more
--- batch numbers, for those that the former owner used.
+-- still need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets a new block of batch
+-- numbers, because the former owner has used some of the last.
 --
 -- Returns for each session moved: name, `at`, `batch`, and the record as HGETALL told it before; nothing: there are no
 -- more. Or 'fenced' if this server has been superseded itself. After an unknown outcome, begin anew under another token.
@@ -17,8 +17,9 @@
 -- ARGV[1]  what all keys begin with; node:, own: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
+-- ARGV[4]  size of a block of batch numbers
 local nodes, node, own = KEYS[1], KEYS[2], KEYS[3]
-local base, token, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local base, token, most, block = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local portion, most_fields = 50, 100000
 local call = redis.call
 local answer, moved, fields = {}, 0, 0
@@ -60,7 +61,7 @@ local function adopt(name, other, cursor, is_half_written)
   if is_half_written then
     record = retracted(key, record, at)
   end
-  batch = string.format('%.0f', batch + 1000)
+  batch = string.format('%.0f', batch + block)
   call('HSET', key, 'owner', token, 'at', at, 'batch', batch)
   local next = #answer + 1
   answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = name, at, batch, record

@@ -1,6 +1,6 @@
 #!lua
--- Makes a session, or gives one that this server owns a new login and 1,000 more batch numbers. A name that ends with a
--- slash gets a number from the store.
+-- Makes a session, or gives one that this server owns a new login and a new block of batch numbers. A name that ends with
+-- a slash gets a number from the store.
 --
 -- Returns {name, '1' if it is new else '0', number after which its batches begin, last}; or 'fenced' if another server
 -- owns the session or this one has been superseded, 'ending' if the session's end has begun, 'too many' if the subject
@@ -18,10 +18,10 @@
 -- ARGV[4]  what the login fixes, JSON
 -- ARGV[5]  sessions that the subject may have; negative: any number
 -- ARGV[6]  bound of the facts, entries
+-- ARGV[7]  size of a block of batch numbers
 local node, own, last, names, facts, subject = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local base, token, name, login = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local max_sessions, facts_max = tonumber(ARGV[5]), ARGV[6]
-local block = 1000
+local max_sessions, facts_max, block = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 if redis.call('EXISTS', node) == 0 then
   return 'fenced'
