@@ -16,14 +16,26 @@ from typing import Any, Protocol
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
-from crewel.delivery.records import Commit, Ended, Letter, Logged, LogId, SessionName, SessionRecord, Submission
+from crewel.delivery.records import (
+    BATCH_BLOCK,
+    Commit,
+    Ended,
+    Letter,
+    Logged,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Submission,
+)
 from crewel.errors import StoreError, StoreFull
 from tests.delivery.ledger import MATCHING, Broken, Ledger, Stored
-from tests.delivery.server_model import BLOCK, Request, Server
+from tests.delivery.server_model import Request, Server
 
 NAMES = tuple(SessionName(name) for name in ("client/joe/1", "client/joe/2", "client/eve/1", "client/eve/-7"))
 PATTERNS = ("/a", "/b", "/c", "/*")
 MOST_SERVERS = 3
+MOST_ROUNDS = 100
+"""Commits after which a server that nobody disturbs has nothing more to say."""
 REFUSABLE = frozenset({"append", "login", "subscribe", "unsubscribe", "spill"})
 """What a full store refuses."""
 CHECKED = frozenset({"commit", "end", "trim", "spill"})
@@ -152,7 +164,7 @@ class Run:
             self._remove(server)
             return
         for record in records:
-            self.ledger.owned(record.name, server.token, record.batch - BLOCK, record.batch)
+            self.ledger.owned(record.name, server.token, record.batch - BATCH_BLOCK, record.batch)
             server.records[record.name] = record
         if not records:
             server.serve()
@@ -212,7 +224,7 @@ class Run:
                 for submission, log_id in zip(arguments[0], result[1], strict=True):
                     ledger.published(log_id, submission.channel)
             case "login":
-                ledger.owned(arguments[0], server.token, result, result + BLOCK)
+                ledger.owned(arguments[0], server.token, result, result + BATCH_BLOCK)
             case "subscribe":
                 ledger.accounts[arguments[0]].held.update(result)
             case "unsubscribe":
@@ -366,12 +378,16 @@ class Run:
         self._inspect()
 
     def _calm_down(self, server: Server) -> None:
-        for _ in range(4):
+        for _ in range(MOST_ROUNDS):
             server.commit()
+            self._ask_again()
+            if not server.requests:
+                return
             while server.requests:
                 request = server.requests.popleft()
                 server.answers.append((request, self._done(server, request)))
             self._hear(server, len(server.answers))
+        raise Broken("there is always something to commit")
 
     def _inspect(self) -> None:
         for name, (_, record) in self.store.sessions().items():

@@ -103,9 +103,10 @@ class Ledger:
         self.ends[reason] += 1
 
     def left(self, name: SessionName) -> None:
-        """The session has ended in the store."""
-        del self.owners[name]
-        if waiting := self.accounts.pop(name).waiting:
+        """The session has ended in the store, now or before."""
+        self.owners.pop(name, None)
+        account = self.accounts.pop(name, None)
+        if account is not None and (waiting := account.waiting):
             raise Broken(f"{name} has ended, and {sorted(waiting)} were owed to it")
 
     # What must hold at any time

@@ -14,14 +14,22 @@ from typing import Any
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
-from crewel.delivery.records import Commit, EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Submission
-from crewel.errors import Behind, Fenced, StoreError, StoreFull
+from crewel.delivery.records import (
+    BATCH_BLOCK,
+    Commit,
+    EndReason,
+    Letter,
+    Logged,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Submission,
+)
+from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUncertain
 from tests.delivery.ledger import MATCHING, Broken, Ledger
 
 BOUND = 8
 """Open messages that a session may have; what arrives beyond them is buried or dropped."""
-BLOCK = 1000
-"""Batch numbers that are reserved at a time."""
 REPEATED = frozenset({"commit", "unsubscribe", "close", "end"})
 
 
@@ -93,16 +101,21 @@ class Server:
         self.answers.clear()
         self.requests.clear()
         for request in in_doubt:
-            if request.kind in REPEATED:
-                request.was_in_doubt = True
-                self.later.append(request)
-            elif request.in_doubt is not None:
-                request.in_doubt()
+            self._doubt(request)
         return in_doubt
+
+    def _doubt(self, request: Request) -> None:
+        if request.kind in REPEATED:
+            request.was_in_doubt = True
+            self.later.append(request)
+        elif request.in_doubt is not None:
+            request.in_doubt()
 
     def hear(self, request: Request, answer: Any) -> None:
         """The answer has come. A refusal says nothing of what was done before, when the outcome was unknown."""
-        if request.was_in_doubt and isinstance(answer, StoreFull):
+        if isinstance(answer, StoreUncertain):
+            self._doubt(request)
+        elif request.was_in_doubt and isinstance(answer, StoreFull):
             self.later.append(request)
         else:
             request.then(answer)
@@ -120,12 +133,12 @@ class Server:
                     durable = self.durable_class(name)
                     self.serving.add(durable)
                     self._received[durable] = set()
-                durable.reserved(answer + BLOCK)
+                durable.reserved(answer + BATCH_BLOCK)
 
         self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
 
     def reserve(self, durable: Durable) -> None:
-        durable.batch += BLOCK
+        durable.batch += BATCH_BLOCK
         self.serving.touch(durable)
 
     def close(self, durable: Durable) -> None:

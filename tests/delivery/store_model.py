@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from crewel.delivery.records import (
+    BATCH_BLOCK,
     Change,
     Commit,
     Ended,
@@ -22,9 +23,9 @@ from crewel.delivery.records import (
     Submission,
     Waiting,
 )
-from crewel.errors import Behind, Fenced
+from crewel.errors import Behind, Fenced, StoreUnavailable
+from tests.delivery.ledger import Broken
 
-BATCH_BLOCK = 1000
 START = LogId(0)
 
 
@@ -56,7 +57,7 @@ class Contents:
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     sessions: dict[SessionName, SessionRow] = field(default_factory=dict)
     ended: list[Ended] = field(default_factory=list)
-    letters: list[tuple[Letter, Logged]] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
 
 
 class StoreModel:
@@ -65,6 +66,8 @@ class StoreModel:
     def __init__(self) -> None:
         self.contents = Contents()
         self.clock = 0
+        self.chosen: set[SessionName] | None = None
+        """The sessions that `adopt` may take for its slice; the scripts take any."""
         self._saved = copy.deepcopy(self.contents)
 
     # Losing what was not synced
@@ -120,7 +123,8 @@ class StoreModel:
             if other == token:
                 continue
             self._lower(mine, node)
-            for name in sorted(node.own)[: count - len(records)]:
+            names = sorted(node.own if self.chosen is None else node.own & self.chosen)
+            for name in names[: count - len(records)]:
                 records.append(self._move(name, node, mine, token))
             if not node.own:
                 del self.contents.nodes[other]
@@ -150,7 +154,8 @@ class StoreModel:
             self.contents.sessions[name] = SessionRow(token, SessionRecord(name, {}, batch=BATCH_BLOCK))
             node.own.add(name)
             return 0
-        self._fence(token, name)
+        if self._fence(token, name).record.ending is not None:
+            raise StoreUnavailable
         row.record.batch += BATCH_BLOCK
         return row.record.batch - BATCH_BLOCK
 
@@ -188,6 +193,8 @@ class StoreModel:
             record.closed.append((pattern, since, self.contents.last))
 
     def end(self, token: str, name: SessionName, ended: Sequence[Ended], letters: Sequence[Letter]) -> None:
+        if name not in self.contents.sessions:
+            return  # it was done before
         row = self._fence(token, name)
         self._note(row, ended, letters)
         del self.contents.sessions[name]
@@ -239,11 +246,12 @@ class StoreModel:
             record.batch = max(record.batch, change.batch)
 
     def _note(self, row: SessionRow, ended: Iterable[Ended], letters: Iterable[Letter]) -> None:
-        """Facts and letters; a letter without a body is a KeyError."""
+        """Facts and letters."""
         self.contents.ended += ended
         for letter in letters:
-            stored = row.bodies.get(letter.id) or letter.message
-            self.contents.letters.append((letter, stored or self.contents.log[letter.id]))
+            if not (letter.message or row.bodies.get(letter.id) or self.contents.log.get(letter.id)):
+                raise Broken(f"the letter of {letter.id} to {letter.session} has no body")
+            self.contents.letters.append(letter)
 
     # Fencing
 
@@ -269,7 +277,7 @@ class StoreModel:
         contents = self.contents
         ended, letters = contents.ended, contents.letters
         contents.ended, contents.letters = [], []
-        return ended, [letter for letter, _ in letters]
+        return ended, letters
 
     def sessions(self) -> dict[SessionName, tuple[str, SessionRecord]]:
         return {name: (row.owner, row.record) for name, row in self.contents.sessions.items()}

@@ -1,0 +1,83 @@
+"""The random interleavings of tests/delivery with the real scripts on a real store, and the model of the store compared
+with the scripts step by step.
+
+CREWEL_RUNS says how many runs of each kind; `make test` does as many as fit into a few seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from crewel.storage import commits
+from tests.delivery.interleaving import Run, Store
+from tests.delivery.ledger import Broken
+from tests.delivery.mutations import MUTATIONS, Mutation, SpillsNothing
+from tests.delivery.store_model import StoreModel
+from tests.storage.compared_store import ComparedStore
+from tests.storage.real_store import RealStore
+from tests.store_process import StoreProcess
+
+RUNS = int(os.environ.get("CREWEL_RUNS", "20"))
+STEPS = 500
+PORTION = 4
+MOST_SEEDS = 200
+
+OTHERWISE = [each for each in MUTATIONS if each.store not in {StoreModel, SpillsNothing}]  # bodies are not compared
+
+portions = pytest.mark.parametrize(
+    "seeds", [range(each, min(each + PORTION, RUNS)) for each in range(0, RUNS, PORTION)]
+)
+
+
+@pytest.fixture
+def client(server: StoreProcess) -> Iterator[redis.Redis]:
+    with server.client() as client:
+        yield client
+
+
+@portions
+def test_nothing_is_lost_and_nothing_crossed_with_the_real_scripts(client: redis.Redis, seeds: range) -> None:
+    for seed in seeds:
+        _run(seed, RealStore(client))
+
+
+@portions
+def test_commits_in_parts_lose_nothing_when_the_server_dies_between_them(
+    client: redis.Redis, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "_AT_ONCE", 2)
+    for seed in seeds:
+        _run(seed, RealStore(client, random.Random(seed)))
+
+
+@portions
+def test_the_model_of_the_store_answers_as_the_scripts_do(client: redis.Redis, seeds: range) -> None:
+    for seed in seeds:
+        _run(seed, ComparedStore(client))
+
+
+@pytest.mark.parametrize("mutation", OTHERWISE, ids=lambda each: each.rule)
+def test_a_model_that_answers_otherwise_is_noticed(client: redis.Redis, mutation: Mutation) -> None:
+    with pytest.raises(Broken, match="the model"):
+        _run_compared(client, mutation)
+
+
+def _run_compared(client: redis.Redis, mutation: Mutation) -> None:
+    for seed in range(mutation.first, mutation.first + MOST_SEEDS):
+        store = ComparedStore(client)
+        store.model = mutation.store()
+        _run(seed, store)
+
+
+def _run(seed: int, store: Store) -> None:
+    """One run; every fourth has a store that loses what was not synced. Its error tells the seed."""
+    try:
+        Run(seed, store, loses=seed % 4 == 3).run(STEPS)
+    except Broken as broken:
+        broken.add_note(f"seed {seed}")
+        raise
