@@ -127,6 +127,13 @@ def test_only_a_session_that_the_client_numbers_can_be_persistent(name: str | No
     assert caught.value.field == "persistent"
 
 
+def test_only_sessions_of_a_subject_can_be_cleared() -> None:
+    assert read(clearSessions=True, name="joe").clear_sessions
+    assert read(clearSessions=True, resume="r").clear_sessions
+    with pytest.raises(IllegalArgument, match="400:clearSessions:"):
+        read(clearSessions=True)
+
+
 def test_a_session_without_a_name_can_be_asked_back_by_the_name_that_it_was_given() -> None:
     assert read(name="/node/heron/client/anonymous/-7").name == Name("anonymous", -7, "heron")
 

@@ -247,7 +247,7 @@ class Logins:
             durability.hand_to(target, target.durable)
         self._dress(target, qos, is_stored=target.durable is not None)
         target.grace_ms = qos.timeout_ms if _is_named(target) else None
-        if qos.clear_sessions:
+        if qos.clear_sessions and _is_named(target):
             for other in self.names.of_subject(_subject(target)):
                 if other is not target:
                     self._broker.disconnect(other)

@@ -164,4 +164,6 @@ def read_connect_qos(given: object, max_entries: int) -> ConnectQos:
         raise IllegalArgument(
             "persistent", "must be false for a session without a name and a number above 0 of its own"
         )
+    if qos.clear_sessions and qos.name is None and qos.resume is None:
+        raise IllegalArgument("clearSessions", "must be false for a session without a name")
     return qos
