@@ -198,7 +198,8 @@ class StoreModel:
         row = self._fence(token, name)
         self._note(row, ended, letters)
         del self.contents.sessions[name]
-        self.contents.nodes[token].own.remove(name)
+        for node in self.contents.nodes.values():
+            node.own.discard(name)
 
     def spill(self, token: str, name: SessionName, ids: Iterable[LogId]) -> list[LogId]:
         """Asked again, it answers the same: those of the ids that lie in the inbox now."""

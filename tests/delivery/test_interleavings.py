@@ -14,7 +14,7 @@ from tests.delivery.store_model import StoreModel
 
 RUNS = int(os.environ.get("CREWEL_RUNS", "80"))
 STEPS = 500
-MOST_SEEDS = 1000
+MOST_SEEDS = 2000
 """Runs in which a rule taken out must have been noticed; most are within the first ten."""
 PORTION = 20
 

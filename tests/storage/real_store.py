@@ -34,7 +34,7 @@ BOUND = 1_000_000
 
 
 class RealStore:
-    """The scripts, under a prefix of its own. `breaks` tells when a server dies between the parts of a large commit."""
+    """The scripts, under a prefix of its own. `breaks` tells when the connection is lost between the parts of a commit."""
 
     def __init__(self, client: redis.Redis, breaks: random.Random | None = None) -> None:
         self.keys = Keys(own_prefix())
@@ -94,10 +94,14 @@ class RealStore:
 
     def commit(self, token: str, commit: Commit) -> list[SessionName]:
         fenced: set[SessionName] = set()
-        for part, step in enumerate(sessions.commit(self.keys, token, commit, BOUND, BOUND)):
-            if part and self._breaks is not None and self._breaks.random() < 0.1:
-                raise StoreUncertain("the server died half-way")
+        steps = sessions.commit(self.keys, token, commit, BOUND, BOUND)
+        count = len(steps)
+        if self._breaks is not None and self._breaks.random() < 0.3:
+            count = self._breaks.randrange(len(steps))
+        for step in steps[:count]:
             fenced.update(self.do(step).fenced)
+        if count < len(steps):
+            raise StoreUncertain("the connection was lost half-way")
         return sorted(fenced)
 
     # Losing what was not synced
