@@ -16,6 +16,7 @@ from crewel.delivery.records import EndReason
 from crewel.errors import BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
 from crewel.storage.facts import FACTS
+from crewel.storage.keys import KEYS
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -78,6 +79,14 @@ def end_reasons() -> str:
     return table(("reason", "meaning"), ((f"`{reason.value}`", reason.meaning) for reason in EndReason))
 
 
+def keys() -> str:
+    """Return the table of everything that the store holds."""
+    rows = (
+        (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by) for key in KEYS
+    )
+    return table(("key", "type", "what it is", "what is in it", "how long", "written by", "read by"), rows)
+
+
 def decisions() -> str:
     """Return the list of the decisions, by number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -94,6 +103,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "facts": facts,
     "fact-fields": fact_fields,
     "end-reasons": end_reasons,
+    "keys": keys,
     "decisions": decisions,
 }
 

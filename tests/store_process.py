@@ -56,6 +56,10 @@ class StoreProcess:
         self.pid = self._process.pid
         until(self._answers)
 
+    def option(self, name: str) -> str:
+        """Return what it was started with."""
+        return self._options[name]
+
     def client(self) -> redis.Redis:
         """Return a client for the test to look with, or to damage with."""
         return redis.Redis(unix_socket_path=str(self.socket), retry=Retry(NoBackoff(), 0))

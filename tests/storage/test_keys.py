@@ -3,6 +3,7 @@
 import re
 
 from crewel.storage.keys import KEYS, Keys
+from crewel.storage.scripts import scripts
 
 
 def all_names(keys: Keys) -> dict[str, str]:
@@ -41,3 +42,17 @@ def test_the_table_says_everything_about_each_key() -> None:
     for key in KEYS:
         assert all((key.type, key.fields, key.lifetime, key.written_by, key.read_by, key.meaning)), key.name
         assert key.type in {"string", "hash", "set", "stream"}
+
+
+def test_who_writes_a_key_is_a_script_that_there_is_and_each_script_writes_one() -> None:
+    written = {name: set(re.split(r", ", key.written_by)) for key in KEYS if (name := key.name) != "format"}
+    known = {name for name in scripts() if not name.startswith("test_")}
+    assert set.union(*written.values()) == known
+
+
+def test_each_key_that_a_script_names_in_its_head_is_in_the_table() -> None:
+    """A head says `KEYS[1]      node:<token>`."""
+    names = {key.name for key in KEYS}
+    for script in scripts().values():
+        for said in re.findall(rb"^-- KEYS\[[^\]]*\] +(\S+)", script.text, re.MULTILINE):
+            assert said.decode().rstrip(",;:") in names, (script.name, said)

@@ -1,0 +1,37 @@
+# Crewel in a container: the command `crewel`, listening on port 8080, with its data under /data.
+# docker-compose.yml runs it with a store of its own; docs/deploying.md tells the rest.
+
+FROM node:22-slim AS pages
+WORKDIR /pages
+COPY static/package.json static/package-lock.json ./
+RUN npm ci --no-audit --no-fund --loglevel=error
+
+FROM python:3.13-slim AS wheel
+WORKDIR /source
+COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY app app
+COPY extensions extensions
+COPY static static
+COPY --from=pages /pages/node_modules/cometd/*.js /pages/node_modules/cometd/LICENSE static/vendor/cometd/
+RUN pip wheel --quiet --no-deps --wheel-dir /wheel .
+
+FROM python:3.13-slim
+RUN useradd --system --uid 10001 --home-dir /data --no-create-home crewel \
+    && install --directory --owner=crewel --mode=0700 /data
+COPY requirements.lock /tmp/
+COPY --from=wheel /wheel/ /tmp/wheel/
+RUN pip install --quiet --no-cache-dir --constraint /tmp/requirements.lock /tmp/wheel/*.whl \
+    && rm -r /tmp/wheel /tmp/requirements.lock
+ENV CREWEL_HTTP__HOST=0.0.0.0 \
+    CREWEL_HTTP__PORT=8080 \
+    CREWEL_STORAGE__DATA_DIR=/data \
+    PYTHONUNBUFFERED=1
+USER crewel
+WORKDIR /data
+VOLUME /data
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health/ready', timeout=2)"]
+ENTRYPOINT ["crewel"]
+CMD ["serve"]

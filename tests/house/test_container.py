@@ -1,0 +1,179 @@
+"""That the container would work, where there is no engine to run it: its parts are taken from the Dockerfile and
+docker-compose.yml and used in a clean virtual environment, against a real store."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crewel.settings.table import declared
+from tests.house.source import ROOT
+from tests.store_process import StoreProcess, until
+
+LIMIT_S = 120
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+
+
+def instruction(name: str) -> str:
+    """Return what the last instruction of this name says."""
+    return re.findall(rf"^{name} +(.*)$", DOCKERFILE, re.MULTILINE)[-1].strip()
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of the image."""
+    return dict(pair.split("=", 1) for pair in instruction("ENV").split())
+
+
+def health_check() -> list[str]:
+    """Return the command that tells whether the container is healthy."""
+    command: list[str] = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
+    return command
+
+
+@pytest.fixture(scope="module")
+def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel and what the lock file says, and nothing else, as the image has it."""
+    directory = tmp_path_factory.mktemp("image")
+    source = directory / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "requirements.lock"):
+        shutil.copy(ROOT / name, source)
+    for name in ("app", "extensions", "static"):
+        ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    wheels = directory / "wheel"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source])
+    venv.create(directory / "venv", with_pip=False)
+    (wheel,) = wheels.iterdir()
+    python = directory / "venv" / "bin" / "python"
+    run([*pip, "--python", python, "install", "--quiet", "--constraint", source / "requirements.lock", wheel])
+    return python.parent
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreProcess]:
+    """The store of docker-compose.yml, less the container: its command, on a port of this machine."""
+    program, *words = COMPOSE["services"]["store"]["command"]
+    assert program == "valkey-server"
+    options = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(*[iter(words)] * 2, strict=True)}
+    directory = tmp_path / "store"
+    directory.mkdir()
+    store = StoreProcess(directory, port=str(free_port()), **options)
+    yield store
+    store.close()
+
+
+def run(command: list[Any], **more: Any) -> str:
+    """Run a command to its end and return what it said; fail with its words if it failed."""
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, **more)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def is_healthy(programs: Path, port: int) -> bool:
+    """Run the health check of the image against this port."""
+    program, *words = (word.replace("8080", str(port)) for word in health_check())
+    return subprocess.run([programs / program, *words], capture_output=True, timeout=LIMIT_S).returncode == 0
+
+
+def test_the_image_serves_is_healthy_with_its_store_and_not_without(
+    environment_of_its_own: Path, store: StoreProcess, tmp_path: Path
+) -> None:
+    programs, port = environment_of_its_own, free_port()
+    service = COMPOSE["services"]["crewel"]["environment"]
+    address = service["CREWEL_STORAGE__URL"].replace("store:6379", f"127.0.0.1:{store.option('port')}")
+    variables = environment() | service | {
+        "CREWEL_STORAGE__URL": address,
+        "CREWEL_HTTP__PORT": str(port),
+        "CREWEL_STORAGE__DATA_DIR": str(tmp_path / "data"),
+    }  # fmt: skip
+    program, words = json.loads(instruction("ENTRYPOINT"))[0], json.loads(instruction("CMD"))
+    assert not is_healthy(programs, port)
+    with subprocess.Popen(
+        [programs / program, *words], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == f"ready http://0.0.0.0:{port}/cometd\n"
+            assert is_healthy(programs, port)
+            store.kill()
+            until(lambda: not is_healthy(programs, port))
+            store.start()
+            until(lambda: is_healthy(programs, port))
+        finally:
+            server.send_signal(getattr(signal, instruction("STOPSIGNAL")))
+        assert server.wait(LIMIT_S) == 0
+
+
+def test_the_image_has_the_store_of_its_own_too(environment_of_its_own: Path, tmp_path: Path) -> None:
+    found = run([environment_of_its_own / "crewel", "doctor", "--json"], cwd=tmp_path, env={})
+    assert "valkey" in json.loads(found.splitlines()[0])["found"]
+
+
+def test_the_variables_of_image_and_service_are_settings() -> None:
+    given = {**environment(), **COMPOSE["services"]["crewel"]["environment"]}
+    names = {name.removeprefix("CREWEL_").replace("__", ".").lower() for name in given if name.startswith("CREWEL_")}
+    assert names <= set(declared())
+
+
+def test_the_image_runs_without_rights_and_keeps_its_data_in_a_volume() -> None:
+    assert instruction("USER") == "crewel"
+    assert instruction("VOLUME") == environment()["CREWEL_STORAGE__DATA_DIR"] == "/data"
+    assert instruction("EXPOSE") == environment()["CREWEL_HTTP__PORT"]
+    assert ":/data" in COMPOSE["services"]["crewel"]["volumes"][0]
+
+
+def test_services_refer_to_what_there_is() -> None:
+    services = COMPOSE["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        assert set(service["networks"]) <= set(COMPOSE["networks"])
+        assert {mount.partition(":")[0] for mount in service["volumes"]} <= set(COMPOSE["volumes"])
+    assert services["crewel"]["depends_on"]["store"]["condition"] == "service_healthy"
+    assert services["store"]["healthcheck"]["test"][0] == "CMD"
+
+
+def test_an_open_server_is_published_to_this_machine_only() -> None:
+    service = COMPOSE["services"]["crewel"]
+    assert service["environment"]["CREWEL_SECURITY__ALLOW_OPEN"] == "true"
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+@pytest.mark.parametrize("command", [["docker", "compose"], ["docker-compose"]], ids=" ".join)
+def test_compose_understands_its_file_where_there_is_one(command: list[str]) -> None:
+    """Where there is none, the tests above have to do."""
+    found = shutil.which(command[0])
+    if (
+        found is not None
+        and subprocess.run([*command, "version"], capture_output=True, timeout=LIMIT_S).returncode == 0
+    ):
+        run([*command, "--file", ROOT / "docker-compose.yml", "config", "--quiet"])
+
+
+def test_what_the_image_is_made_of_is_sent_to_the_engine() -> None:
+    """.dockerignore is an allow-list; each COPY that names something of the checkout needs its line."""
+    allowed = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE))
+    for words in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE):
+        for name in words.split()[:-1]:
+            assert (ROOT / name).exists(), name
+            assert Path(name).parts[0] in allowed, name
