@@ -306,9 +306,12 @@ async def test_the_parts_of_one_commit_do_not_count_for_the_next(store: Store) -
     _, _, *changes = large(owner)
     await owner.commit(5000, *changes)
     owner.number = 2
-    *_, last = owner.steps(owner.next_commit(9000, *changes))
+    second = owner.next_commit(9000, change(opened=range(5001, 8001)))
+    *_, last = owner.steps(second)
     with pytest.raises(StoreUnavailable):
         await owner.do(last)
+    await owner.apply(second)
+    assert await open_ids(owner) == {*range(1, 3001), *range(5001, 8001)}
 
 
 async def test_its_parts_are_fenced_as_it_is(store: Store) -> None:

@@ -21,7 +21,7 @@ local seq, opening, opened = unpack(call('HMGET', node, 'seq', 'opening', 'opene
 local written = tonumber(opening) == number and tonumber(opened) or 0
 if not seq then
   return 'fenced'
-elseif tonumber(seq) == number or written >= part then
+elseif written >= part then
   return {}
 elseif tonumber(seq) ~= number - 1 then
   return 'behind'
