@@ -1,0 +1,182 @@
+"""The policy `jwt` over both lanes: sessions do what their token grants, until it expires."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.bayeux import Client, Message, data
+from tests.functional.conftest import Serve, one_lane
+from tests.functional.frames import SocketClient
+from tests.functional.people import DENIED, IDENTICAL, Person, refusal
+from tests.functional.wire import until
+from tests.security.issuer import SECRET, key_set, rsa_key, secret_file, signed
+from tests.server_process import Server
+
+EXPIRED = "user.security.authentication.expired"
+ADMIN = "the-admin-token"
+
+
+@pytest.fixture
+def guarded(serve: Serve, tmp_path: Path) -> Callable[..., Server]:
+    """Start a server that asks for tokens."""
+
+    def start(*sets: str, **options: Any) -> Server:
+        keys = f"security.jwt_keys={secret_file(tmp_path)}"
+        return serve("security.policy=jwt", keys, f"admin.token={ADMIN}", "bayeux.sweep_ms=50", *sets, **options)
+
+    return start
+
+
+def soon(seconds: float) -> int:
+    """An `exp` that is at least so far away."""
+    return int(time.time() + seconds) + 1
+
+
+def test_a_token_that_holds_lets_in_and_nothing_else_does(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    person = Person(server).be("joe/1", token=signed())
+    person.subscribe("/chat/**")
+    publish = person.send(person.message("/chat/demo", data=1), person.message("/chat/x", data=2))
+    assert [reply.get("error") for reply in publish if "data" not in reply] == [
+        None,
+        "403:denied_by_security_policy:publish_denied",
+    ]
+    assert data(person.take_all()) == [1]
+    refused = person.send(person.message("/meta/subscribe", subscription="/**"))
+    assert refused[0]["error"].startswith("403:")
+    anonymous = Client(server)
+    reply = anonymous.send(anonymous.message("/meta/handshake"))[0]
+    assert (reply["error"], reply["advice"]) == (f"403::{DENIED}", {"reconnect": "none"})
+    for token in ("", "x", signed("an" + SECRET), signed() + "x"):
+        reply = Person(server).shake(name="joe/1", token=token)
+        assert refusal(reply) == (f"403:client/joe/1:{DENIED}", DENIED, "none")
+    assert refusal(Person(server).shake(name="joe/1", token=signed(exp=5)))[1] == EXPIRED
+
+
+def test_a_token_is_good_for_the_names_of_its_subject(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    reply = Person(server).shake(name="ann/1", token=signed())
+    assert refusal(reply) == (f"403:client/ann/1:{DENIED}", DENIED, "none")
+    assert Person(server).be("joe", token=signed()).login["name"].rpartition("/")[0].endswith("client/joe")
+    assert Person(server).be("ann/1", token=ADMIN).login["reconnected"] is False
+
+
+def test_credentials_take_a_session_over_and_those_of_others_do_not(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    first = Person(server).be("joe/1", token=signed())
+    first.subscribe("/chat/demo")
+    connect = first.hold(ext={"ack": first.batch})
+    assert refusal(Person(server).shake(token=signed(sub="ann"), resume=first.login["resume"]))[1] == DENIED
+    assert refusal(Person(server).shake(name="joe/1", token=signed(), resume="wrong"))[1] == IDENTICAL
+    second = Person(server)
+    assert second.shake(name="joe/1", token=signed())["successful"] is True
+    assert second.login["reconnected"] is True
+    (told,) = connect.response().messages
+    assert told["error"] == f"402:client/joe/1:{IDENTICAL}"
+    second.publish("/chat/demo", 1)
+    assert data(second.take_all()) == [1]
+
+
+@one_lane
+def test_at_its_end_the_connect_says_to_log_in_again_and_nothing_is_lost(guarded: Callable[..., Server]) -> None:
+    server = guarded("security.jwt_leeway_ms=0")
+    person = Person(server).be("joe/1", token=signed(exp=soon(1)))
+    person.subscribe("/chat/demo")
+    connect = person.hold(ext={"ack": person.batch})
+    (told,) = connect.response().messages
+    assert told["error"] == f"403:client/joe/1:{EXPIRED}"
+    assert told["advice"] == {"reconnect": "handshake", "interval": 0}
+    again = person.connect(ext={"ack": person.batch})[-1]
+    assert (again["error"], again["advice"]["reconnect"]) == (told["error"], "handshake")
+    refused = person.send(person.message("/chat/demo", data=1))[0]
+    assert refused["error"] == "403:token_expired:publish_denied"
+    ann = Person(server).be("ann/1", token=signed(sub="ann"))
+    ann.publish("/chat/demo", "meanwhile", ext={"publish": {"persistent": True}})
+    assert refusal(person.shake(name="joe/1", token=signed(exp=5), resume=person.login["resume"]))[1] == EXPIRED
+    new = Person(server)
+    new.shake(name="joe/1", token=signed())
+    assert new.login["reconnected"] is True
+    assert data(new.take_all()) == ["meanwhile"]
+
+
+@one_lane
+def test_a_socket_hears_nothing_after_its_token(guarded: Callable[..., Server]) -> None:
+    server = guarded("security.jwt_leeway_ms=0")
+    socket = SocketClient(server)
+    socket.handshake(ext={"session": {"token": signed(exp=soon(1))}})
+    socket.connect()
+    socket.subscribe("/chat/demo")
+    told = socket.reply_to(socket.ask_connect())
+    assert (told["error"].rpartition(":")[2], told["advice"]["reconnect"]) == (EXPIRED, "handshake")
+    Person(server).be(token=signed()).publish("/chat/demo", 1)
+    assert socket.socket.fence() == []
+
+
+def test_what_was_granted_holds_after_a_restart(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    person = Person(server).be("joe/1", token=signed())
+    person.subscribe("/chat/demo")
+    server.kill()
+    person.server = server = guarded(*server.store_sets, port=server.port)
+    person.forget_connections()
+    person.publish("/chat/demo", 1, ext={"publish": {"persistent": True}})
+    assert data(person.take_all()) == [1]
+    refused = person.send(person.message("/other", data=1))[0]
+    assert refused["error"].startswith("403:")
+
+
+@one_lane
+def test_sessions_from_before_the_policy_have_to_log_in(guarded: Callable[..., Server], serve: Serve) -> None:
+    server = serve()
+    person = Person(server).be("joe/1")
+    server.terminate()
+    server = guarded(*server.store_sets, port=server.port)
+    person.forget_connections()
+    person.server = server
+    told = person.connect(ext={"ack": person.batch})[-1]
+    assert (told["successful"], told["advice"]["reconnect"]) == (False, "handshake")
+    assert person.be("joe/1", token=signed()).login["reconnected"] is True
+
+
+@one_lane
+def test_a_server_with_keys_that_cannot_be_used_does_not_start(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "short").write_text("too short")
+    for keys, told in ((tmp_path / "short", "at least 32 bytes"), (tmp_path / "none", "cannot be read")):
+        with pytest.raises(AssertionError, match=told):
+            serve("security.policy=jwt", f"security.jwt_keys={keys}")
+
+
+@one_lane
+def test_keys_come_from_an_address(serve: Serve, tmp_path: Path) -> None:
+    """The set is served by another Crewel, as a page of its own would be."""
+    (tmp_path / "keys.json").write_text(key_set(one=rsa_key()))
+    import http.server
+    import threading
+    from functools import partial
+
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{web.server_address[1]}/keys.json"
+            server = serve("security.policy=jwt", f"security.jwt_keys={address}")
+            token = signed(rsa_key(), "RS256", "one")
+            assert Person(server).be("joe/1", token=token).login["reconnected"] is False
+            assert refusal(Person(server).shake(token=signed()))[1] == DENIED
+        finally:
+            web.shutdown()
+            thread.join(10)
+
+
+@one_lane
+def test_while_the_keys_cannot_be_had_clients_are_told_to_come_again(serve: Serve, unused_tcp_port: int) -> None:
+    server = serve("security.policy=jwt", f"security.jwt_keys=http://127.0.0.1:{unused_tcp_port}/")
+    reply: Message = Person(server).shake(name="joe/1", token=signed())
+    assert (reply["error"], reply["advice"]) == ("503:client/joe/1:resource.unavailable", {"reconnect": "handshake"})
+    until(lambda: "cannot be fetched" in server.stderr)
