@@ -278,3 +278,64 @@ def test_a_host_that_nobody_knows_is_named(tmp_path: Path) -> None:
 )
 def test_a_channel_that_another_covers_is_not_subscribed_twice(channels: list[str], wide: list[str]) -> None:
     assert widest(channels) == wide
+
+
+class TestWho:
+    def test_pub_stores_and_tells_the_id(self, server: Server, tmp_path: Path) -> None:
+        ended = crewel(
+            "pub", "/p", "1", "--url", server.url, "--persistent", "--key", "k", "--count", "2", "--json",
+            directory=tmp_path,
+        )  # fmt: skip
+        assert (ended.status, ended.err) == (0, "")
+        ids = [json.loads(line)["ext"]["publish"]["id"] for line in ended.out.splitlines()]
+        assert len(set(ids)) == 2
+        again = crewel(
+            "pub", "/p", "2", "--url", server.url, "--persistent", "--key", "k-2", "--json", directory=tmp_path
+        )
+        assert json.loads(again.out)["ext"]["publish"]["id"] == ids[1]
+
+    def test_pub_tries_again_until_the_server_is_back(self, start_server: StartServer, tmp_path: Path) -> None:
+        server = start_server()
+        publishing = Running("pub", "/p", "--url", server.url, "--persistent", "--json", directory=tmp_path)
+        assert publishing.process.stdin is not None
+        publishing.process.stdin.write("1\n")
+        publishing.process.stdin.flush()
+        first = publishing.said()["ext"]["publish"]["id"]
+        server.kill()
+        publishing.process.stdin.write("2\n")
+        publishing.process.stdin.flush()
+        start_server(*server.store_sets, port=server.port)
+        assert int(publishing.said()["ext"]["publish"]["id"]) > int(first)
+        assert publishing.end()[0] == 0
+
+    def test_pub_does_not_try_again_what_is_refused(self, server: Server, tmp_path: Path) -> None:
+        ended = crewel("pub", "/closed/p", "1", "--url", server.url, "--persistent", directory=tmp_path)
+        assert_refused(ended, "403:nobody may")
+
+    def test_sub_has_a_name_and_may_leave_its_session_behind(
+        self, server: Server, subscribed: Any, tmp_path: Path
+    ) -> None:
+        running = subscribed("/named", "--name", "sub/1", "--leave")
+        refused = crewel("sub", "/named", "--url", server.url, "--name", "sub/1", directory=tmp_path)
+        assert_refused(refused, "403:client/sub/1:user.configuration.identicalClient")
+        assert running.end(signal.SIGTERM)[0] == 0
+        published = crewel("pub", "/named", "1", "--url", server.url, "--persistent", directory=tmp_path)
+        assert published.status == 0
+
+    def test_a_token_is_given_or_found(self, start_server: StartServer, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("a shared secret that is longer than thirty-two bytes")
+        server = start_server("security.policy=jwt", f"security.jwt_keys={secret}", f"storage.data_dir={tmp_path}/mine")
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        pub = ("pub", "/p", "1", "--url", server.url)
+        assert_refused(crewel(*pub, directory=elsewhere), "accessDenied")
+        assert_refused(crewel(*pub, "--token", "wrong", directory=elsewhere), "accessDenied")
+        (elsewhere / "data").symlink_to(tmp_path / "mine")
+        assert crewel(*pub, directory=elsewhere).status == 0
+        (tmp_path / "crewel.toml").write_text('[storage]\ndata_dir = "mine"\n')
+        assert crewel(*pub, directory=tmp_path).status == 0
+        (tmp_path / "crewel.toml").write_text("[storage]\nnonsense = 1\n")
+        assert_refused(crewel(*pub, directory=tmp_path), "accessDenied")
+        token = (tmp_path / "mine" / "admin.token").read_text().strip()
+        assert crewel(*pub, directory=tmp_path, environ={"CREWEL_TOKEN": token}).status == 0
