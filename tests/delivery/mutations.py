@@ -186,6 +186,14 @@ class BoxesEarly(Server):
         self.serving.boxed(durable, ids)
 
 
+class FreesNamesEarly(Server):
+    """Lets a client log in under the name of a session whose end is not answered."""
+
+    def _end(self, durable: Durable) -> None:
+        super()._end(durable)
+        self.busy.discard((durable.name, ""))
+
+
 # Rules of the store
 
 
@@ -322,6 +330,7 @@ MUTATIONS = (
     Mutation("an unsubscribe in doubt is asked again", server=GivesUpOnUnsubscribe),
     Mutation("a subscribe in doubt is taken back", server=GivesUpOnSubscribe),
     Mutation("a commit in doubt is repeated as it was", server=CommitsAnew),
+    Mutation("a name is free when the end of its session is answered", server=FreesNamesEarly, first=64),
     Mutation("spilled messages are let go when they are copied", server=BoxesEarly),
     Mutation("only its owner changes a session", store=FencesNobody),
     Mutation("`at` is kept when a session is adopted again", store=ForgetsOwnCursors),

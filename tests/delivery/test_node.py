@@ -184,9 +184,9 @@ class TestSubscribing:
         pending = served.node.unsubscribing(durable, ["/a"])
         served.take(11)
         served.node.drop(durable)
+        assert served.committed().cursor == 11
         assert served.node.answered(pending, held(pending, since=10, until=11)) == []
         assert durable.closing == []
-        assert served.committed().cursor == 11
 
 
 class TestCommitting:

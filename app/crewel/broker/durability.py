@@ -157,6 +157,8 @@ class Durability:
         cannot be asked. A name that ends in a slash is numbered by the store."""
         if self.is_superseded:
             raise StoreUnavailable(_SUPERSEDED)
+        if name in self.membership.leaving:
+            raise StoreUnavailable("the session of this name is just ending")
         step = stored_sessions.login(self.store.keys, self.token, name, facts, max_sessions, self.facts_max)
         answer: LoggedIn = await self.writing.ask(step)
         return answer

@@ -5,6 +5,7 @@ The store decides in its own order. Until it has answered, the engine remembers 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ from crewel.broker.writing import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Pending
 from crewel.delivery.records import EndReason, Letter, LogId
-from crewel.errors import StoreError, StoreUncertain
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.keys import Keys
 
@@ -35,16 +36,22 @@ class Membership:
     def __init__(self, durability: Durability, broker: Broker) -> None:
         self._durability = durability
         self._broker = broker
+        self._in_doubt: Counter[Durable] = Counter()  # nobody knows yet what the store did about subscriptions of these
+        self.leaving: set[str] = set()
+        """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
 
     def subscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
         """Subscribe where the store can see it. The future raises StoreError, and then nothing has changed."""
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+        if self._is_in_doubt(durable, done):
+            return done
         pending = self._durability.node.subscribing(durable, patterns)
         step = stored_sessions.subscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
-        done: asyncio.Future[None] = self._broker.loop.create_future()
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
-                self._take_back(durable, patterns, pending)
+                # what held before was told so, and goes on
+                self._take_back(durable, [each for each in patterns if each not in durable.since], pending)
             elif isinstance(answer, StoreError):
                 self._durability.node.answered(pending, {})
             else:
@@ -61,12 +68,17 @@ class Membership:
         return done
 
     def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
-        """End these subscriptions. The future raises StoreError, and then they go on."""
-        pending = self._durability.node.unsubscribing(durable, patterns)
+        """End these subscriptions. The future raises StoreError, and then they go on; after StoreUncertain they end as soon
+        as the store can say where."""
         done: asyncio.Future[None] = self._broker.loop.create_future()
+        if self._is_in_doubt(durable, done):
+            return done
+        pending = self._durability.node.unsubscribing(durable, patterns)
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
-            if isinstance(answer, StoreError):
+            if isinstance(answer, StoreUncertain):
+                self._take_back(durable, patterns, pending)
+            elif isinstance(answer, StoreError):
                 self._owe(durable, self._durability.node.unanswered(pending))
             else:
                 self._owe(durable, self._durability.node.answered(pending, answer))
@@ -78,14 +90,25 @@ class Membership:
         return done
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
-        """Nobody knows whether the store has these subscriptions, and the client was told that it has none: end them. The
-        cursor waits until the store says from where to where they held."""
+        """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
+        to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
+        self._in_doubt[durable] += 1
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
+            self._in_doubt -= Counter([durable])
+            if durable.holder is not None:
+                for pattern in patterns:
+                    self._broker.channels.unsubscribe(durable.holder, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, self._durability.node.answered(pending, intervals))
 
         self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
+
+    def _is_in_doubt(self, durable: Durable, done: asyncio.Future[None]) -> bool:
+        if durable in self._in_doubt:
+            done.set_exception(StoreUnavailable("the store has not said yet what it did before"))
+            return True
+        return False
 
     def _me(self) -> tuple[Keys, str]:
         return self._durability.store.keys, self._durability.token
@@ -131,4 +154,10 @@ class Membership:
         self._durability.count(ended)
         bounds = (self._durability.facts_max, self._durability.settings.delivery.dead_letters_max)
         step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds)
-        self._durability.writing.submit(step, lambda _: self._durability.node.drop(durable), insists=True)
+        self.leaving.add(durable.name)
+
+        def has_left(_: StoreError | None) -> None:
+            self.leaving.discard(durable.name)
+            self._durability.node.drop(durable)
+
+        self._durability.writing.submit(step, has_left, insists=True)

@@ -70,11 +70,13 @@ class Node:
         self.touch(durable)
 
     def drop(self, durable: Durable) -> None:
-        """The node has this session no more: it has ended in the store, or another node has taken it."""
+        """The node has this session no more: it has ended in the store, or another node has taken it. Answers that are on
+        their way to it hold nothing up."""
         durable.is_fenced = True
         if self.sessions.get(durable.name) is durable:
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
+        self._pending.pop(durable, None)
         for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead):
             group.pop(durable, None)
 
@@ -146,10 +148,12 @@ class Node:
         return owed
 
     def _done(self, pending: Pending) -> None:
-        others = self._pending[pending.durable]
-        others.remove(pending)
-        if not others:
-            del self._pending[pending.durable]
+        group = self._pending.get(pending.durable, [])
+        others = [each for each in group if each is not pending]
+        if others:
+            self._pending[pending.durable] = others
+        else:
+            self._pending.pop(pending.durable, None)
 
     def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
         """If an unsubscribe is under way, it decides for how long what has just begun holds."""

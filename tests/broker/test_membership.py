@@ -1,0 +1,161 @@
+"""What the broker makes of the store's answers about subscriptions and ends, above all of those that never come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crewel.broker.membership import Membership
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node
+from crewel.delivery.records import LogId, SessionName
+from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
+
+PATTERNS = ("/a", "/*")
+
+
+class Store:
+    """A session `joe` on a node at 10, and the queue of what the store is asked."""
+
+    def __init__(self) -> None:
+        self.node = Node(LogId(10))
+        self.joe = Durable(SessionName("client/joe/1"))
+        self.node.add(self.joe)
+        self.session = SimpleNamespace(is_live=True)
+        self.joe.holder = self.session
+        self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
+        self.index: set[str] = set()
+        self.membership = Membership(self._durability(), self._broker())
+
+    def _durability(self) -> Any:
+        return SimpleNamespace(
+            node=self.node,
+            store=SimpleNamespace(keys=Keys("test:")),
+            token="token",
+            facts_max=100,
+            settings=SimpleNamespace(delivery=SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100)),
+            writing=SimpleNamespace(submit=self._submit),
+            refills=SimpleNamespace(ring=lambda session: None),
+            count=lambda ended: None,
+        )
+
+    def _broker(self) -> Any:
+        channels = SimpleNamespace(
+            subscribe=lambda session, pattern: self.index.add(pattern),
+            unsubscribe=lambda session, pattern: self.index.discard(pattern),
+        )
+        return SimpleNamespace(loop=asyncio.get_running_loop(), channels=channels)
+
+    def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
+        self.asked.append((step, done, insists))
+
+    def subscribe(self, *patterns: str) -> asyncio.Future[None]:
+        return self.membership.subscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
+
+    def unsubscribe(self, *patterns: str) -> asyncio.Future[None]:
+        return self.membership.unsubscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
+
+    def answer(self, answer: Any) -> str:
+        """Answer the oldest question; returns its script, with a `!` if it is asked until it is answered."""
+        step, done, insists = self.asked.pop(0)
+        done(answer)
+        return step.script + "!" * insists
+
+    def take(self, log_id: int) -> None:
+        self.node.take(LogId(log_id), PATTERNS, 1, [self.joe])
+
+
+def interval(since: int, until: int) -> dict[str, tuple[LogId, LogId]]:
+    return {"/a": (LogId(since), LogId(until))}
+
+
+async def test_a_subscription_begins_where_the_store_says() -> None:
+    store = Store()
+    done = store.subscribe("/a")
+    store.take(11)
+    assert store.answer({"/a": LogId(10)}) == "subscribe"
+    assert done.result() is None
+    assert (store.joe.since, store.joe.parked, store.index) == ({"/a": 10}, [11], {"/a"})
+
+
+async def test_a_subscribe_in_doubt_is_refused_and_ended_and_what_it_was_owed_is_owed() -> None:
+    store = Store()
+    done = store.subscribe("/a")
+    store.take(11)
+    store.take(12)
+    store.answer(StoreUncertain("lost"))
+    assert isinstance(done.exception(), StoreUncertain)
+    assert store.node.commit() is None  # the cursor waits
+    assert store.answer(interval(10, 11)) == "unsubscribe!"
+    assert [*store.joe.open] == [11]
+    assert store.joe.since == {}
+
+
+async def test_nothing_is_asked_for_a_session_while_something_is_in_doubt() -> None:
+    """The unsubscribe that is on its way would end the new subscription, which was answered as good."""
+    store = Store()
+    first, second = store.subscribe("/a"), store.subscribe("/b")
+    for done in (first, second):
+        store.answer(StoreUncertain("lost"))
+        assert isinstance(done.exception(), StoreUncertain)
+    for _ in range(2):
+        for ask in (store.subscribe, store.unsubscribe):
+            with pytest.raises(StoreUnavailable):
+                await ask("/a")
+        store.answer({})
+    store.subscribe("/a")
+    assert store.answer({"/a": LogId(10)}) == "subscribe"
+
+
+async def test_a_subscription_that_held_before_a_subscribe_in_doubt_goes_on() -> None:
+    store = Store()
+    store.subscribe("/a")
+    store.answer({"/a": LogId(10)})
+    again = store.subscribe("/a", "/b")
+    store.answer(StoreUncertain("lost"))
+    assert isinstance(again.exception(), StoreUncertain)
+    step, _, insists = store.asked[0]
+    assert insists
+    assert "/a" not in step.arguments
+    assert "/b" in step.arguments
+    store.answer({})
+    assert (store.joe.since, store.index) == ({"/a": 10}, {"/a"})
+
+
+async def test_an_unsubscribe_in_doubt_is_asked_until_the_store_says_where_it_ended() -> None:
+    store = Store()
+    store.subscribe("/a")
+    store.answer({"/a": LogId(10)})
+    done = store.unsubscribe("/a")
+    store.take(11)
+    store.take(12)
+    assert store.answer(StoreUncertain("lost")) == "unsubscribe"
+    assert isinstance(done.exception(), StoreUncertain)
+    assert store.answer(interval(10, 11)) == "unsubscribe!"
+    assert ([*store.joe.open], store.joe.since, store.index) == ([11], {}, set())
+
+
+async def test_an_unsubscribe_that_was_not_done_leaves_the_subscription() -> None:
+    store = Store()
+    store.subscribe("/a")
+    store.answer({"/a": LogId(10)})
+    done = store.unsubscribe("/a")
+    store.answer(StoreUnavailable("away"))
+    assert isinstance(done.exception(), StoreUnavailable)
+    assert (store.joe.since, store.index) == ({"/a": 10}, {"/a"})
+
+
+async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
+    store = Store()
+    store.membership.end(store.joe)
+    assert store.answer(LogId(10)) == "close!"
+    store.membership.bury(store.joe)
+    assert store.membership.leaving == {"client/joe/1"}
+    assert store.answer(None) == "end!"
+    assert store.membership.leaving == set()
