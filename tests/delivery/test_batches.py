@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crewel.delivery.batches import FIRST_RESEND_DELAY, MAX_RESEND_DELAY, Batches
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
 
 
 def entries(*numbers: int) -> list[Entry]:
@@ -100,6 +101,58 @@ class TestAcknowledging:
         queue = batches.acknowledge(0, entries(3))
         assert batches.retain(queue) == 2
         assert len(batches) == 3
+
+
+class TestStored:
+    """Messages of the log among those that are not stored."""
+
+    @staticmethod
+    def queue(*places: int) -> list[Entry]:
+        """A stored entry for each place; a 0 makes one that is not stored."""
+        return [Entry.logged("/a", LogId(each), b'{"data":0}') if each else Entry({"channel": "/a"}) for each in places]
+
+    def test_the_places_that_are_acknowledged_are_told(self) -> None:
+        batches = Batches()
+        batch = sent(batches, self.queue(11, 0, 12))
+        stored: list[LogId] = []
+        assert batches.acknowledge(batch, [], stored) == []
+        assert stored == [11, 12]
+
+    def test_only_the_batches_that_the_client_has_are_told(self) -> None:
+        batches = Batches()
+        first = sent(batches, self.queue(11))
+        sent(batches, self.queue(12))
+        stored: list[LogId] = []
+        assert [each.position for each in batches.acknowledge(first, [], stored)] == [12]
+        assert stored == [11]
+
+    def test_what_goes_out_again_lies_at_the_front_of_the_queue(self) -> None:
+        batches = Batches()
+        sent(batches, self.queue(11, 12))
+        assert batches.resending == 0
+        batches.acknowledge(None, [])
+        assert batches.resending == 2
+
+    def test_memory_keeps_the_places_of_stored_messages_and_all_of_the_others(self) -> None:
+        batches = Batches()
+        sent(batches, self.queue(11, 0))
+        batches.shed()
+        stored, kept = batches.acknowledge(None, [])
+        assert (stored.position, stored.wire) == (11, b"")
+        assert kept.wire == b'{"channel":"/a"}'
+
+    def test_what_was_sent_can_be_forgotten(self) -> None:
+        batches = Batches()
+        batch = sent(batches, self.queue(11))
+        assert [each.position for each in batches.forget()] == [11]
+        assert batches.acknowledge(batch, []) == []
+
+    def test_what_the_queue_has_again_is_forgotten_there(self) -> None:
+        batches = Batches()
+        sent(batches, self.queue(11))
+        batches.acknowledge(None, [])
+        assert batches.forget() == []
+        assert (batches.resending, len(batches)) == (0, 0)
 
 
 class TestResendDelay:

@@ -37,3 +37,8 @@ def test_a_logged_entry_carries_its_place_in_the_log_as_its_id() -> None:
 
 def test_an_entry_that_is_not_stored_has_no_place_in_the_log() -> None:
     assert Entry({"channel": "/a", "data": 1}).position == 0
+
+
+def test_a_placeholder_is_no_more_than_a_place_in_the_log() -> None:
+    entry = Entry.placeholder(LogId(17))
+    assert (entry.position, entry.channel, entry.wire, entry.lazy) == (17, "", b"", False)
