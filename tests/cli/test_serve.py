@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
+from tests.store_process import shared_store
 
 LIMIT_S = 10
 
@@ -52,6 +53,22 @@ def test_host_is_a_shorthand(start_server: StartServer) -> None:
     assert start_server(arguments=["--host", "localhost"]).url.startswith("http://localhost:")
 
 
+def test_the_data_directory_is_a_shorthand_and_holds_the_store_of_the_server(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server("storage.url=", arguments=["--data-dir", "here"])
+    assert (tmp_path / "here" / "store.sock").is_socket()
+    assert server.terminate() == 0
+    assert not (tmp_path / "here" / "store.sock").exists()
+
+
+def test_a_store_that_cannot_be_trusted_is_told_in_one_line(tmp_path: Path) -> None:
+    with shared_store().client() as client:
+        client.set("untrusted:{crewel}:format", 99)
+    sets = (f"--set=storage.url={shared_store().url}", "--set=storage.prefix=untrusted:")
+    assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "format 99", "use the newer version")
+
+
 def test_everybody_is_let_in_only_when_that_is_said(start_server: StartServer, tmp_path: Path) -> None:
     refused = crewel("serve", "--host", "0.0.0.0", "--port", "0", directory=tmp_path)
     assert_refused(refused, "http.host 0.0.0.0 is not loopback", "security.allow_open=true")
@@ -65,7 +82,8 @@ def test_a_host_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert_refused(crewel("serve", "--port", port, directory=tmp_path), f"127.0.0.1:{port}: address already in use")
+        ended = crewel("serve", "--port", port, "--set", "log.level=warning", directory=tmp_path)
+        assert_refused(ended, f"127.0.0.1:{port}: address already in use")
 
 
 def test_a_certificate_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:

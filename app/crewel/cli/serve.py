@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
 def serve(
     host: Annotated[str | None, typer.Option(help="Same as --set http.host=…")] = None,
     port: Annotated[int | None, typer.Option(help="Same as --set http.port=…; 0 picks one.")] = None,
+    data_dir: Annotated[str | None, typer.Option(metavar="DIRECTORY", help="Same as --set storage.data_dir=…")] = None,
     service: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE", help="Python module with services; may be repeated."),
@@ -35,7 +36,7 @@ def serve(
     """Serve Bayeux. Prints one line, `ready URL`, once it does."""
     from crewel.settings import load
 
-    given = {"http.host": host, "http.port": port}
+    given = {"http.host": host, "http.port": port, "storage.data_dir": data_dir}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
     settings = load(config, [*(overrides or ()), *options])
     _refuse_open_to_all(settings)

@@ -78,6 +78,8 @@ class Embedded:
         self._started_at = 0.0
         self._pause = 0.0
         self._is_ending = False
+        self.last_words = ""
+        """What the store said before it ended, the last time it ended unasked; nothing once it has answered again."""
 
     @property
     def directory(self) -> Path:
@@ -102,8 +104,7 @@ class Embedded:
             return
         loop = asyncio.get_running_loop()
         if loop.time() < self._started_at + self._pause:
-            words = await asyncio.to_thread(self.last_words)
-            raise StoreUnavailable(f"the store ended: {words or 'its log says nothing'}")
+            raise StoreUnavailable(f"the store ended: {self.last_words}")
         lock = await asyncio.to_thread(self._prepare)
         if lock is None:
             return
@@ -130,15 +131,14 @@ class Embedded:
         if self._link is not None:
             await asyncio.to_thread(shutil.rmtree, self._link.parent, ignore_errors=True)
 
-    def last_words(self) -> str:
-        """Return the last line of the store's log, or nothing."""
+    def _read_last_words(self) -> str:
         try:
             with (self._directory / _LOG).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
                 lines = file.read().decode("utf-8", "replace").split("\n")
         except OSError:
-            return ""
-        return next((line for line in reversed(lines) if line.strip()), "")
+            lines = []
+        return next((line for line in reversed(lines) if line.strip()), "its log says nothing")
 
     def _prepare(self) -> int | None:
         """Make the directory, and return the lock on it: an open file. None: a store runs there."""
@@ -219,8 +219,8 @@ class Embedded:
             return
         if asyncio.get_running_loop().time() - self._started_at > _STEADY_S:
             self._pause = 0.0
-        words = await asyncio.to_thread(self.last_words)
-        log.error("the store ended with status %d: %s", status, words)
+        self.last_words = await asyncio.to_thread(self._read_last_words)
+        log.error("the store ended with status %d: %s", status, self.last_words)
         self._ended()
 
 

@@ -114,15 +114,17 @@ class Store:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _OPEN_LIMIT_S
+        is_known = False  # that it reads its file
         while True:
             try:
                 return await self._connect()
             except Loading as error:
-                if deadline:
+                if not is_known:
                     log.info("%s", error)
-                deadline = 0.0
+                is_known = True
+                deadline = loop.time() + _OPEN_LIMIT_S
             except StoreUnavailable:
-                if deadline and loop.time() > deadline:
+                if loop.time() > deadline:
                     raise
             await asyncio.sleep(0.02)
 
@@ -137,14 +139,22 @@ class Store:
             try:
                 await self._writer.connect(self._pool)
             except (RedisError, OSError, TimeoutError) as error:
-                raise why_not(error) from None
+                raise self._why_not(error) from None
             await self._check()
         except (SettingsError, StoreError) as error:
             self.trouble = str(error)
             await self._writer.disconnect()
             raise
+        if self._embedded is not None:
+            self._embedded.last_words = ""
         self.trouble = None
         self.is_up = True
+
+    def _why_not(self, error: Exception) -> SettingsError | StoreUnavailable:
+        why = why_not(error)
+        if self._embedded is not None and self._embedded.last_words and not isinstance(why, Loading):
+            return StoreUnavailable(f"the store ended: {self._embedded.last_words}")
+        return why
 
     def _embedded_url(self) -> str:
         assert self._embedded is not None
@@ -164,7 +174,7 @@ class Store:
             await self._ask(("SET", self.keys.format, found, "NX"))
         else:
             check_format(found, is_empty=False)
-        self._note_space(facts)
+        await self._note_space(facts)
 
     async def _forget_last_client(self, facts: Facts, client: int) -> None:
         """Make sure that nothing happens any more that the last connection sent and got no answer to.
@@ -204,13 +214,14 @@ class Store:
         """See whether the store answers, and how much space it has left."""
         (answer,) = await self._writer.ask([("INFO", "memory")])
         if not isinstance(answer, StoreError):
-            self._note_space(Facts(answer))
-            if self._embedded is not None and not self.is_full:
-                disk = await asyncio.to_thread(os.statvfs, self._embedded.directory)
-                self.is_full = disk.f_bavail * disk.f_frsize < _FREE_DISK
+            await self._note_space(Facts(answer))
 
-    def _note_space(self, facts: Facts) -> None:
-        self.is_full = facts.max_memory > 0 and facts.used_memory >= _FULL_FROM * facts.max_memory
+    async def _note_space(self, facts: Facts) -> None:
+        is_full = facts.max_memory > 0 and facts.used_memory >= _FULL_FROM * facts.max_memory
+        if self._embedded is not None and not is_full:
+            disk = await asyncio.to_thread(os.statvfs, self._embedded.directory)
+            is_full = disk.f_bavail * disk.f_frsize < _FREE_DISK
+        self.is_full = is_full
 
     async def _come_back(self) -> None:
         before = self.trouble
