@@ -4,10 +4,11 @@
  * The official AckExtension acknowledges every batch by itself. This extension stands outside
  * it: it is registered before it, so it sees incoming messages first and outgoing ones last. It
  * can hold the acknowledged number still, and it keeps the list of what the server still holds
- * for us, so that a message which comes again is known as such although its id stays on the server.
+ * for us, so that a message which comes again is known as such. A persistent message is known by its id, however long
+ * ago it came and from whichever server; a transient one has none, and is known by its place.
  */
 
-/** How many unacknowledged messages are remembered; the server's own queue is no longer than this. */
+/** How many unacknowledged messages, and how many ids, are remembered; the server's own queue is no longer than this. */
 const REMEMBERED = 10000;
 
 export class Acknowledge {
@@ -20,6 +21,8 @@ export class Acknowledge {
     #open = [];
     /** The place in #open that the reply being read has reached. */
     #place = 0;
+    /** The messages that had an id, by it. */
+    #known = new Map();
     #changed;
 
     /** @param changed called with the figures whenever they may have changed */
@@ -65,7 +68,7 @@ export class Acknowledge {
             this.#reliable = message.successful && (ack === true || ack?.enabled === true);
         } else if (message.channel === "/meta/connect") {
             this.#close(message);
-        } else if (this.#reliable && message.data !== undefined) {
+        } else if (message.data !== undefined && (this.#reliable || message.id !== undefined)) {
             this.#note(message);
         }
         return message;
@@ -94,27 +97,60 @@ export class Acknowledge {
                 entry.batch = this.#batch;
             }
         }
+        if (!this.#reliable) {
+            this.#open = [];
+        }
         this.#place = 0;
         this.#changed(this.figures);
     }
 
-    /**
-     * A reply repeats what is open, in order, before it brings anything new. So a message that
-     * equals the next open one is that one; two equal texts sent by a person stay two.
-     */
     #note(message) {
-        const text = JSON.stringify([message.channel, message.data]);
-        const found = this.#open.findIndex((entry, at) => at >= this.#place && entry.text === text);
-        if (found < 0) {
-            this.#open.push({text, message, batch: Infinity, times: 0});
+        const entry = message.id === undefined ? this.#atPlace(message) : this.#known.get(message.id);
+        if (entry === undefined) {
+            this.#open.push(this.#first(message));
             this.#open.splice(0, this.#open.length - REMEMBERED);
             this.#place = this.#open.length;
             return;
         }
-        const entry = this.#open[found];
         entry.times += 1;
         this.#resends += 1;
-        this.#place = found + 1;
         message.again = {first: entry.message, times: entry.times};
+        this.#reach(entry);
     }
+
+    /** Remembers a message that has not come before. */
+    #first(message) {
+        const entry = {text: textOf(message), message, batch: Infinity, times: 0};
+        if (message.id !== undefined) {
+            this.#known.set(message.id, entry);
+            if (this.#known.size > REMEMBERED) {
+                this.#known.delete(this.#known.keys().next().value);
+            }
+        }
+        return entry;
+    }
+
+    /**
+     * Returns the open message that a message without an id repeats. A reply repeats what is open, in order, before it
+     * brings anything new. So what equals the next open one is that one; two equal texts sent by a person stay two.
+     */
+    #atPlace(message) {
+        const text = textOf(message);
+        return this.#open.find((entry, at) => at >= this.#place && entry.text === text);
+    }
+
+    /** The reply has come to this message, which may have been acknowledged, and be open again. */
+    #reach(entry) {
+        let at = this.#open.indexOf(entry);
+        if (at < 0) {
+            at = this.#place;
+            this.#open.splice(at, 0, entry);
+            entry.batch = Infinity;
+        }
+        this.#place = at + 1;
+    }
+}
+
+function textOf(message) {
+    return JSON.stringify([message.channel, message.id ?? message.data]);
 }

@@ -16,6 +16,12 @@ const STATES = {
     offline: "Offline, by your wish",
 };
 
+/** What the button beside it does. */
+const OFFLINE_HINTS = {
+    cut: "Cuts the line without a word to the server. What is missed arrives after going online again.",
+    mend: "Mends the line. If the server still has the session, what was missed arrives; then what waits is sent.",
+};
+
 const page = Object.fromEntries(
     [...document.querySelectorAll("[id]")].map((element) => [element.id, element]),
 );
@@ -28,7 +34,11 @@ const connection = new Connection(bayeuxUrl(), {
     members: showMembers,
     figures: showFigures,
     notice: (text) => log.notice(text),
+    refused: keepRefused,
 });
+/** Lines that the server did not take, {typed, key}, until they are in the input; the one that is there, or null. */
+const refused = [];
+let draft = null;
 
 /** The server's address: /cometd of this origin, or the path in ?cometd= for another bayeux.path. */
 function bayeuxUrl() {
@@ -42,6 +52,32 @@ function join(person, resumed) {
     page.joinButton.disabled = true;
     page.acknowledge.checked = true;
     connection.join(person, resumed);
+}
+
+/** A line was not taken: says so, and keeps it for another try. */
+function keepRefused({chat, peer}, key, reason) {
+    const typed = peer === undefined ? chat : `${peer}::${chat}`;
+    refused.push({typed, key});
+    log.notice(`${reason}. Kept for another try: ${typed}`);
+    showDraft();
+}
+
+/** Puts the next refused line into the input, unless something stands there. */
+function showDraft() {
+    if (page.phrase.value === "" && refused.length > 0) {
+        draft = refused.shift();
+        page.to.value = "";
+        page.phrase.value = draft.typed;
+        page.phrase.placeholder = placeholder();
+    }
+}
+
+/** Returns the key of the line in the input if it was refused and is as it was, else null; empties the input. */
+function takeDraft() {
+    const key = draft?.typed === page.phrase.value ? draft.key : null;
+    draft = null;
+    page.phrase.value = "";
+    return key;
 }
 
 function showJoined() {
@@ -72,6 +108,8 @@ function showLeft(reason) {
     page.joinButton.disabled = false;
     page.trouble.textContent = reason;
     log.clear();
+    refused.length = 0;
+    takeDraft();
     showMembers([]);
     showState("idle");
     page.name.focus();
@@ -81,10 +119,11 @@ function showState(state, detail = {}) {
     page.state.textContent = STATES[state];
     page.state.dataset.state = state;
     page.offline.textContent = state === "offline" ? "Go online" : "Go offline";
+    page.offlineHint.textContent = OFFLINE_HINTS[state === "offline" ? "mend" : "cut"];
     page.offline.disabled = state === "joining" || state === "idle";
     page.roomButton.disabled = state !== "online";
     page.transportNow.textContent = detail.transport || "–";
-    page.offered.textContent = detail.offered?.join(", ") || "–";
+    showOffered(detail.offered ?? []);
     page.hint.textContent = hint(state, detail);
     markOffered(detail.offered ?? []);
 }
@@ -105,6 +144,17 @@ function hint(state, {waiting = 0, crowded = false, error = ""}) {
         sentences.push(`${waiting} of your messages ${waiting === 1 ? "waits" : "wait"} to be sent.`);
     }
     return sentences.join(" ");
+}
+
+/** Lists the transports, none of which is broken at its hyphen. */
+function showOffered(offered) {
+    const names = offered.map((name) => {
+        const element = document.createElement("span");
+        element.textContent = name;
+        return element;
+    });
+    page.offered.replaceChildren(...names.flatMap((name, at) => (at === 0 ? [name] : [", ", name])));
+    page.offered.append(names.length === 0 ? "–" : "");
 }
 
 /** Shows in the choice of transports which of them this server has. */
@@ -176,8 +226,8 @@ page.compose.addEventListener("submit", (event) => {
     event.preventDefault();
     const {peers, text} = parsePhrase(page.phrase.value, page.to.value);
     if (text !== "") {
-        connection.say(text, peers);
-        page.phrase.value = "";
+        connection.say(text, peers, takeDraft());
+        showDraft();
     }
     page.phrase.focus();
 });

@@ -16,9 +16,13 @@ import {
 import {Acknowledge} from "./acknowledge.js";
 import {Line} from "./line.js";
 import {offeredTransports} from "./offered.js";
+import {Outbox} from "./outbox.js";
 
-/** Lines typed while offline that are kept for later; more are refused. */
-const OUTBOX = 100;
+/**
+ * Milliseconds between two attempts to reach the server, at most. It has to be less than bayeux.max_interval_ms: as long
+ * does a server that was started again wait for us.
+ */
+const MAX_BACKOFF = 5000;
 
 const TRANSPORTS = {
     "websocket": () => new WebSocketTransport(),
@@ -34,7 +38,7 @@ export class Connection {
     #url;
     #person = null;
     #subscriptions = [];
-    #outbox = [];
+    #outbox;
     #offered = [];
     #online = false;
     #announce = false;
@@ -45,14 +49,15 @@ export class Connection {
     /**
      * @param url the server's Bayeux address, absolute
      * @param events what the page wants to hear: joined(), state(name, detail), left(reason),
-     *        heard(message), members(names), figures(figures), notice(text)
+     *        heard(message), members(names), figures(figures), notice(text), refused(data, key, reason)
      */
     constructor(url, events) {
         this.#url = url;
         this.#events = events;
         this.#acknowledge = new Acknowledge(events.figures);
+        this.#outbox = new Outbox(this.#cometd, events.refused, () => this.#showState());
         const cometd = this.#cometd;
-        cometd.configure({url, logLevel: "warn", maxBackoff: 10000});
+        cometd.configure({url, logLevel: "warn", maxBackoff: MAX_BACKOFF});
         // Outgoing messages meet these in the opposite order: our two have the last word.
         cometd.registerExtension("line", this.#line);
         cometd.registerExtension("acknowledge", this.#acknowledge);
@@ -92,6 +97,7 @@ export class Connection {
         this.#crowded = false;
         this.#leaving = false;
         this.#reason = "The server has ended the session.";
+        this.#outbox.close();
         this.#announce = !resumed;
         this.#acknowledge.release();
         this.#chooseTransports(person.transport);
@@ -105,6 +111,7 @@ export class Connection {
         this.#leaving = true;
         this.#reason = "";
         this.#line.forget();
+        this.#outbox.clear();
         const {name} = this.#person;
         this.#cometd.publish(this.#chat, {user: name, membership: "leave", chat: `${name} has left`});
         this.#cometd.disconnect();
@@ -124,19 +131,24 @@ export class Connection {
         });
     }
 
-    /** Says something to the room, or, with peers (a list of names), to them alone. */
-    say(text, peers = []) {
-        const user = this.#person.name;
+    /**
+     * Says something to the room, or, with peers (a list of names), to them alone.
+     * @param key that of a line which was refused, and is tried again
+     */
+    say(text, peers = [], key = null) {
+        const {name: user, reliable} = this.#person;
         if (peers.length === 0) {
-            this.#send(this.#chat, {user, chat: text});
+            this.#outbox.say(this.#chat, {user, chat: text}, reliable ? key ?? newKey() : null);
         } else {
-            this.#send("/service/privatechat", {room: this.#chat, user, chat: text, peer: peers.join(",")});
+            const data = {room: this.#chat, user, chat: text, peer: peers.join(",")};
+            this.#outbox.say("/service/privatechat", data);
         }
     }
 
     /** Cuts the line without a word to the server. */
     goOffline() {
         this.#online = false;
+        this.#outbox.close();
         this.#line.cut();
         this.#showState();
     }
@@ -226,13 +238,14 @@ export class Connection {
         this.#online = message.successful === true && !this.#line.isCut;
         if (message.advice?.reconnect === "none") {
             this.#onEnd();
-        } else if (this.#online && !before) {
+        } else if (!this.#online) {
+            this.#outbox.close();
+        } else if (!before) {
+            // It may be another server by now, which has our session from the store and knows of no members.
             this.#cometd.batch(() => this.#register());
-            this.#flush();
+            this.#outbox.open();
         }
-        if (this.#person !== null) {
-            this.#showState(message.error);
-        }
+        this.#showState(message.error);
     }
 
     #onChat(message) {
@@ -240,8 +253,15 @@ export class Connection {
     }
 
     #onMembers(message) {
-        if (Array.isArray(message.data)) {
-            this.#events.members(message.data.filter((name) => typeof name === "string"));
+        if (!Array.isArray(message.data)) {
+            return;
+        }
+        const names = message.data.filter((name) => typeof name === "string");
+        this.#events.members(names);
+        const isOurs = !this.#leaving && message.channel === `/members/${this.#person?.room}`;
+        if (isOurs && this.#online && !names.includes(this.#person.name)) {
+            // The server was restarted between two connects of ours, so quickly that none of them failed.
+            this.#register();
         }
     }
 
@@ -251,7 +271,7 @@ export class Connection {
             this.#person = null;
             this.#online = false;
             this.#line.forget();
-            this.#outbox = [];
+            this.#outbox.clear();
             this.#events.left(this.#reason);
         }
     }
@@ -283,37 +303,22 @@ export class Connection {
         }
     }
 
-    #send(channel, data) {
-        if (this.#online) {
-            this.#cometd.publish(channel, data, (reply) => this.#onSent(reply, data));
-        } else if (this.#outbox.length < OUTBOX) {
-            this.#outbox.push([channel, data]);
-        } else {
-            this.#events.notice(`Not kept for later, too much is waiting: ${data.chat}`);
-        }
-        this.#showState();
-    }
-
-    #onSent(reply, data) {
-        if (!reply.successful && !this.#leaving) {
-            this.#events.notice(`Not sent (${reply.error ?? "connection lost"}): ${data.chat}`);
-        }
-    }
-
-    #flush() {
-        const waiting = this.#outbox;
-        this.#outbox = [];
-        this.#cometd.batch(() => waiting.forEach(([channel, data]) => this.#send(channel, data)));
-    }
-
     #showState(error = "") {
+        if (this.#person === null) {
+            return;
+        }
         const detail = {
             transport: this.#cometd.getTransport()?.type ?? "",
             offered: this.#offered,
-            waiting: this.#outbox.length,
+            waiting: this.#outbox.waiting,
             crowded: this.#crowded,
             error,
         };
         this.#events.state(this.#line.isCut ? "offline" : this.#online ? "online" : "lost", detail);
     }
+}
+
+/** Returns what no other line has. (crypto.randomUUID is for secure origins only, and this page may be served by HTTP.) */
+function newKey() {
+    return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

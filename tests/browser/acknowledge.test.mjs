@@ -101,3 +101,38 @@ test("a session without acknowledgement counts nothing", () => {
     assert.deepEqual(reply(undefined, "a"), [0]);
     assert.deepEqual(tracker.figures, {batch: null, acknowledged: null, open: 0, resends: 0});
 });
+
+/** Receives messages with these ids and a connect reply; returns how often each came before. */
+function stored(tracker, batch, ...ids) {
+    const times = ids.map((id) => tracker.incoming({channel: "/chat/demo", id, data: {chat: "hi"}}).again?.times ?? 0);
+    tracker.incoming({channel: "/meta/connect", successful: true, ext: {ack: batch}});
+    return times;
+}
+
+test("a message that was acknowledged and comes again is known by its id", () => {
+    const {tracker, connect} = session();
+    connect(1);
+    assert.deepEqual(stored(tracker, 2, "10", "11"), [0, 0]);
+    connect(2);
+    assert.equal(tracker.figures.open, 0);
+    assert.deepEqual(stored(tracker, 1001, "11", "12"), [1, 0]);
+    assert.equal(tracker.figures.open, 2);
+    connect(1001);
+    assert.equal(tracker.figures.open, 0);
+});
+
+test("equal texts with different ids are different messages, wherever they stand", () => {
+    const {tracker, connect, reply} = session();
+    connect(1);
+    tracker.hold();
+    assert.deepEqual(stored(tracker, 2, "10", "11"), [0, 0]);
+    connect(2);
+    assert.deepEqual(stored(tracker, 3, "11", "10", "12"), [1, 1, 0]);
+    assert.deepEqual(reply(4, "hi"), [0]);
+});
+
+test("a session without acknowledgement knows ids too", () => {
+    const {tracker} = session(null);
+    assert.deepEqual(stored(tracker, undefined, "10"), [0]);
+    assert.deepEqual(stored(tracker, undefined, "10"), [1]);
+});

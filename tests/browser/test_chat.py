@@ -70,10 +70,12 @@ def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transpo
     sue.say("one")
     sue.say("two")
     expect(sue.page.locator("#hint")).to_contain_text("2 of your messages wait to be sent")
+    expect(sue.page.locator("#offlineHint")).to_contain_text("Mends the line.")
     sue.press("Go online")
     joe.sees("two")
     assert joe.texts() == ["one", "two"]
     expect(sue.page.locator("#hint")).to_be_empty()
+    expect(sue.page.locator("#offlineHint")).to_contain_text("Cuts the line")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -248,7 +250,8 @@ def test_a_reload_keeps_the_session(base: str, meet: Meet, transport: str):
     joe.sees_members(2)
 
 
-def test_pages_come_back_by_themselves_after_the_server_was_killed(start_server: StartServer, meet: Meet):
+def test_pages_begin_anew_with_a_server_that_does_not_know_them(start_server: StartServer, meet: Meet):
+    """The second server has a store of its own; tests/browser/test_promise.py has one that finds the store of the first."""
     server = start_server(PATIENT)
     joe = meet(server.base, "joe").join(transport="websocket")
     sue = meet(server.base, "sue").join(transport="long-polling")

@@ -8,6 +8,7 @@ def test_names_are_listed_in_the_order_they_came():
     assert rooms.enter("demo", "s1", "sue")
     assert rooms.enter("demo", "s2", "joe")
     assert rooms.names("demo") == ["sue", "joe"]
+    assert rooms.sessions_in("demo") == ["s1", "s2"]
 
 
 def test_entering_again_under_the_same_name_changes_nothing():
@@ -69,5 +70,6 @@ def test_names_of_an_unknown_room_are_none():
     rooms = Rooms()
     assert rooms.names("nowhere") == []
     assert rooms.name_of("nowhere", "s1") is None
+    assert rooms.sessions_in("nowhere") == []
     assert rooms.sessions_named("nowhere", ["joe"]) == []
     assert rooms.visited_by("s1") == []

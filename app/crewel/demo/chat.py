@@ -4,6 +4,10 @@ Clients publish and subscribe /chat/<room> by themselves. This half keeps the me
 (/service/members), broadcasts their names on /members/<room>, and carries private messages
 (/service/privatechat). What a client sends is checked here and refused whole if it is not as it
 should be; texts are passed on as they are, for it is the page that must not take them for markup.
+
+Who sits where is in memory only. After a restart of the server the store brings sessions back, with their
+subscriptions, and nobody is a member: each page joins again when its connection comes back, or when it hears
+a list that it is not in. To join twice changes nothing.
 """
 
 import re
@@ -106,6 +110,7 @@ class Chat:
         if membership.leaves:
             self._leave(membership.room, session.id)
             return True
+        self._take_out_the_lost(membership.room)
         if not self._rooms.has_place(membership.room, session.id):
             return False
         if self._rooms.enter(membership.room, session.id, membership.user):
@@ -142,6 +147,12 @@ class Chat:
                 text = f"{name} has gone silent"
                 notice = {"user": name, "membership": "leave", "chat": text}
                 self._service.publish(f"/chat/{room}", notice)
+
+    def _take_out_the_lost(self, room: str) -> None:
+        """A session that the store has lost, or whose client goes on under another clientId, ends without a word."""
+        for session_id in self._rooms.sessions_in(room):
+            if self._service.broker.session(session_id) is None:
+                self._leave(room, session_id)
 
     def _leave(self, room: str, session_id: str) -> str | None:
         name = self._rooms.leave(room, session_id)

@@ -71,6 +71,10 @@ class Rooms:
         """Return the name of the session in the room, None if it is not a member."""
         return self._rooms.get(room, {}).get(session_id)
 
+    def sessions_in(self, room: str) -> list[str]:
+        """Return the sessions in the room, oldest member first."""
+        return list(self._rooms.get(room, {}))
+
     def sessions_named(self, room: str, names: Iterable[str]) -> list[str]:
         """Return the sessions that go by one of `names` in the room."""
         wanted = set(names)
