@@ -35,6 +35,7 @@ class Store:
 
     def _durability(self) -> Any:
         return SimpleNamespace(
+            is_reloading=False,
             node=self.node,
             store=SimpleNamespace(keys=Keys("test:")),
             token="token",

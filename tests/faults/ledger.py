@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -20,7 +21,9 @@ class Publication:
     is_keyed: bool
     id: str | None = None
     """The id that a successful answer told."""
-    refusals: int = 0
+    answered: float = 0.0
+    is_excused: bool = False
+    """Whether it may be lost although it was answered."""
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Ledger:
     def __init__(self) -> None:
         self.published: dict[Item, Publication] = {}
         self.received: dict[str, Received] = {}
+        self.refusals: Counter[str] = Counter()
+        """The errors of publishes that were not successful; empty where no answer came."""
 
     # Publishers
 
@@ -56,17 +61,25 @@ class Ledger:
 
     def answered(self, item: Item, log_id: str) -> None:
         """The publisher was told that it is safe."""
-        self.published[item].id = log_id
+        publication = self.published[item]
+        publication.id, publication.answered = log_id, monotonic()
 
-    def refused(self, item: Item) -> None:
+    def refused(self, item: Item, error: str | None) -> None:
         """The publisher was told that it is not, or was not told anything."""
-        self.published[item].refusals += 1
+        assert item in self.published
+        self.refusals[error or ""] += 1
+
+    def excuse(self, since: float) -> None:
+        """A crash may have lost what was answered from `since` until now."""
+        for publication in self.published.values():
+            if publication.id is not None and publication.answered > since:
+                publication.is_excused = True
 
     # Subscribers
 
     def subscribed(self, name: str) -> None:
-        """The subscriber was told that it will hear everything from now on."""
-        self.received[name] = Received(monotonic())
+        """The subscriber was told that it will hear everything from now on. It may have been another session before."""
+        self.received.setdefault(name, Received(0)).since = monotonic()
 
     def came(self, name: str, log_id: str, item: Item) -> None:
         """A copy has come to this subscriber."""
@@ -91,7 +104,10 @@ class Ledger:
         return [
             item
             for item, publication in self.published.items()
-            if publication.id is not None and publication.begun > received.since and publication.id not in ids
+            if publication.id is not None
+            and not publication.is_excused
+            and publication.begun > received.since
+            and publication.id not in ids
         ]
 
     def is_complete(self) -> bool:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from tests.faults.ledger import Item, Ledger
 from tests.functional.bayeux import Client, Message
@@ -21,24 +21,14 @@ from tests.interop.peers import DRIVERS, Event, Kind, Peer
 LONG_POLLING = Kind("cometd", "9", "long-polling", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
 WEBSOCKET = Kind("cometd", "9", "websocket", ("node", str(DRIVERS / "cometd.mjs"), "9"), frozenset())
 PATTERN = "/load/*"
+Outcome = tuple[str | None, str | None]
+"""Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
 _PAUSE_S = 0.1  # before a refused publish is sent again
 
 
 def channel_of(publisher: str) -> str:
     """Each publisher has a channel, whose order is the publisher's."""
     return f"/load/{publisher}"
-
-
-class Participant(Protocol):
-    """What the run asks of each client."""
-
-    name: str
-    handshakes: int
-    subscribes: int
-    went_on_at: float
-    """When a connect was last answered."""
-
-    async def stop(self) -> None: ...
 
 
 class Stock(Peer):
@@ -59,7 +49,6 @@ class Stock(Peer):
         await self.open(f"http://localhost:{port}/cometd", extensions=["ack"], **backoff)
         if subscribes:
             await self.subscribe(PATTERN)
-            self._ledger.subscribed(self.name)
 
     def note(self, event: Event) -> None:
         """Keep what matters; a run has many thousand events."""
@@ -71,20 +60,22 @@ class Stock(Peer):
                 self.events.append(event)
             case "subscribed":
                 self.subscribes += 1
-                self.events.append(event)
+                self._ledger.subscribed(self.name)
             case "connected":
                 self.went_on_at = monotonic()
             case "unsuccessful":
                 self.complaints.append(event)
 
-    async def publish_all(self, items: list[Item], *, is_keyed: bool) -> list[str | None]:
-        """Publish these together and return the id of each that was answered successful."""
+    async def publish_all(self, items: list[Item], *, is_keyed: bool) -> list[Outcome]:
+        """Publish these together and return what became of each."""
         messages = [
             {"channel": channel_of(name), "data": {"p": name, "n": number}, "props": _props((name, number), is_keyed)}
             for name, number in items
         ]
         answer = await self.do("batch", messages=messages)
-        return [reply["published"]["id"] if reply["successful"] else None for reply in answer["replies"]]
+        return [
+            (reply["published"]["id"] if reply["successful"] else None, reply["error"]) for reply in answer["replies"]
+        ]
 
 
 class Plain:
@@ -123,7 +114,7 @@ class Plain:
             try:
                 self._take(self._client.connect(ext={"ack": self._batch}))
             except (OSError, EOFError):
-                self._client._polling = None
+                self._client._polling = self._client._command = None
                 self._is_ending.wait(0.05)
             except Exception as error:  # noqa: BLE001 - the test tells it
                 self.trouble = error
@@ -131,7 +122,11 @@ class Plain:
 
     def _take(self, answer: list[Message]) -> None:
         *messages, reply = answer
-        assert reply["successful"] is True, reply
+        if not reply["successful"]:
+            assert reply["advice"]["reconnect"] == "handshake", reply
+            self._subscribe()
+            self._batch = 0
+            return
         for message in messages:
             self._ledger.came(self.name, message["id"], _item(message["data"]))
         self._batch = reply["ext"]["ack"]
@@ -175,13 +170,13 @@ class Publisher:
     async def _insist(self, items: list[Item]) -> None:
         begun = monotonic()
         while items:
-            ids = await self.client.publish_all(items, is_keyed=self._is_keyed)
-            for item, log_id in zip(items, ids, strict=True):
+            outcomes = list(zip(items, await self.client.publish_all(items, is_keyed=self._is_keyed), strict=True))
+            for item, (log_id, error) in outcomes:
                 if log_id is None:
-                    self._ledger.refused(item)
+                    self._ledger.refused(item, error)
                 else:
                     self._ledger.answered(item, log_id)
-            items = [item for item, log_id in zip(items, ids, strict=True) if log_id is None]
+            items = [item for item, (log_id, _) in outcomes if log_id is None]
             if items:
                 await asyncio.sleep(_PAUSE_S)
         self.longest_wait = max(self.longest_wait, monotonic() - begun)
@@ -209,10 +204,10 @@ class Load:
             rng = random.Random(self._rng.random())
             self.publishers.append(Publisher(client, self.ledger, rng, is_keyed=number % 4 < 2))
 
-    async def join(self, port: int) -> None:
-        """One more subscriber, which is owed what is published from now on."""
-        number = len(self.ledger.received)
-        await self._stock(f"late-{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=True)
+    async def join(self, port: int, *, subscribes: bool = True) -> Stock:
+        """One more subscriber, which is owed what is published from now on, or from when it subscribes."""
+        number = len(self.clients)
+        return await self._stock(f"late-{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=subscribes)
 
     async def _stock(self, name: str, kind: Kind, port: int, *, subscribes: bool) -> Stock:
         client = Stock(name, kind, self.ledger)
@@ -230,15 +225,15 @@ class Load:
         wanted = self.ledger.answered_count + count
         await wait_for(lambda: self.ledger.answered_count >= wanted, limit_s, self.report)
 
-    async def settle(self, limit_s: float = 15.0) -> None:
-        """Let the publishers end, wait for what is owed, and compare the ledger. Nobody may have made a new session."""
+    async def settle(self, limit_s: float = 15.0, *, may_begin_anew: bool = False) -> None:
+        """Let the publishers end, wait for what is owed, and compare the ledger. Without leave, nobody has made a new session."""
         async with asyncio.timeout(limit_s):
             for publisher in self.publishers:
                 await publisher.end()
         with suppress(AssertionError):  # the ledger says it better
             await wait_for(self.ledger.is_complete, limit_s, self.report)
         self.ledger.check()
-        for client in self.clients:
+        for client in [] if may_begin_anew else self.clients:
             assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
             assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
 

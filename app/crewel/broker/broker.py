@@ -274,6 +274,8 @@ class Broker:
         """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
         self.channels.unsubscribe_all(session)
         self.outbound.release(session, self.loop.time())
+        if session.socket is not None and session.socket.session is session:
+            session.socket.session = None  # the next message finds the one that is brought back
         session.durable = session.socket = None
         self.sessions.pop(session.id, None)
         self.logins.names.forget(session)

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 _ADOPTED_AT_ONCE: Final = 1000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
+_READING: Final = "the store has lost something, and is read again"
 _SUPERSEDED: Final = "another server has taken over the store"
 
 
@@ -73,6 +74,8 @@ class Durability:
         self._loops: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
         self._is_recovering = False
+        self.is_reloading = False
+        """Whether the sessions are read again: what is asked for them now would get lost."""
 
     @property
     def writing(self) -> Writing[Outgoing]:
@@ -84,7 +87,7 @@ class Durability:
         """Why persistent messages are refused at the moment; None while all is well."""
         if self.is_superseded:
             return _SUPERSEDED
-        return self.store.trouble
+        return self.store.trouble or (_READING if self.is_reloading else None)
 
     # Life
 
@@ -114,9 +117,11 @@ class Durability:
         records: list[SessionRecord] = []
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
             records += adopted
+        before = self._set_aside()
         self.node = Node(Node.starting_cursor(records, last))
         for record in records:
             self._restore(record)
+        self._end_changed(before)
         await self.intake.read_up_to(last)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
@@ -129,19 +134,40 @@ class Durability:
     async def _reload(self) -> None:
         """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
         log.error("the store has lost what it had answered: all sessions are read again")
-        while not self._closing.is_set():
-            for durable in list(self.node.sessions.values()):
-                self.node.drop(durable)
-                session, durable.holder = durable.holder, None
-                if session is not None:
-                    self._broker.set_aside(session)
-            try:
-                await self._load()
-            except StoreError as error:
-                log.warning("the store cannot be read yet: %s", error)
-                await asyncio.sleep(_RELOAD_PAUSE)
-            else:
-                return
+        self.is_reloading = True
+        try:
+            while not self._closing.is_set():
+                try:
+                    await self._load()
+                except StoreError as error:
+                    log.warning("the store cannot be read yet: %s", error)
+                    await asyncio.sleep(_RELOAD_PAUSE)
+                else:
+                    self.writing.look()  # for what was appended while the old node was still there
+                    return
+        finally:
+            self.is_reloading = False
+
+    def _set_aside(self) -> dict[SessionName, set[str]]:
+        """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
+        Returns what each was subscribed to."""
+        patterns = {}
+        for durable in list(self.node.sessions.values()):
+            self.node.drop(durable)
+            session, durable.holder = durable.holder, None
+            if session is not None:
+                patterns[durable.name] = set(durable.since)
+                self._broker.set_aside(session)
+        return patterns
+
+    def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
+        """A session whose subscriptions the store has not as its client was told: it has to shake hands again, or it would
+        wait for messages that never come."""
+        for name, patterns in before.items():
+            durable = self.node.sessions.get(name)
+            if durable is not None and durable.holder is not None and set(durable.since) != patterns:
+                log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
+                self._broker.remove(durable.holder, Event.SILENCE)
 
     def _forget(self, durable: Durable) -> None:
         self.node.drop(durable)
@@ -155,8 +181,8 @@ class Durability:
     async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
         cannot be asked. A name that ends in a slash is numbered by the store."""
-        if self.is_superseded:
-            raise StoreUnavailable(_SUPERSEDED)
+        if self.is_superseded or self.is_reloading:
+            raise StoreUnavailable(self.trouble)
         if name in self.membership.leaving:
             raise StoreUnavailable("the session of this name is just ending")
         step = stored_sessions.login(self.store.keys, self.token, name, facts, max_sessions, self.facts_max)
@@ -236,13 +262,20 @@ class Durability:
                 log.warning("a commit was refused, and will be tried again: %s", error)
 
     async def _commit(self) -> None:
-        commit = self.node.commit()
+        node = self.node
+        commit = None if self.is_reloading else node.commit()
         if commit is None:
             return
         bounds = (self.facts_max, self.settings.delivery.dead_letters_max)
         steps = stored_sessions.commit(self.store.keys, self.token, commit, *bounds)
-        answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))
-        self._committed(commit, [name for answer in answers for name in answer.fenced])
+        try:
+            answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))
+        except (Behind, Fenced):
+            if self.node is node:
+                raise
+        else:
+            if self.node is node:  # and not another, with what was read again meanwhile
+                self._committed(commit, [name for answer in answers for name in answer.fenced])
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
         self.low = commit.low

@@ -105,7 +105,7 @@ class Membership:
         self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
 
     def _is_in_doubt(self, durable: Durable, done: asyncio.Future[None]) -> bool:
-        if durable in self._in_doubt:
+        if durable in self._in_doubt or self._durability.is_reloading:
             done.set_exception(StoreUnavailable("the store has not said yet what it did before"))
             return True
         return False
