@@ -29,6 +29,12 @@ class Message:
         ext = self.fields.get("ext")
         return ext if isinstance(ext, dict) else {}
 
+    @property
+    def id(self) -> str | None:
+        """The id of a persistent message, the same whenever it comes again; None for a transient one."""
+        message_id = self.fields.get("id")
+        return message_id if isinstance(message_id, str) else None
+
 
 def is_delivery(fields: Fields) -> bool:
     """Whether this is a message for the application.
