@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -13,6 +14,7 @@ from crewel import server as crewel_server
 from crewel.pages import mount_pages
 from crewel.settings import Settings
 from crewel.settings.declared import Http
+from crewel.settings.lasting import Storage
 from tests.functional.bayeux import Client, data
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, Response, figures, parse_figures
@@ -30,9 +32,9 @@ def test_health(server: Server) -> None:
     assert (get(server, "/health/ready").status, get(server, "/health/ready").json()) == (200, {"status": "ready"})
 
 
-async def test_a_server_that_goes_down_is_alive_and_not_ready() -> None:
+async def test_a_server_that_goes_down_is_alive_and_not_ready(tmp_path: Path) -> None:
     app = web.Application()
-    settings = Settings(http=Http(demos=False))
+    settings = Settings(http=Http(demos=False), storage=Storage(data_dir=str(tmp_path)))
     broker = crewel_server.attach(app, settings)
     mount_pages(app, broker, ROOT / "static", ROOT / "extensions")
     runner = web.AppRunner(app)

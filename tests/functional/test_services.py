@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, CookieJar, WSMsgType, web
@@ -17,6 +18,7 @@ from crewel import Broker, Service
 from crewel import server as crewel_server
 from crewel.settings import Settings
 from crewel.settings.declared import Bayeux
+from crewel.settings.lasting import Storage
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
 from tests.functional.frames import SocketClient
@@ -145,13 +147,13 @@ class Mounted:
 
 
 @pytest.fixture
-async def mounted() -> AsyncIterator[Mounted]:
+async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
     """An application with a page of its own, run as aiohttp runs applications by default."""
     service = Service("mounted")
     service.remote_call("pid")(lambda session, data: os.getpid())
     app = web.Application()
     app.router.add_get("/", _own_page)
-    settings = Settings(bayeux=Bayeux(path="/events/bayeux", sweep_ms=50))
+    settings = Settings(bayeux=Bayeux(path="/events/bayeux", sweep_ms=50), storage=Storage(data_dir=str(tmp_path)))
     broker = crewel_server.attach(app, settings, [service])
     runner = web.AppRunner(app)
     await runner.setup()
@@ -235,9 +237,9 @@ async def test_attach_notices_a_peer_that_goes(mounted: Mounted) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_attach_answers_what_is_held_when_the_application_ends() -> None:
+async def test_attach_answers_what_is_held_when_the_application_ends(tmp_path: Path) -> None:
     app = web.Application()
-    broker = crewel_server.attach(app, Settings())
+    broker = crewel_server.attach(app, Settings(storage=Storage(data_dir=str(tmp_path))))
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
