@@ -12,8 +12,9 @@ from pathlib import Path
 
 from crewel import metrics
 from crewel.client.states import TRANSITIONS
+from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.records import EndReason
-from crewel.errors import BayeuxCode, Fault
+from crewel.errors import CODES, BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
@@ -48,6 +49,11 @@ def errors() -> str:
     return table(("error", "answered when"), ((code(error.value), error.meaning) for error in BayeuxCode))
 
 
+def codes() -> str:
+    """Return the table of the dotted codes."""
+    return table(("code", "meaning"), ((code(name), meaning) for name, meaning in CODES.items()))
+
+
 def faults() -> str:
     """Return the table of what makes a whole request or frame worthless."""
     rows = ((fault.text, str(fault.http_status), str(fault.close_code or "ignored")) for fault in Fault)
@@ -79,6 +85,11 @@ def end_reasons() -> str:
     return table(("reason", "meaning"), ((f"`{reason.value}`", reason.meaning) for reason in EndReason))
 
 
+def overflow_policies() -> str:
+    """Return the table of what a full queue does."""
+    return table(("policy", "what it does"), ((f"`{policy.value}`", policy.meaning) for policy in OverflowPolicy))
+
+
 def keys() -> str:
     """Return the table of everything that the store holds."""
     rows = (
@@ -98,11 +109,13 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "metrics": figures,
     "errors": errors,
+    "codes": codes,
     "faults": faults,
     "client-states": client_states,
     "facts": facts,
     "fact-fields": fact_fields,
     "end-reasons": end_reasons,
+    "overflow-policies": overflow_policies,
     "keys": keys,
     "decisions": decisions,
 }

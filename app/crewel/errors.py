@@ -24,6 +24,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "CODES",
     "DENIED_BY_NOT_GRANTING",
     "DENIED_BY_POLICY",
     "BayeuxCode",
@@ -119,6 +120,21 @@ def status_of(code: str) -> int:
         if code == prefix or code.startswith(f"{prefix}."):
             return status
     return 500
+
+
+CODES: Final = {
+    "user.illegalArgument": "A field has a wrong type or value, does not exist, or asks for what this server does not offer.",
+    "user.configuration.identicalClient": "Another client is the session, or has just taken it over.",
+    "user.configuration.maxSession": "The subject has as many sessions as the login allows.",
+    "user.security.authentication.accessDenied": "There is no token, or one that does not hold, or for another subject.",
+    "user.security.authentication.expired": "The token has expired.",
+    "resource.unavailable": "The store cannot be asked, or did not answer: with a `key`, try again.",
+    "resource.noMoreSpace": "The memory or the disk of the store is full.",
+    "resource.overflow.queue.entries": "The queue of the receiver is full; in dead letters only.",
+    "resource.overflow.queue.bytes": "The queue of the receiver is full; in dead letters only.",
+    "communication.noConnection.dead": "The receiver's session has ended; in dead letters only.",
+}
+"""The dotted codes that this server uses, and when."""
 
 
 def coded(code: str, argument: str = "", status: int | None = None) -> str:

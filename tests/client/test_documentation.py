@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from tests.client.support import LIMIT_S
 from tests.conftest import StartServer
@@ -37,12 +38,42 @@ def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
     ]
 
 
+def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None:
+    script = block("sessions.md", "python")
+    assert ADDRESS in script
+    command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["user.configuration.identicalClient", "True", "while joe is away"]
+
+
+def test_the_handshake_is_answered_as_the_page_says(server: Server, tmp_path: Path) -> None:
+    shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "sessions.md").read_text("utf-8"), re.DOTALL)
+    asked, told = map(json.loads, shown)
+    asked["ext"]["session"]["name"] = "client/page/1"
+    request = Request(server.url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=LIMIT_S) as response:
+        (reply,) = json.load(response)
+    assert set(told) <= set(reply)
+    assert {**reply["ext"]["session"], "name": "", "resume": ""} == {**told["ext"]["session"], "name": "", "resume": ""}
+
+
+def test_a_back_end_publishes_as_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(f"storage.data_dir={tmp_path / 'data'}")
+    script = block("security.md", "sh").replace("http://127.0.0.1:8080", server.base)
+    ended = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    (reply,) = json.loads(ended.stdout)
+    assert (reply["successful"], reply["ext"]["publish"]["state"]) == (True, "OK")
+
+
 def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
+    directory = tmp_path / "tmp"
+    directory.mkdir()
     ended = subprocess.run(
         ["bash", "-c", block("curl.md", "bash")],
-        cwd=tmp_path,
-        env=os.environ | {"URL": server.url, "TMPDIR": str(tmp_path)},
+        cwd=directory,
+        env=os.environ | {"URL": server.url, "TMPDIR": str(directory)},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -51,7 +82,7 @@ def test_the_curl_script_prints_what_the_page_says(start_server: StartServer, tm
     printed = [json.loads(line) for line in ended.stdout.splitlines()]
     promised = [json.loads(line) for line in block("curl.md", "json").splitlines()]
     assert [without_advice(answer) for answer in printed] == promised
-    assert not list(tmp_path.iterdir())
+    assert not list(directory.iterdir())
 
 
 def without_advice(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
