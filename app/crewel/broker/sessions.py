@@ -142,73 +142,92 @@ class Session:
         "verdict",
     )
 
+    is_live: bool
+    """Whether it can send and be delivered to: it has been granted and has not ended."""
+    parts_out: tuple[SessionPart, ...]
+    """The same parts in the order in which they see what leaves."""
+    peer: Peer | None
+    """The request that is being processed, or the socket; None between requests."""
+    urgent: bool
+    """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
+    lazy_at: float
+    """Loop time (s) at which lazy messages stop waiting."""
+    retained: int
+    """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
+    connect_only: bool
+    """Whether only connect replies carry its messages."""
+    is_reliable: bool
+    """Whether it acknowledges: no message to it is dropped in silence."""
+    batches: Batches | None
+    """What it was sent and has not acknowledged; None unless it acknowledges."""
+    queue_limit: int
+    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says."""
+    ends_when_full: bool
+    """Whether it ends when its queue is full, although it does not acknowledge."""
+    name: str
+    """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
+    durable: Durable | None
+    """What the log owes it; None unless the store has the session."""
+    bounds: Bounds | None
+    """The bounds of its queue, if the store has it."""
+    is_absent: bool
+    """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
+    grace_ms: int | None
+    """How long it may be away, counted from any request; None: as long as a connect may be."""
+    hold_delay: float
+    """Seconds that the reply to the connect being processed must wait; set by a part, used once."""
+    browser: str | None
+    """The cookie that its HTTP requests must carry; None until a session made by WebSocket is first used by HTTP."""
+    advised_on: str | None
+    """The transport that was last told the advice; None makes the next connect reply tell it."""
+    grants: Grants | None
+    """What its token grants; None if it has shown none that the policy looks at."""
+    verdict: Verdict | None
+    """Set while its client has to log in again before it may go on."""
+    expires_at: float
+    """Loop time (s) at which it expires; infinite while a connect is held."""
+
     def __init__(self, broker: Broker, client_id: str) -> None:
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
         self.id = client_id
         self.state = State.NEW
         self.is_live = False
-        """Whether it can send and be delivered to: it has been granted and has not ended."""
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
-        self.parts_out: tuple[SessionPart, ...] = ()
-        """The same parts in the order in which they see what leaves."""
-        self.peer: Peer | None = None
-        """The request that is being processed, or the socket; None between requests."""
-
+        self.parts_out = ()
+        self.peer = None
         self.queue: list[Entry] = []
         self.urgent = False
-        """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
         self.lazy_at = inf
-        """Loop time (s) at which lazy messages stop waiting."""
         self.retained = 0
-        """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
         self.connect_only = False
-        """Whether only connect replies carry its messages."""
         self.is_reliable = False
-        """Whether it acknowledges: no message to it is dropped in silence."""
-        self.batches: Batches | None = None
-        """What it was sent and has not acknowledged; None unless it acknowledges."""
+        self.batches = None
         self.queue_limit = 0
-        """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says."""
         self.ends_when_full = False
-        """Whether it ends when its queue is full, although it does not acknowledge."""
         self.burst = _ANY_BURST
         self.is_ready = False
         self.batching = 0
-
         self.name = ""
-        """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
-        self.durable: Durable | None = None
-        """What the log owes it; None unless the store has the session."""
-        self.bounds: Bounds | None = None
-        """The bounds of its queue, if the store has it."""
+        self.durable = None
+        self.bounds = None
         self.is_absent = False
-        """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
-        self.grace_ms: int | None = None
-        """How long it may be away, counted from any request; None: as long as a connect may be."""
-
+        self.grace_ms = None
         self.held: Held | None = None
         self.socket: Peer | None = None
         self.hold_delay = 0.0
-        """Seconds that the reply to the connect being processed must wait; set by a part, used once."""
-        self.browser: str | None = None
-        """The cookie that its HTTP requests must carry; None until a session made by WebSocket is first used by HTTP."""
-        self.advised_on: str | None = None
-        """The transport that was last told the advice; None makes the next connect reply tell it."""
+        self.browser = None
+        self.advised_on = None
         self.timeout_ms: int | None = None
         self.interval_ms: int | None = None
         self.transient_timeout_ms: float | None = None
         self.transient_interval_ms: float | None = None
         self.broadcast_to_publisher: bool | None = None
-        self.grants: Grants | None = None
-        """What its token grants; None if it has shown none that the policy looks at."""
+        self.grants = None
         self.is_operator = False
-        self.verdict: Verdict | None = None
-        """Set while its client has to log in again before it may go on."""
-
+        self.verdict = None
         self.expires_at = inf
-        """Loop time (s) at which it expires; infinite while a connect is held."""
         self.last_seen = 0.0
         self.alarm = inf
 
