@@ -27,7 +27,7 @@ test: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pur
 	$(BIN)/pytest
 
 faults: $(PYTHON_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
-	FAULTS=full $(BIN)/pytest tests/faults --timeout 1500 -s
+	FAULTS=full $(BIN)/pytest tests/faults tests/delivery/test_interleavings.py tests/storage/test_interleavings.py --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term

@@ -1,7 +1,7 @@
 """The random interleavings of tests/delivery with the real scripts on a real store, and the model of the store compared
 with the scripts step by step.
 
-CREWEL_RUNS says how many runs of each kind; `make test` does as many as fit into a few seconds.
+`make test` does as many runs of each kind as fit into a few seconds, `make faults` 300, and CREWEL_RUNS tells any number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.storage.compared_store import ComparedStore
 from tests.storage.real_store import RealStore
 from tests.store_process import StoreProcess
 
-RUNS = int(os.environ.get("CREWEL_RUNS", "20"))
+RUNS = int(os.environ.get("CREWEL_RUNS") or (300 if os.environ.get("FAULTS") == "full" else 20))
 STEPS = 500
 PORTION = 4
 MOST_SEEDS = 200
