@@ -125,6 +125,9 @@ function showState(state, detail = {}) {
     page.transportNow.textContent = detail.transport || "–";
     showOffered(detail.offered ?? []);
     page.hint.textContent = hint(state, detail);
+    if (page.talk.hidden && state === "lost" && detail.error) {
+        page.trouble.textContent = `The server said ${detail.error}. Trying again…`;
+    }
     markOffered(detail.offered ?? []);
 }
 

@@ -170,6 +170,20 @@ def test_a_line_that_the_store_could_not_take_is_kept_for_another_try(
     expect(joe.page.get_by_label("Message", exact=True)).to_have_value("")
 
 
+def test_who_comes_while_the_store_is_away_is_told_and_let_in_later(
+    start_server: StartServer, meet: Meet, store: StoreProcess
+) -> None:
+    server = start_server(PATIENT, f"storage.url={store.url}")
+    store.kill()
+    joe = meet(server.base, "joe")
+    joe.try_to_join()
+    expect(joe.page.get_by_role("alert")).to_have_text("The server said 503::resource.unavailable. Trying again…")
+    store.start()
+    joe.sees_state("Connected")
+    joe.say("at last")
+    joe.sees("at last")
+
+
 def is_ready(server: Server) -> bool:
     try:
         with urlopen(f"{server.base}/health/ready", timeout=5) as response:
