@@ -53,6 +53,19 @@ def test_documented_commands_exist_with_their_options() -> None:
     assert not wrong
 
 
+def test_tests_that_pages_name_exist_where_they_point() -> None:
+    named = [
+        (shown(page), name, page.parent / target)
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for name, target in re.findall(r"\[`(test_\w+)`\]\((\S+?\.py)\)", page.read_text("utf-8"))
+    ]
+    assert named
+    assert not [
+        f"{page}: {name}" for page, name, file in named if not re.search(rf"def {name}\(", file.read_text("utf-8"))
+    ]
+
+
 def test_documented_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     typed = {line.split()[1] for _, line in command_lines() if line.startswith("make ")}

@@ -31,7 +31,7 @@ def example(language: str, server: Server) -> str:
 def test_the_python_example_hears_itself(start_server: StartServer, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", example("python", start_server())]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
-    assert (ended.returncode, ended.stdout) == (0, "{'user': 'joe', 'chat': 'hello'}\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "{'user': 'joe', 'chat': 'hello'} True\n"), ended.stderr
 
 
 def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
@@ -49,7 +49,7 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
 
 
 def applications() -> list[str]:
-    """Return the Python examples of docs/applications.md: service, the application that mounts it, policy, extension."""
+    """Return the Python examples of docs/applications.md: poll, orders, the application that mounts the poll, policy, extension."""
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "applications.md").read_text("utf-8"), re.DOTALL)
 
 
@@ -65,7 +65,7 @@ def mounted(with_poll: Path) -> Iterator[str]:
     """Run the aiohttp application of docs/applications.md; return where it serves Bayeux."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    script = applications()[1].replace("8080", str(port))
+    script = applications()[2].replace("8080", str(port))
     process = subprocess.Popen([sys.executable, "-u", "-c", script], cwd=with_poll, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:
@@ -99,8 +99,34 @@ async def test_the_example_application_mounts_the_service(mounted: str) -> None:
     await use_the_poll(mounted)
 
 
+async def test_the_example_orders_are_stored_once(start_server: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(applications()[1])
+    server = start_server(service="orders")
+    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+        kitchen = await client.subscribe("/kitchen/orders")
+        for data in ({"number": 17, "pizza": 4}, {"number": 17, "pizza": 4}, {"number": 18}):
+            await client.publish("/service/order", data)
+        for refused in ({"pizza": 4}, "pizza"):
+            with pytest.raises(PublishRefused, match="404::message_deleted"):
+                await client.publish("/service/order", refused)
+        first, second = await anext(kitchen), await anext(kitchen)
+        assert [first.data, second.data] == [{"number": 17, "pizza": 4}, {"number": 18}]
+        assert first.id and second.id and int(first.id) < int(second.id)
+
+
+def test_the_example_of_what_is_promised_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    found = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert found
+    assert ADDRESS in found[1]
+    command = [sys.executable, "-W", "error", "-c", found[1].replace(ADDRESS, start_server().url)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stdout) == (0, "True\n{'pizza': 4} True\n"), ended.stderr
+    assert all(f"`{line}`" in page for line in ended.stdout.splitlines())
+
+
 async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp_path: Path) -> None:
-    (tmp_path / "door.py").write_text(applications()[2])
+    (tmp_path / "door.py").write_text(applications()[3])
     url = start_server(service="door").url
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(HandshakeRefused):
@@ -114,7 +140,7 @@ async def test_the_example_policy_lets_members_in(start_server: StartServer, tmp
 
 
 async def test_the_example_extension_stamps_and_vetoes(start_server: StartServer, tmp_path: Path) -> None:
-    (tmp_path / "stamp.py").write_text(applications()[3])
+    (tmp_path / "stamp.py").write_text(applications()[4])
     server = start_server("bayeux.extensions=ack,timesync,stamp:Stamp")
     async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
         heard = await client.subscribe("/a")
