@@ -54,7 +54,9 @@ def refused(person: Person, text: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "terminate"])
-@pytest.mark.parametrize("transports", [("websocket", "long-polling"), ("long-polling", "callback-polling")], ids=":".join)
+@pytest.mark.parametrize(
+    "transports", [("websocket", "long-polling"), ("long-polling", "callback-polling")], ids=":".join
+)
 def test_pages_go_on_after_a_restart_with_all_that_was_said(
     start_server: StartServer, meet: Meet, end: str, transports: tuple[str, str]
 ) -> None:
