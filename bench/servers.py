@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -53,7 +54,7 @@ def build_meter() -> None:
 def running(peer: Peer) -> Iterator[Server]:
     """A server on its core, ended with everything it started."""
     log = BUILD / f"{peer.name}.log"
-    with log.open("w") as errors:
+    with log.open("w") as errors, TemporaryDirectory(prefix=f"{peer.name}-", dir=BUILD) as data:
         with _pinned(CORES[-1]):
             process = subprocess.Popen(
                 peer.command(),
@@ -61,6 +62,7 @@ def running(peer: Peer) -> Iterator[Server]:
                 stderr=errors,
                 text=True,
                 cwd=BENCH.parent,
+                env=os.environ | {"CREWEL_STORAGE__DATA_DIR": data},
                 start_new_session=True,
             )
         assert process.stdout
