@@ -118,6 +118,13 @@ async def test_one_script_that_the_store_forgot_is_done_once(store: Store) -> No
     assert type(refused) is StoreError
 
 
+async def test_an_argument_that_cannot_be_sent_is_the_trouble_of_its_caller_alone(store: Store) -> None:
+    wrong = Step("test_fill", (store.keys.log,), (object(),), int)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        await store.run([wrong])
+    assert await store.run([count(store.keys.names)]) == [1]
+
+
 async def test_many_steps_go_in_several_writes(store: Store) -> None:
     calls = [asyncio.create_task(store.run([count(store.keys.names)] * 600)) for _ in range(5)]
     assert [answer[-1] for answer in await asyncio.gather(*calls)] == [600, 1200, 1800, 2400, 3000]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -234,8 +234,7 @@ class Store:
             return
         else:
             log.warning("the store is back")
-            for came, _ in self._watchers:
-                came()
+            self._tell(came for came, _ in self._watchers)
 
     def _lose(self, reason: str) -> None:
         """The writer calls this when its connection is gone."""
@@ -245,8 +244,12 @@ class Store:
         self.is_up = False
         self._news.set()
         log.warning("the store is away: %s", reason)
-        for _, went in self._watchers:
-            went()
+        self._tell(went for _, went in self._watchers)
+
+    def _tell(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        # Not from here: what they raise must not end the writer or the watcher.
+        for callback in callbacks:
+            asyncio.get_running_loop().call_soon(callback)
 
 
 def _parsed(step: Step[Any], answer: Any) -> Any:

@@ -65,11 +65,11 @@ def store_error(error: Exception) -> StoreError:
 
 
 class _Call:
-    """Commands of one caller, and the future of their answers."""
+    """Commands of one caller as they are sent, the places of publishes among them, and the future of the answers."""
 
     __slots__ = ("appends", "commands", "future")
 
-    def __init__(self, commands: Sequence[Command], appends: Sequence[int], future: asyncio.Future[list[Any]]) -> None:
+    def __init__(self, commands: list[bytes], appends: Sequence[int], future: asyncio.Future[list[Any]]) -> None:
         self.commands = commands
         self.appends = appends
         self.future = future
@@ -131,8 +131,10 @@ class Writer:
         """Return the store's answers, one a command: a value, or a StoreError. `appends` are the places of the publishes."""
         if self._connection is None or self._is_ending:
             return [StoreUnavailable("the store is away") for _ in commands]
+        # Packed here, so that one that cannot be is its caller's trouble alone.
+        packed = [_packed(command) for command in commands]
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._calls.append(_Call(commands, appends, future))
+        self._calls.append(_Call(packed, appends, future))
         self._wake.set()
         # A caller that is cancelled leaves its commands where they are: half a pipeline cannot be taken back.
         return await future
@@ -162,31 +164,31 @@ class Writer:
         return calls
 
     async def _answers(self, calls: Sequence[_Call]) -> list[Any]:
-        commands: list[Command] = []
+        commands: list[bytes] = []
         appends: list[int] = []
         for call in calls:
             appends.extend(len(commands) + number for number in call.appends)
             commands.extend(call.commands)
         needed = self._replicas() if appends else 0
         if needed:
-            commands.append(("WAIT", needed, _WAIT_MS))
+            commands.append(_packed(("WAIT", needed, _WAIT_MS)))
         answers = await self._exchange(commands)
         await self._repeat_unknown(commands, answers)
         if needed:
             _require_copies(answers, appends, needed)
         return [store_error(answer) if isinstance(answer, RedisError) else answer for answer in answers]
 
-    async def _repeat_unknown(self, commands: Sequence[Command], answers: list[Any]) -> None:
+    async def _repeat_unknown(self, commands: Sequence[bytes], answers: list[Any]) -> None:
         """Load the scripts again if the store has forgotten them, and send what it did not know: nothing of that was done."""
         unknown = [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if not unknown:
             return
-        load: list[Command] = [("SCRIPT", "LOAD", script.text) for script in scripts().values()]
+        load = [_packed(("SCRIPT", "LOAD", script.text)) for script in scripts().values()]
         again = await self._exchange([*load, *(commands[number] for number in unknown)])
         for number, answer in zip(unknown, again[len(load) :], strict=True):
             answers[number] = answer
 
-    async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
+    async def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
         """Send the commands and read one answer each; errors that the store answers are values."""
         connection = self._connection
         if connection is None or not await _is_open(connection):
@@ -195,7 +197,7 @@ class Writer:
         answers: list[Any] = []
         try:
             async with asyncio.timeout(LIMIT_S):
-                await connection.send_packed_command(_packed(commands), check_health=False)
+                await connection.send_packed_command(b"".join(commands), check_health=False)
                 while len(answers) < len(commands):
                     answers.append(await _answer(connection))
         except (RedisError, OSError, TimeoutError) as error:
@@ -211,10 +213,10 @@ class Writer:
             self._lost(reason)
 
 
-def _packed(commands: Sequence[Command]) -> bytes:
+def _packed(command: Command) -> bytes:
     # The client library packs in Python, which costs more than all else of a publish; hiredis does it in C.
     pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows tuples of one only
-    return b"".join(map(pack, commands))
+    return pack(command)
 
 
 async def _answer(connection: AbstractConnection) -> Any:
