@@ -7,6 +7,7 @@ waits in it, and only its client is another one, with another clientId. Logins f
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Logins"]
 
 _TOO_MANY: Final = "user.configuration.maxSession"
+log = logging.getLogger(__name__)
+
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: this server knows them all."""
 _BEYOND_STORED: Final = -1_000_000_001
@@ -182,13 +185,9 @@ class Logins:
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._broker.durability
         resume = new_resume() if "session" in message.ext else None
-        if qos.persistent and not session.is_reliable:
-            raise IllegalArgument(
-                "persistent", "needs ext.ack: what is owed to a session that acknowledges nothing ends"
-            )
-        if qos.persistent and durability is None:
-            raise StoreUnavailable("this server keeps no store")
-        self._dress(session, qos, is_stored=durability is not None and session.is_reliable)
+        is_stored = session.is_reliable and durability is not None
+        _check(session, qos, is_stored=is_stored)
+        self._dress(session, qos, is_stored=is_stored)
         if durability is None or not session.is_reliable:
             subject = ANONYMOUS if name is None else name.subject
             session.name = name.relative if name is not None and name.number else self.names.number(subject)
@@ -214,10 +213,6 @@ class Logins:
     def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._broker.settings.delivery
-        if asked.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:
-            raise IllegalArgument(
-                "queue.onOverflow", "there are dead letters only of sessions that are stored: ask for ext.ack"
-            )
         session.burst = qos.burst
         if is_stored:
             session.bounds = Bounds(
@@ -238,12 +233,13 @@ class Logins:
         if target.is_reliable is not session.is_reliable:
             told = "must be asked for again" if target.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{told}: the session that is taken over cannot change that")
+        _check(target, qos, is_stored=target.durable is not None)
         resume, durability = new_resume(), self._broker.durability
         if target.durable is not None and durability is not None:
             answer = yield durability.login(target.name, _facts(session, message, resume), _ANY_NUMBER)
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
-            target.durable.batch = answer.batch + BATCH_BLOCK
+            target.durable.reserved(answer.batch + BATCH_BLOCK)
             durability.hand_to(target, target.durable)
         self._dress(target, qos, is_stored=target.durable is not None)
         target.grace_ms = qos.timeout_ms if _is_named(target) else None
@@ -302,7 +298,11 @@ class Logins:
         session.grants = None if grants is None else Grants.from_json(grants)
         session.is_operator = session.grants is not None and session.grants.is_operator
         name = {"name": durable.name} if durable.is_named else {}
-        qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
+        try:
+            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
+        except IllegalArgument as error:  # it was granted by a server of another version
+            log.warning("a session comes back without what its login asked for: %s", error.message)
+            qos = ConnectQos()
         self._dress(session, qos, is_stored=True)
         session.grace_ms = qos.timeout_ms if durable.is_named else None
         broker = self._broker
@@ -332,6 +332,16 @@ class Logins:
         """What a connect is answered whose `clientId` is nobody's."""
         name = self.names.superseded(client_id, self._broker.loop.time()) if isinstance(client_id, str) else None
         return Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake()) if name is None else superseded(name)
+
+
+def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
+    """Raise what refuses a login that asks for what its session cannot have."""
+    if qos.persistent and not session.is_reliable:
+        raise IllegalArgument("persistent", "needs ext.ack: nothing is owed to a session that acknowledges nothing")
+    if qos.persistent and not is_stored:
+        raise StoreUnavailable("this server keeps no store")
+    if qos.queue.policy is OverflowPolicy.DEAD_MESSAGE and not is_stored:
+        raise IllegalArgument("queue.onOverflow", "only sessions that are stored have dead letters: ask for ext.ack")
 
 
 def _key(name: Name | None) -> str:
@@ -366,6 +376,6 @@ def _facts(session: Session, message: Message, resume: str | None) -> dict[str, 
         asked = message.ext["session"].items()
         facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}
         facts["resume"] = digest(resume)
-    if session.grants is not None:
+    if session.grants is not None and session.grants is not OPERATOR:  # there may be another admin token by then
         facts["grants"] = session.grants.as_json()
     return facts

@@ -1,0 +1,336 @@
+"""Logins without a store, or with one that fails: what is refused leaves everything as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+import pytest
+
+from crewel.broker.durability import Durability
+from crewel.broker.posting import post
+from crewel.broker.services import Service
+from crewel.broker.sessions import State
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.extensions.ack import AckExtension
+from crewel.security.grants import OPERATOR, Grants
+from crewel.security.policy import Refusal
+from tests.broker.world import Client, Socket, World, data_of
+
+IDENTICAL = "user.configuration.identicalClient"
+NO_STORE = "storage.enabled=false"
+
+
+def shake(client: Client, ack: bool = False, **session: Any) -> dict[str, Any]:
+    ext: dict[str, Any] = {"session": session}
+    if ack:
+        ext["ack"] = True
+    return client.handshake(ext=ext)
+
+
+def login(client: Client, **session: Any) -> dict[str, Any]:
+    told: dict[str, Any] = shake(client, **session)["ext"]["session"]
+    return told
+
+
+@pytest.fixture
+def world() -> Any:
+    world = World(NO_STORE, extensions=[AckExtension()])
+    yield world
+    world.close()
+
+
+class TestAlive:
+    """Under the policy `open`, a name alone takes over what is not alive (design, 3.1)."""
+
+    def test_before_its_first_connect_a_session_is_not_alive(self, world: World) -> None:
+        login(Client(world), name="joe/1")
+        assert login(Client(world), name="joe/1")["reconnected"] is True
+
+    def test_while_a_connect_is_held_it_is(self, world: World) -> None:
+        old = Client(world)
+        login(old, name="joe/1")
+        old.connect()
+        old.connect()
+        world.settle()
+        world.advance(29)
+        assert shake(Client(world), name="joe/1")["error"] == f"403:client/joe/1:{IDENTICAL}"
+
+    def test_until_the_next_connect_is_overdue_it_is(self, world: World) -> None:
+        old = Client(world)
+        login(old, name="joe/1")
+        old.connect()
+        world.advance(9.9)
+        assert not shake(Client(world), name="joe/1")["successful"]
+        world.advance(0.2)
+        assert login(Client(world), name="joe/1")["reconnected"] is True
+
+    def test_an_operator_need_not_wait(self, world: World) -> None:
+        world.broker.logins.admin.know("admin")
+        old = Client(world)
+        login(old, name="joe/1")
+        old.connect()
+        new = Client(world)
+        assert login(new, name="joe/1", token="admin")["reconnected"] is True
+        assert new.session.is_operator
+        assert new.session.grants is OPERATOR
+
+    def test_other_tokens_prove_nothing_and_are_not_looked_at(self, world: World) -> None:
+        client = Client(world)
+        assert login(client, name="joe/1", token="x")["reconnected"] is False
+        assert not client.session.is_operator
+
+
+class TestTakeOver:
+    def test_services_see_one_session_with_its_attributes(self, world: World) -> None:
+        seen: list[str] = []
+        service = Service("watch")
+        service.on_session_added(lambda session: seen.append("added"))
+        service.on_session_removed(lambda session, expired: seen.append("removed"))
+        world.broker.install([service])
+        old, new = Client(world), Client(world)
+        told = login(old, name="joe/1")
+        session = old.session
+        session.attributes["user"] = "joe"
+        login(new, resume=told["resume"])
+        assert new.session is session
+        assert session.attributes == {"user": "joe"}
+        assert (session.id, old.is_known, seen) == (new.id, False, ["added"])
+        assert session.state is State.HANDSHAKEN
+
+    def test_the_new_client_has_its_own_cookie_and_the_old_one_counts_no_more(self, world: World) -> None:
+        old, new = Client(world), Client(world)
+        told = login(old, name="joe/1")
+        old.connect()
+        held = old.connect()
+        world.settle()
+        login(new, resume=told["resume"])
+        assert held.answer[0]["error"] == f"402:client/joe/1:{IDENTICAL}"
+        assert new.session.browser == new.browser != old.browser
+        new.connect()
+        first = new.connect()
+        world.settle()
+        assert first.is_held
+        assert not world.broker.browsers.admits(new.session)
+
+    def test_a_socket_that_was_taken_over_gets_nothing_any_more(self, world: World) -> None:
+        old, new = Client(world, Socket()), Client(world, Socket())
+        told = login(old, name="joe/1")
+        old.subscribe("/a")
+        assert old.socket is not None
+        old.socket.take()
+        login(new, resume=told["resume"])
+        Client(world).joined().publish("/a", 1)
+        world.settle()
+        assert old.socket.take() == []
+        assert old.say("/a", data=2)["error"] == "402::session_unknown"
+        new.say("/meta/connect")
+        world.settle()
+        assert new.socket is not None
+        assert 1 in data_of(new.socket.received)
+
+    def test_the_same_socket_can_take_its_session_over(self, world: World) -> None:
+        client = Client(world, Socket())
+        told = login(client, name="joe/1")
+        client.subscribe("/a")
+        assert login(client, resume=told["resume"])["reconnected"] is True
+        client.say("/meta/connect")
+        Client(world).joined().publish("/a", 1)
+        world.settle()
+        assert client.socket is not None
+        assert data_of(client.socket.received) == [1]
+
+    def test_what_was_sent_and_not_acknowledged_is_in_the_queue_again(self, world: World) -> None:
+        old, new = Client(world), Client(world)
+        told = login(old, ack=True, name="joe/1")
+        old.subscribe("/a")
+        sender = Client(world).joined()
+        old.connect(ext={"ack": 0})
+        sender.publish("/a", 1)
+        world.settle()
+        sent = old.connect(ext={"ack": 1})
+        world.settle()
+        assert data_of(sent.answer) == [1]
+        sender.publish("/a", 2)
+        world.settle()
+        again = login(new, ack=True, resume=told["resume"])
+        assert again["queued"] == 2
+        assert new.session.retained == 0
+        first = new.connect(ext={"ack": sent.answer[-1]["ext"]["ack"]})
+        world.settle()
+        assert data_of(first.answer) == [1, 2]
+
+
+class Failing:
+    """A durable half whose store does not take logins."""
+
+    def __init__(self, error: StoreError) -> None:
+        self.error = error
+        self.node: Any = type("Node", (), {"sessions": {}})()
+        self.asked: list[str] = []
+
+    async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> Any:
+        self.asked.append(name)
+        await asyncio.sleep(0)
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreUncertain("who knows"), StoreFull("full")])
+def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World, error: StoreError) -> None:
+    failing = Failing(error)
+    world.broker.durability = cast("Durability", failing)
+    client = Client(world)
+    request = client.send(
+        {"channel": "/meta/handshake", "ext": {"ack": True, "session": {"name": "joe/1", "maxSessions": 1}}}
+    )
+    world.settle()
+    (reply,) = request.received
+    assert reply["error"] == f"503:client/joe/1:{error.code}"
+    assert reply["advice"] == {"reconnect": "handshake", "interval": 1000}
+    assert reply["ext"]["session"] == {"errorCode": error.code, "message": str(error)}
+    assert (len(world.broker.sessions), len(world.broker.logins.names)) == (0, 0)
+    world.broker.durability = None
+    assert login(Client(world), name="joe/1", maxSessions=1)["reconnected"] is False
+
+
+def test_of_a_handshake_that_asked_for_no_name_nothing_is_told(world: World) -> None:
+    world.broker.durability = cast("Durability", Failing(StoreUnavailable("away")))
+    request = Client(world).send({"channel": "/meta/handshake", "ext": {"ack": True}})
+    world.settle()
+    (reply,) = request.received
+    assert reply["error"] == "503::resource.unavailable"
+    assert "ext" not in reply
+    world.broker.durability = None
+
+
+class TestTokensThatEnd:
+    def granted(self, world: World, client: Client, seconds: float) -> None:
+        login(client, name="joe/1")
+        everything = frozenset({"/**"})
+        client.session.grants = Grants("joe", everything, everything, expires_at=time.time() + seconds)
+
+    def test_a_held_connect_is_answered_when_the_token_has_expired(self, world: World) -> None:
+        client = Client(world)
+        self.granted(world, client, 3600)
+        client.connect()
+        held = client.connect()
+        world.settle()
+        world.sweep_after(1)
+        assert held.is_held
+        self._expire(client)
+        world.sweep_after(1)
+        (reply,) = held.answer
+        assert reply["error"] == "403:client/joe/1:user.security.authentication.expired"
+        assert reply["advice"]["reconnect"] == "handshake"
+        again = client.connect()
+        assert again.answer[0]["error"] == reply["error"]
+
+    def test_a_connect_that_comes_too_late_is_refused_at_once(self, world: World) -> None:
+        client = Client(world)
+        self.granted(world, client, -1)
+        assert client.connect().answer[0]["advice"]["reconnect"] == "handshake"
+
+    def test_messages_wait_for_the_next_login(self, world: World) -> None:
+        client = Client(world, Socket())
+        self.granted(world, client, 3600)
+        client.subscribe("/a")
+        client.say("/meta/connect")
+        resume = world.broker.logins
+        self._expire(client)
+        world.sweep_after(1)
+        assert client.socket is not None
+        client.socket.take()
+        Client(world).joined().publish("/a", 1)
+        world.settle()
+        assert client.socket.take() == []
+        world.broker.logins.admin.know("admin")
+        new = Client(world)
+        assert login(new, name="joe/1", token="admin")["queued"] == 1
+        assert data_of(new.connect().answer) == [1]
+        assert resume is world.broker.logins
+
+    def _expire(self, client: Client) -> None:
+        grants = client.session.grants
+        assert grants is not None
+        client.session.grants = Grants("joe", grants.subscribe, grants.publish, expires_at=time.time() - 1)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error", "advice"),
+    [
+        (Refusal(), "403::handshake_denied", {"reconnect": "none"}),
+        (Refusal(code="user.configuration"), "403:client/joe/1:user.configuration", {"reconnect": "none"}),
+        (
+            Refusal(code="resource.unavailable", reconnect="handshake"),
+            "503:client/joe/1:resource.unavailable",
+            {"reconnect": "handshake"},
+        ),
+    ],
+)
+def test_a_policy_may_say_why(world: World, refusal: Refusal, error: str, advice: dict[str, Any]) -> None:
+    class Closed:
+        def can_handshake(self, session: Any, message: Any) -> Refusal:
+            return refusal
+
+    world.broker.guard.policy = cast("Any", Closed())
+    reply = shake(Client(world), name="joe/1")
+    assert (reply["error"], reply["advice"]) == (error, advice)
+
+
+class TestPosting:
+    """Publishing without a session."""
+
+    def post(self, world: World, *elements: Any) -> list[dict[str, Any]]:
+        return world.loop.run_until_complete(post(world.broker, OPERATOR, list(elements)))
+
+    def test_messages_do_not_overtake_one_that_waits_for_a_listener(self, world: World) -> None:
+        listening = asyncio.Event()
+        heard: list[Any] = []
+        service = Service("slow")
+
+        @service.listener("/a")
+        async def slow(session: Any, message: Any) -> bool:
+            if message.data == 0:
+                await listening.wait()
+            return bool(message.data != 1)
+
+        service.subscription("/a")(lambda message: heard.append(message.data))
+        world.broker.install([service])
+        world.loop.call_later(0, listening.set)
+        replies = self.post(world, *({"channel": "/a", "data": n} for n in range(4)))
+        assert [reply["successful"] for reply in replies] == [True, False, True, True]
+        assert replies[1]["error"] == "404::message_deleted"
+        assert heard == [0, 2, 3]
+
+    def test_a_listener_sees_a_session_that_nobody_hears(self, world: World) -> None:
+        seen: list[Any] = []
+        service = Service("look")
+
+        @service.listener("/service/x")
+        def look(session: Any, message: Any) -> None:
+            seen.append(session)
+            session.deliver("/service/x", "for nobody")
+
+        world.broker.install([service])
+        assert self.post(world, {"channel": "/service/x", "data": 1})[0]["successful"] is True
+        world.settle()
+        assert (seen[0].is_operator, seen[0].is_live, seen[0].name) == (True, False, "client/__admin")
+        assert world.broker.sessions == {}
+
+    def test_a_failure_of_the_application_is_its_own_messages(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Broken:
+            def can_create(self, *_: Any) -> bool:
+                return True
+
+            def can_publish(self, session: Any, channel: Any, message: Any) -> Any:
+                if message.data == 1:
+                    raise RuntimeError("broken")
+                return True
+
+        world.broker.guard.policy = cast("Any", Broken())
+        replies = self.post(world, {"channel": "/a", "data": 1}, {"channel": "/a", "data": 2})
+        assert [reply["successful"] for reply in replies] == [False, True]
+        assert "refused" in caplog.text
