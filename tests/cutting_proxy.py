@@ -134,6 +134,11 @@ class CuttingProxy:
         """Cut nothing more; connections that have stalled stay so until their client gives up."""
         self._plan = _nothing
 
+    def hang_up(self) -> None:
+        """Close all connections. New ones go to what `server_port` says by then."""
+        for connection in self._connections:
+            connection.cancel()
+
     async def broken(self, count: int, limit_s: float = 10.0) -> None:
         """Wait until at least `count` connections have been broken since the start."""
         async with asyncio.timeout(limit_s), self._change:

@@ -226,7 +226,7 @@ class Load:
         await wait_for(lambda: self.ledger.answered_count >= wanted, limit_s, self.report)
 
     async def settle(self, limit_s: float = 15.0, *, may_begin_anew: bool = False) -> None:
-        """Let the publishers end, wait for what is owed, and compare the ledger. Without leave, nobody has made a new session."""
+        """Let the publishers end, wait for what is owed, and compare the ledger. Nobody may have made a new session."""
         async with asyncio.timeout(limit_s):
             for publisher in self.publishers:
                 await publisher.end()
