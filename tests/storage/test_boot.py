@@ -19,7 +19,7 @@ async def test_a_server_starts_at_the_end_of_the_log(store: Store) -> None:
     assert await boot(second) == newest
     node = await second.node()
     assert before <= int(node.pop("since")) <= time.time_ns() // 1000
-    assert node == {"name": "heron", "cursor": str(newest), "low": str(newest), "seq": "0"}
+    assert node == {"name": "heron", "cursor": str(newest), "low": str(newest), "seq": "0", "epoch": "2"}
     assert await sessions.nodes(store) == {"a", "b"}
 
 
@@ -38,7 +38,8 @@ async def test_a_repeated_boot_answers_the_same(store: Store) -> None:
 async def test_each_boot_raises_the_epoch_once(store: Store) -> None:
     for token in ("a", "b", "b", "c"):
         await boot(Owner(store, token))
-    assert await store.reader.get(store.keys.epoch) == b"3"
+    assert await sessions.epoch(store) == 3
+    assert [await sessions.epoch(store, token) for token in "abcd"] == [1, 2, 3, 0]
 
 
 async def test_no_server_no_tokens(store: Store) -> None:

@@ -74,6 +74,9 @@ class Durability:
         self._loops: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
         self._is_recovering = False
+        self._epoch = 0  # which start of a server on this store this is
+        self._incarnation = ""  # the run of the store that the sessions were read from
+        self._under_way: Commit | None = None  # was asked for, and is not applied for certain
         self.is_reloading = False
         """Whether the sessions are read again: what is asked for them now would get lost."""
 
@@ -95,7 +98,7 @@ class Durability:
         """Take over what earlier servers have left in the store, read what their sessions have missed, and go on with it.
         Raises StoreError if the store cannot be used."""
         await self._load()
-        self.store.watch(self.writing.look, lambda: None)
+        self.store.watch(self._store_is_back, lambda: None)
         self._loops = [self._broker.spawn(self._commit_forever()), self._broker.spawn(self.upkeep.run_forever())]
 
     async def close(self) -> None:
@@ -113,12 +116,15 @@ class Durability:
     async def _load(self) -> None:
         keys = self.store.keys
         self.token = secrets.token_hex(8)
+        self._incarnation = self.store.incarnation
         last = await self.writing.ask(stored_sessions.boot(keys, self.token, self.settings.node.name))
+        self._epoch = await stored_sessions.epoch(self.store, self.token)
         records: list[SessionRecord] = []
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
             records += adopted
         before = self._set_aside()
         self.node = Node(Node.starting_cursor(records, last))
+        self._under_way = None
         for record in records:
             self._restore(record)
         self._end_changed(before)
@@ -263,9 +269,10 @@ class Durability:
 
     async def _commit(self) -> None:
         node = self.node
-        commit = None if self.is_reloading else node.commit()
+        commit = None if self.is_reloading else self._under_way or node.commit()
         if commit is None:
             return
+        self._under_way = commit
         bounds = (self.facts_max, self.settings.delivery.dead_letters_max)
         steps = stored_sessions.commit(self.store.keys, self.token, commit, *bounds)
         try:
@@ -278,6 +285,7 @@ class Durability:
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
+        self._under_way = None
         self.low = commit.low
         self.count(commit.ended)
         for name in fenced:
@@ -293,6 +301,12 @@ class Durability:
         for each in ended:
             self._broker.metrics.ended[each.reason] += len(each.ids)
 
+    def _store_is_back(self) -> None:
+        if self.store.incarnation == self._incarnation or self.store.keeps_everything:
+            self.writing.look()
+        else:
+            self._broker.spawn(self._lost(Behind("the store has started anew")))
+
     def suspect(self, error: StoreError) -> None:
         """The store has answered something that means that this server, or the store, is not what it was."""
         if isinstance(error, Fenced | Behind):
@@ -305,8 +319,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            others = await stored_sessions.nodes(self.store)
-            if others - {self.token}:
+            if await stored_sessions.epoch(self.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload()

@@ -25,7 +25,7 @@ from crewel.delivery.connect_qos import ConnectQos, read_connect_qos
 from crewel.delivery.durable import Durable
 from crewel.delivery.fields import MAX_NUMBER
 from crewel.delivery.names import ANONYMOUS, Name
-from crewel.delivery.records import BATCH_BLOCK, SessionRecord
+from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
@@ -239,8 +239,7 @@ class Logins:
             answer = yield durability.login(target.name, _facts(session, message, resume), _ANY_NUMBER)
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
-            target.durable.reserved(answer.batch + BATCH_BLOCK)
-            durability.hand_to(target, target.durable)
+            durability.renew(target, answer)
         self._dress(target, qos, is_stored=target.durable is not None)
         target.grace_ms = qos.timeout_ms if _is_named(target) else None
         if qos.clear_sessions and _is_named(target):

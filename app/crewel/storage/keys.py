@@ -61,14 +61,22 @@ KEYS: tuple[Key, ...] = (
         "login",
         "Counts the sessions that the store numbers: `client/joe/-7`.",
     ),
-    Key("epoch", "string", "a whole number", _EVER, "boot", "boot", "Counts the starts of servers."),
+    Key(
+        "epoch",
+        "string",
+        "a whole number",
+        _EVER,
+        "boot",
+        "a server that the store does not know any more",
+        "Counts the starts of servers: one that finds a later start than its own has been superseded.",
+    ),
     Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that have something here."),
     Key(
         "node:<token>",
         "hash",
         "`name`; `cursor` log id up to which it has taken the log; `low` log id up to which none of its sessions needs"
         " anything; `seq` number of its last commit; `opening`, `opened` commit that is written in parts, and how many"
-        " there are; `since` microseconds of its start",
+        " there are; `since` microseconds of its start; `epoch` which start it was",
         "until all its sessions are adopted",
         "boot, open, commit, adopt",
         "all, to tell whether this server has been superseded; trim",

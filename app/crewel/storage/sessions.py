@@ -66,6 +66,14 @@ async def nodes(store: Store) -> set[str]:
     return {token.decode() for token in tokens}
 
 
+async def epoch(store: Store, token: str | None = None) -> int:
+    """Return the number of the last start of a server, or of the start of this one; 0 if the store knows of none. Raises
+    StoreError."""
+    keys, reader = store.keys, store.reader
+    found: Any = await (reader.get(keys.epoch) if token is None else reader.hget(keys.node(token), "epoch"))
+    return int(found or 0)
+
+
 def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
     """Take over sessions of all other servers, at most so many; returns them as they were left, and an empty list when there
     are no more.

@@ -107,6 +107,17 @@ class Store:
         self._watchers.append((came, went))
 
     @property
+    def incarnation(self) -> str:
+        """Differs between two runs of the store, and between two stores."""
+        return self._last_client[0] if self._last_client is not None else ""
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether a new run of the store has all that an earlier one had answered. Of somebody else's store nobody knows: it
+        may be a replica now, or may not have written its file in time."""
+        return self._embedded is not None and self._storage.fsync == "always"
+
+    @property
     def directory(self) -> os.PathLike[str] | None:
         """The data directory of a store of our own; None if the store is somebody else's."""
         return self._embedded.directory if self._embedded is not None else None

@@ -21,7 +21,7 @@ end
 local cursor = redis.call('GET', last) or '0'
 local now = redis.call('TIME')
 local since = string.format('%.0f', now[1] * 1000000 + now[2])
-redis.call('HSET', node, 'name', name, 'cursor', cursor, 'low', cursor, 'seq', '0', 'since', since)
+local number = string.format('%.0f', redis.call('INCR', epoch))
+redis.call('HSET', node, 'name', name, 'cursor', cursor, 'low', cursor, 'seq', '0', 'since', since, 'epoch', number)
 redis.call('SADD', nodes, token)
-redis.call('INCR', epoch)
 return tonumber(cursor)
