@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -73,6 +74,24 @@ def test_everybody_is_let_in_only_when_that_is_said(start_server: StartServer, t
     refused = crewel("serve", "--host", "0.0.0.0", "--port", "0", directory=tmp_path)
     assert_refused(refused, "http.host 0.0.0.0 is not loopback", "security.allow_open=true")
     assert start_server("security.allow_open=true", arguments=["--host", "0.0.0.0"]).port
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_a_person_at_a_terminal_is_told_the_admin_token(tmp_path: Path, on_terminal: bool) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "crewel", "serve", "--port=0", "--set=storage.enabled=false"]
+    errors = theirs if on_terminal else subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors)
+    os.close(theirs)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"ready ")
+    token = (tmp_path / "data" / "admin.token").read_bytes().strip()
+    process.terminate()
+    _, written = process.communicate(timeout=20)
+    told = os.read(ours, 10000) if on_terminal else written
+    os.close(ours)
+    assert (b"the admin token is " + token in told) is on_terminal
+    assert (token in told) is on_terminal
 
 
 def test_a_host_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:

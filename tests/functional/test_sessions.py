@@ -426,6 +426,40 @@ def test_without_a_store_sessions_have_names_in_memory_and_none_that_last(serve:
     assert reply["error"] == "503:client/joe/2:resource.unavailable"
 
 
+def test_no_value_of_any_field_breaks_the_server(server: Server, joe: str) -> None:
+    """Each field with each kind of value, in a session of its own: granted or refused, and never a failure."""
+    flags = ("update", "ptp", "persistent", "clearSessions")
+    numbers = ("ackWait", "pingInterval", "timeout", "maxSessions")
+    fields = ("name", "token", "resume", "settle", "burst", "dispatcher", "queue", *flags, *numbers)
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        1.5,
+        2**60,
+        "",
+        "\u0000",
+        "x" * 9000,
+        [],
+        [1],
+        {},
+        {"a": {}},
+        {"maxEntries": []},
+    ]
+    person = Person(server)
+    answers = [person.shake(**{field: value}) for field in fields for value in odd]
+    assert all(reply["successful"] or refusal(reply)[2] == "none" for reply in answers)
+    other = Client(server).start()
+    published = [
+        other.send(other.message("/odd", data=1, ext={"publish": {field: value}}))[-1]
+        for field in ("persistent", "key", "clientProperties", "destination", "history", "priority", "replyTo")
+        for value in odd
+    ]
+    errors = {reply["error"].rpartition(":")[2] for reply in published if not reply["successful"]}
+    assert errors == {"user.illegalArgument"}
+
+
 @one_lane
 def test_secrets_are_not_logged(serve: Serve) -> None:
     server = serve("log.level=debug", "admin.token=very-secret")
