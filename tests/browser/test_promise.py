@@ -41,7 +41,7 @@ def come(meet: Meet, server: Server, name: str, transport: str) -> tuple[Person,
     """Somebody joins; what their browser says of a server that is away is expected."""
     person = meet(server.base, name)
     person.expect_complaint("net::ERR_")
-    person.expect_complaint("already in CLOSING or CLOSED state")  # a line said in the moment of the end; it is repeated
+    person.expect_complaint("already in CLOSING or CLOSED state")  # a line that meets the end is repeated
     handshakes = Handshakes(person)
     person.join(transport=transport)
     return person, handshakes
