@@ -25,6 +25,7 @@ from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
+from crewel.broker.steps import Promise
 from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Submission
@@ -143,9 +144,9 @@ class Broker:
 
     def broadcast_stored(
         self, channel: Channel, fields: Fields, *, publisher: Session | None = None, key: str = "", qos: bytes = b""
-    ) -> asyncio.Future[Published]:
-        """Store a checked message, and then put it into the queue of everybody who hears the channel. The future has its
-        id, or raises StoreError. Raises StoreError itself, and Refused if an extension takes the message out."""
+    ) -> Promise[Published]:
+        """Store a checked message, and then put it into the queue of everybody who hears the channel. The promise has its
+        id, or a StoreError. Raises StoreError itself, and Refused if an extension takes the message out."""
         if self.durability is None:
             raise StoreUnavailable("this server has no store")
         self.metrics.publishes += 1
@@ -163,8 +164,9 @@ class Broker:
             qos,
         )
         lazy = self.channels.is_lazy(channel)
-        answer: asyncio.Future[Published] = self.loop.create_future()
-        return self.durability.intake.publish(Outgoing(channel, submission, answer, excluded, heard, lazy=lazy))
+        outgoing = Outgoing(channel, submission, excluded, heard, lazy=lazy)
+        self.durability.intake.publish(outgoing)
+        return outgoing
 
     def broadcast(
         self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
@@ -18,7 +19,7 @@ from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
 from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
-from crewel.broker.steps import Steps, complete, start
+from crewel.broker.steps import Promise, Steps, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 
 if TYPE_CHECKING:
@@ -52,9 +53,34 @@ class Inbound:
         if pending is None:
             self._broker.outbound.answer(exchange)
             return None
-        if exchange.session is not None:
-            exchange.session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
-        return self._broker.spawn(self._process_later(exchange, pending))
+        session = exchange.session
+        if session is not None:
+            session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
+        if isinstance(pending[2], Promise) and not peer.pushes:
+            pending[2].then(partial(self._go_on, exchange, session, pending))
+            return None
+        return self._broker.spawn(self._process_later(exchange, session, pending))
+
+    def _go_on(self, exchange: Exchange, session: Session | None, pending: _Pending, result: Any) -> None:
+        """A promise is kept that the exchange waited for. A request needs no task for that, for nobody waits for it."""
+        message, steps, _ = pending
+        try:
+            waiting, reply = resume(steps, result)
+        except Exception as error:  # noqa: BLE001 - it becomes the reply
+            waiting, reply = None, refusal(message.fields, message, error)
+        further: _Pending | None
+        if waiting is not None:
+            further = message, steps, waiting
+        else:
+            assert reply is not None
+            exchange.replies.append((reply, message))
+            further = self._process(exchange)
+        if further is not None:
+            self._broker.spawn(self._process_later(exchange, session, further))
+            return
+        if session is not None:
+            session.batching -= 1
+        self._broker.outbound.answer(exchange)
 
     def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
         """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
@@ -103,8 +129,8 @@ class Inbound:
         exchange.replies.append((reply, message))
         self._broker.outbound.answer(exchange)
 
-    async def _process_later(self, exchange: Exchange, pending: _Pending | None) -> None:
-        session = exchange.session  # a refused handshake takes it away
+    async def _process_later(self, exchange: Exchange, session: Session | None, pending: _Pending | None) -> None:
+        # The session as it was at first: a refused handshake takes it away.
         try:
             while pending is not None:
                 message, steps, waiting = pending

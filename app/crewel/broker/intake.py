@@ -5,15 +5,14 @@ A message of this server is taken from memory when the log's answer shows that n
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
-from crewel.broker.writing import Writing, resolve
+from crewel.broker.steps import Promise
+from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Submission
@@ -33,8 +32,7 @@ log = logging.getLogger(__name__)
 _READ_AT_ONCE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What a persistent publish is answered with."""
 
     id: str
@@ -42,24 +40,23 @@ class Published:
     """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
 
 
-class Outgoing:
+class Outgoing(Promise[Published]):
     """A persistent publish of this node between its acceptance and its answer."""
 
-    __slots__ = ("answer", "channel", "excluded", "heard", "lazy", "submission")
+    __slots__ = ("channel", "excluded", "heard", "lazy", "submission")
 
     def __init__(
         self,
         channel: Channel,
         submission: Submission,
-        answer: asyncio.Future[Published],
         excluded: Session | None,
         heard: Fields | None,
         *,
         lazy: bool,
     ) -> None:
+        self._function = None
         self.channel = channel
         self.submission = submission
-        self.answer = answer
         self.excluded = excluded
         """The session that does not hear it, if any."""
         self.heard = heard
@@ -76,15 +73,14 @@ class Intake:
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
         self.writing: Writing[Outgoing] = Writing(durability.store, broker.loop, self._append, self._appended)
 
-    def publish(self, outgoing: Outgoing) -> asyncio.Future[Published]:
-        """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or the future does;
-        after StoreUncertain it may have been published all the same."""
+    def publish(self, outgoing: Outgoing) -> None:
+        """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or `outgoing` becomes
+        one; after StoreUncertain it may have been published all the same."""
         if self._durability.is_superseded:
             raise StoreUnavailable("another server has taken over the store")
         if self._durability.store.is_full:
             raise StoreFull("the store is full")
         self.writing.publish(outgoing.submission, outgoing)
-        return outgoing.answer
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
         durability = self._durability
@@ -93,14 +89,14 @@ class Intake:
     async def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> None:
         if isinstance(answer, StoreError):
             for outgoing in group:
-                resolve(outgoing.answer, answer)
+                outgoing.keep(answer)
             self._durability.suspect(answer)
             return
         is_next = await self._has_caught_up(answer.prev)
         for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
             if is_next and not is_repeated:
                 self._take_own(outgoing, log_id)
-            resolve(outgoing.answer, Published(str(log_id), is_repeated))
+            outgoing.keep(Published(str(log_id), is_repeated))
 
     async def _has_caught_up(self, prev: LogId) -> bool:
         """Take what lies before the entry that follows `prev`. False if that cannot be read now: it will be, with what

@@ -185,6 +185,7 @@ class Logins:
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._broker.durability
         resume = new_resume() if "session" in message.ext else None
+        digests = _digests(resume, qos)
         is_stored = session.is_reliable and durability is not None
         _check(session, qos, is_stored=is_stored)
         self._dress(session, qos, is_stored=is_stored)
@@ -193,11 +194,11 @@ class Logins:
             session.name = name.relative if name is not None and name.number else self.names.number(subject)
         else:
             yield from self._until_ended(_key(name))
-            facts = _facts(session, message, resume)
+            facts = _facts(session, message, digests)
             answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
             durability.attach(session, answer)
         session.grace_ms = qos.timeout_ms if _is_named(session) else None
-        self.names.add(session, None if resume is None else digest(resume))
+        self.names.add(session, *digests)
         self._tell(exchange, session, resume, reconnected=False)
 
     def _until_ended(self, name: str) -> Steps[None]:
@@ -235,8 +236,9 @@ class Logins:
             raise IllegalArgument("ack", f"{told}: the session that is taken over cannot change that")
         _check(target, qos, is_stored=target.durable is not None)
         resume, durability = new_resume(), self._broker.durability
+        digests = _digests(resume, qos)
         if target.durable is not None and durability is not None:
-            answer = yield durability.login(target.name, _facts(session, message, resume), _ANY_NUMBER)
+            answer = yield durability.login(target.name, _facts(session, message, digests), _ANY_NUMBER)
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
@@ -247,7 +249,7 @@ class Logins:
                 if other is not target:
                     self._broker.disconnect(other)
         self._switch(exchange, session, target)
-        self.names.add(target, digest(resume))
+        self.names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
@@ -309,7 +311,7 @@ class Logins:
             extension.restored(session)
         assert broker.durability is not None
         broker.durability.hand_to(session, durable)
-        self.names.add(session, facts.get("resume"))
+        self.names.add(session, *facts.get("resume", ()))
         broker.revive(session, durable.since)
         if session.grants is None and broker.guard.asks_for_tokens:
             self._lapse(session)
@@ -368,13 +370,19 @@ def _is_named(session: Session) -> bool:
     return not session.name.startswith(f"client/{ANONYMOUS}/")
 
 
-def _facts(session: Session, message: Message, resume: str | None) -> dict[str, Any]:
+def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:
+    """What the session is recognised by: its new secret, and the one that was shown, until the client connects and so says
+    that it has the new one. A handshake whose reply was lost can be repeated."""
+    return () if resume is None else tuple(map(digest, (resume, qos.resume) if qos.resume is not None else (resume,)))
+
+
+def _facts(session: Session, message: Message, digests: tuple[str, ...]) -> dict[str, Any]:
     """What the store keeps of a login; of its secrets, what recognises them."""
     facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.is_reliable}
-    if resume is not None:
+    if digests:
         asked = message.ext["session"].items()
         facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}
-        facts["resume"] = digest(resume)
+        facts["resume"] = digests
     if session.grants is not None and session.grants is not OPERATOR:  # there may be another admin token by then
         facts["grants"] = session.grants.as_json()
     return facts

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.sessions import Session
-from crewel.broker.writing import resolve
+from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Pending
 from crewel.delivery.records import EndReason, Letter, LogId

@@ -89,6 +89,8 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         exchange.was_connected = True
     else:
         session.move(Event.CONNECT)
+        if session.name:
+            broker.logins.names.prove(session)
     has_advice = "advice" in message.fields and message.has_advice
     session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
     session.transient_interval_ms = message.advised_ms("interval") if has_advice else None

@@ -36,7 +36,7 @@ class Names:
         self._by_name: dict[str, Session] = {}
         self._by_subject: dict[str, dict[Session, None]] = {}
         self._by_digest: dict[str, Session] = {}
-        self._digests: dict[Session, str] = {}
+        self._digests: dict[Session, tuple[str, ...]] = {}
         self._number = first_number
         self._superseded: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
@@ -44,14 +44,23 @@ class Names:
         """How many sessions have a name."""
         return len(self._by_name)
 
-    def add(self, session: Session, resume_digest: str | None) -> None:
-        """The session, which has its name, can be found by that; and by this secret, no matter which was there before."""
+    def add(self, session: Session, *digests: str) -> None:
+        """The session, which has its name, can be found by that; and by the secrets of these digests, no matter which were
+        there before: the new one, and the one that its client has shown."""
         self._by_name[session.name] = session
         self._by_subject.setdefault(_subject(session.name), {})[session] = None
-        self._forget_digest(session)
-        if resume_digest is not None:
-            self._by_digest[resume_digest] = session
-            self._digests[session] = resume_digest
+        self._forget_digests(session)
+        for each in digests:
+            self._by_digest[each] = session
+        self._digests[session] = digests
+
+    def prove(self, session: Session) -> None:
+        """The client has got its new secret, for it goes on: the one that it showed counts no more."""
+        newest, *shown = self._digests.get(session, ("",))
+        for each in shown:
+            del self._by_digest[each]
+        if shown:
+            self._digests[session] = (newest,)
 
     def forget(self, session: Session) -> None:
         """The session has ended, or never came to be."""
@@ -63,12 +72,12 @@ class Names:
         del rest[session]
         if not rest:
             del self._by_subject[subject]
-        self._forget_digest(session)
+        self._forget_digests(session)
 
-    def _forget_digest(self, session: Session) -> None:
-        known = self._digests.pop(session, None)
-        if known is not None:
-            del self._by_digest[known]
+    def _forget_digests(self, session: Session) -> None:
+        for each in self._digests.pop(session, ()):
+            if self._by_digest.get(each) is session:
+                del self._by_digest[each]
 
     def find(self, name: str) -> Session | None:
         """The session of this name."""

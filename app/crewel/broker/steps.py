@@ -6,14 +6,50 @@ and then a request costs no task, no future and no turn of the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Steps", "complete", "start", "wait"]
+__all__ = ["Promise", "Steps", "complete", "resolve", "resume", "start", "wait"]
 
 T = TypeVar("T")
 Steps = Generator[Awaitable[Any], Any, T]
+
+
+class Promise(Generic[T]):
+    """A result that comes later, for one who waits: a function that is called with it at once, or whoever awaits it. It
+    costs no task and no turn of the event loop."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self) -> None:
+        self._function: Callable[[T | Exception], None] | None = None
+
+    def then(self, function: Callable[[T | Exception], None]) -> None:
+        """Call this with the result, or with the exception that took its place."""
+        self._function = function
+
+    def keep(self, result: T | Exception) -> None:
+        """The result is there."""
+        if self._function is not None:
+            self._function(result)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.then(partial(resolve, future))
+        return (yield from future.__await__())
+
+
+def resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Give the future its result, or the exception that the result is; one that nobody waits for any more is left alone."""
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def wait(value: Any) -> Steps[Any]:
@@ -31,17 +67,23 @@ def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:
         return None, end.value
 
 
+def resume(steps: Steps[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
+    """Go on with what was waited for, or with the exception that took its place, as `start` does."""
+    try:
+        return steps.throw(result) if isinstance(result, Exception) else steps.send(result), None
+    except StopIteration as end:
+        return None, end.value
+
+
 async def complete(steps: Steps[T], waiting: Awaitable[Any]) -> T:
     """Wait for this, then run to the end, waiting for whatever comes."""
-    while True:
-        failure: Exception | None = None
-        value: Any = None
+    further: Awaitable[Any] | None = waiting
+    done: T | None = None
+    while further is not None:
+        result: Any
         try:
-            value = await waiting
+            result = await further
         except Exception as error:  # noqa: BLE001 - the steps that asked are the ones to tell
-            failure = error
-        try:
-            waiting = steps.send(value) if failure is None else steps.throw(failure)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+            result = error
+        further, done = resume(steps, result)
+    return cast("T", done)

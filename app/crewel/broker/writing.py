@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
+from crewel.broker.steps import resolve
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable
 from crewel.storage.log import Appended
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["MOST_PUBLISHES", "Publishes", "Writing", "resolve"]
+__all__ = ["MOST_PUBLISHES", "Publishes", "Writing"]
 
 log = logging.getLogger(__name__)
 
@@ -170,13 +171,3 @@ class Writing(Generic[T]):
 
         timer = self._loop.call_later(_PAUSE, call)
         self._paused.add(timer)
-
-
-def resolve(future: asyncio.Future[Any], answer: Any) -> None:
-    """Give the future its result, or the exception that the answer is; one that nobody waits for any more is left alone."""
-    if future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)

@@ -41,6 +41,7 @@ class PublishQos:
 
 
 DEFAULT: Final = PublishQos()
+_PERSISTENT: Final = PublishQos(persistent=True)
 
 
 def _priority(value: object) -> int:
@@ -109,6 +110,8 @@ _NOT_YET: Final[Mapping[str, tuple[Any, ...]]] = {
 
 def read_publish_qos(given: object) -> PublishQos:
     """What `ext.publish` asks for. Raises IllegalArgument, which names the field."""
+    if given == {"persistent": True} and given["persistent"] is True:
+        return _PERSISTENT  # as nearly all of them
     fields = read_fields(given, _CHECKS, "publish")
     for name, usual in _NOT_YET.items():
         if name in fields and fields[name] not in usual:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NewType
+from typing import Any, Final, NamedTuple, NewType
 
 __all__ = [
     "BATCH_BLOCK",
@@ -62,8 +62,7 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """A persistent publish on its way into the log."""
 
     channel: str
