@@ -32,7 +32,7 @@ def test_a_secret_has_128_bits_and_is_kept_as_what_recognises_it() -> None:
 def test_a_session_is_found_by_its_name_its_secret_and_its_subject(world: World, names: Names) -> None:
     first, second = session(world, "client/joe/1"), session(world, "client/joe/-2")
     names.add(first, digest("one"))
-    names.add(second, None)
+    names.add(second)
     assert names.find("client/joe/1") is names.shown("one") is first
     assert names.of_subject("joe") == [first, second]
     assert names.find("client/joe/2") is names.shown("two") is None
@@ -46,9 +46,22 @@ def test_only_the_newest_secret_counts(world: World, names: Names) -> None:
     names.add(first, digest("two"))
     assert names.shown("one") is None
     assert names.shown("two") is first
-    names.add(first, None)
+    names.add(first)
     assert names.shown("two") is None
     assert names.of_subject("joe") == [first]
+
+
+def test_the_secret_that_was_shown_counts_until_the_client_has_the_new_one(world: World, names: Names) -> None:
+    first = session(world, "client/joe/1")
+    names.add(first, digest("new"), digest("shown"))
+    assert names.shown("new") is names.shown("shown") is first
+    names.prove(first)
+    names.prove(first)
+    assert names.shown("new") is first
+    assert names.shown("shown") is None
+    names.prove(session(world, "client/ann/1"))
+    names.forget(first)
+    assert names.shown("new") is None
 
 
 def test_who_has_ended_is_not_found_any_more(world: World, names: Names) -> None:
@@ -62,7 +75,7 @@ def test_who_has_ended_is_not_found_any_more(world: World, names: Names) -> None
 
 def test_a_session_that_never_had_the_name_takes_it_from_nobody(world: World, names: Names) -> None:
     first = session(world, "client/joe/1")
-    names.add(first, None)
+    names.add(first)
     names.forget(session(world, "client/joe/1"))
     assert names.find("client/joe/1") is first
 
