@@ -32,6 +32,7 @@ def test_what_is_not_given_has_the_default_and_so_has_what_is_given_as_the_defau
 
 
 def test_what_this_server_obeys() -> None:
+    assert read_publish_qos({"persistent": True}) == PublishQos(persistent=True)
     given = {"persistent": True, "key": "order-7", "clientProperties": {"n": 1, "b": {"base64": "AA=="}}}
     assert read_publish_qos(given) == PublishQos(True, "order-7", {"n": 1, "b": {"base64": "AA=="}})
 
@@ -72,6 +73,7 @@ def test_what_is_not_offered_yet_is_refused_and_never_ignored(field: str, value:
     ("field", "value", "named"),
     [
         ("persistent", "yes", "persistent"),
+        ("persistent", 1, "persistent"),
         ("priority", 10, "priority"),
         ("priority", -1, "priority"),
         ("priority", True, "priority"),
