@@ -56,7 +56,7 @@ class Names:
 
     def prove(self, session: Session) -> None:
         """The client has got its new secret, for it goes on: the one that it showed counts no more."""
-        newest, *shown = self._digests.get(session, ("",))
+        newest, *shown = self._digests.get(session) or ("",)
         for each in shown:
             del self._by_digest[each]
         if shown:
