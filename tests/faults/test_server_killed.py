@@ -19,8 +19,8 @@ from tests.server_process import Server
 
 SETS = ("bayeux.timeout_ms=1000",)
 GOES_ON_S = 5.0
-KILLS = 10 if IS_FULL else 2
-SEEDS = range(1, 21) if IS_FULL else range(1, 3)
+KILLS = 10 if IS_FULL else 3
+SEEDS = range(1, 21) if IS_FULL else range(1, 2)
 
 
 def store_of(seed: int, directory: Path) -> tuple[str, ...]:

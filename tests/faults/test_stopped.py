@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_store_that_hangs_and_goes_on(
-    seed: int, start_server: StartServer, load: Load, store: StoreProcess, tell: Tell
+    seed: int, store: StoreProcess, start_server: StartServer, load: Load, tell: Tell
 ) -> None:
     """What was under way is in doubt: it is answered as refused, and sent again. Nothing of it may happen twice later."""
     rng = random.Random(3000 + seed)
@@ -67,7 +67,7 @@ async def test_a_store_that_hangs_and_goes_on(
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_server_that_hangs_finds_its_successor(
-    seed: int, start_server: StartServer, load: Load, store: StoreProcess, tell: Tell
+    seed: int, store: StoreProcess, start_server: StartServer, load: Load, tell: Tell
 ) -> None:
     """Its clients go on at the successor, as behind any load balancer; the old one gives way and says so."""
     rng = random.Random(4000 + seed)
