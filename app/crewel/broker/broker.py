@@ -261,14 +261,16 @@ class Broker:
         return durability
 
     def revive(self, session: Session, patterns: Iterable[str]) -> None:
-        """Let a session live again that the store has, with what it is subscribed to. Its time begins now: however long the
-        server was away, nobody has missed it."""
+        """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
+        is longer than usual: nobody is to blame that the server was away, and a client that finds none tries less and less
+        often."""
         session.move(Event.GRANTED)
         session.move(Event.CONNECT)
         self.sessions[session.id] = session
         for pattern in patterns:
             self.channels.subscribe(session, pattern)
         self.timing.rest(session, self.loop.time())
+        session.expires_at += self.settings.delivery.restart_grace_ms / 1000
         for added in self.registry.session_added:
             self._call(added, session)
 

@@ -90,6 +90,13 @@ class Delivery(Group):
     dead_letters_max: Number = setting(
         1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
     )
+    restart_grace_ms: Number = setting(
+        60000,
+        "After a start, sessions from the store live this much longer: clients that found no server come back slowly.",
+        unit="ms",
+        live=True,
+        ge=0,
+    )
     letters_for_anonymous: bool = setting(
         False, "What an anonymous session leaves behind becomes dead letters. false: it lapses, counted.", live=True
     )
