@@ -73,35 +73,34 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the report of a full run, whatever its outcome was."""
+    """Write the report of a full run, whatever its outcome was. What did not run keeps the row of the run before."""
     if IS_FULL and _outcomes and not session.config.option.collectonly:
-        RESULTS.write_text(_report())
+        RESULTS.write_text(_report(RESULTS.read_text() if RESULTS.exists() else ""))
 
 
-def _report() -> str:
+def _report(before: str) -> str:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
-    failed = sum(outcome != "passed" for outcome in _outcomes.values())
+    when = f"{datetime.now(UTC):%Y-%m-%d %H:%M}, {commit.strip()}"
+    rows = {line.split("|")[1].strip(): line for line in before.splitlines() if line.startswith("| `")}
+    for node, outcome in _outcomes.items():
+        name = f"`{node.rpartition('::')[2]}`"
+        rows[name] = (
+            f"| {name} | {_seconds[node]:.0f} | {_cell(outcome)} | {_cell(_told.get(node, ''))} | {_cell(when)} |"
+        )
+    failed = sum("FAILED" in row for row in rows.values())
     head = [
         "# Faults: the result of `make faults`",
         "",
-        "Written by the run itself; [docs/faults.md](../../docs/faults.md) tells what is shot at.",
+        "Written by the runs themselves: the last full run of each test, with the commit that it ran on."
+        " [docs/faults.md](../../docs/faults.md) tells what is shot at.",
         "",
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit.strip()} and what was not committed then,"
-        f" Python {platform.python_version()}, {os.cpu_count()} processors:"
-        f" {len(_outcomes)} tests in {(monotonic() - _begun) / 60:.0f} minutes, {failed} failed.",
+        f"{len(rows)} tests, {failed} failed; Python {platform.python_version()}, {os.cpu_count()} processors. The last run:"
+        f" {len(_outcomes)} tests in {(monotonic() - _begun) / 60:.0f} minutes.",
         "",
-        "| test | s | outcome | what it did |",
-        "| --- | ---: | --- | --- |",
+        "| test | s | outcome | what it did | when (UTC), on |",
+        "| --- | ---: | --- | --- | --- |",
     ]
-    rows = [
-        f"| {_short(node)} | {_seconds[node]:.0f} | {_cell(outcome)} | {_cell(_told.get(node, ''))} |"
-        for node, outcome in _outcomes.items()
-    ]
-    return "\n".join([*head, *rows, ""])
-
-
-def _short(node: str) -> str:
-    return f"`{node.rpartition('::')[2]}`"
+    return "\n".join([*head, *rows.values(), ""])
 
 
 def _cell(text: str) -> str:
