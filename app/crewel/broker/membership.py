@@ -31,7 +31,8 @@ DEAD_SESSION: Final = "communication.noConnection.dead"
 
 
 class Membership:
-    """Asks the store about subscriptions and ends."""
+    """Asks the store about subscriptions and ends. What a question was about stays with the node that asked it: another one
+    may be there when the answer comes, with everything read again."""
 
     def __init__(self, durability: Durability, broker: Broker) -> None:
         self._durability = durability
@@ -45,7 +46,8 @@ class Membership:
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
-        pending = self._durability.node.subscribing(durable, patterns)
+        node = self._durability.node
+        pending = node.subscribing(durable, patterns)
         step = stored_sessions.subscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
@@ -53,13 +55,12 @@ class Membership:
                 # what held before was told so, and goes on
                 self._take_back(durable, [each for each in patterns if each not in durable.since], pending)
             elif isinstance(answer, StoreError):
-                self._durability.node.answered(pending, {})
+                node.answered(pending, {})
             else:
-                owed = self._durability.node.answered(
-                    pending, {pattern: (since, None) for pattern, since in answer.items()}
+                self._owe(
+                    durable, node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
                 )
-                self._owe(durable, owed)
-                if session.is_live:
+                if session.is_live and session.durable is durable:
                     for pattern in patterns:
                         self._broker.channels.subscribe(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
@@ -73,15 +74,16 @@ class Membership:
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
-        pending = self._durability.node.unsubscribing(durable, patterns)
+        node = self._durability.node
+        pending = node.unsubscribing(durable, patterns)
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 self._take_back(durable, patterns, pending)
             elif isinstance(answer, StoreError):
-                self._owe(durable, self._durability.node.unanswered(pending))
+                self._owe(durable, node.unanswered(pending))
             else:
-                self._owe(durable, self._durability.node.answered(pending, answer))
+                self._owe(durable, node.answered(pending, answer))
                 for pattern in patterns:
                     self._broker.channels.unsubscribe(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
@@ -93,6 +95,7 @@ class Membership:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
         to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
         self._in_doubt[durable] += 1
+        node = self._durability.node
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             self._in_doubt -= Counter([durable])
@@ -100,7 +103,7 @@ class Membership:
                 for pattern in patterns:
                     self._broker.channels.unsubscribe(durable.holder, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
-            self._owe(durable, self._durability.node.answered(pending, intervals))
+            self._owe(durable, node.answered(pending, intervals))
 
         self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
 
@@ -125,17 +128,16 @@ class Membership:
     def end(self, durable: Durable) -> None:
         """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
         durable.holder = None
-        pending = self._durability.node.unsubscribing(durable, self._durability.node.patterns(durable))
+        node = self._durability.node
+        pending = node.unsubscribing(durable, node.patterns(durable))
 
         def closed(answer: LogId | StoreError) -> None:
             if isinstance(answer, StoreError):
-                self._durability.node.unanswered(pending)
-                self._durability.node.drop(durable)
+                node.unanswered(pending)
+                node.drop(durable)
                 return
-            self._durability.node.answered(
-                pending, {pattern: (since, answer) for pattern, since in pending.since.items()}
-            )
-            self._durability.node.ending(durable, answer)
+            node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
+            node.ending(durable, answer)
 
         step = stored_sessions.close(*self._me(), durable.name, self._durability.facts_max)
         self._durability.writing.submit(step, closed, insists=True)
@@ -143,7 +145,8 @@ class Membership:
     def bury(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         makes_letters = durable.is_named or self._durability.settings.delivery.letters_for_anonymous
-        self._durability.node.leave(durable)
+        node = self._durability.node
+        node.leave(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
@@ -158,6 +161,6 @@ class Membership:
 
         def has_left(_: StoreError | None) -> None:
             self.leaving.discard(durable.name)
-            self._durability.node.drop(durable)
+            node.drop(durable)
 
         self._durability.writing.submit(step, has_left, insists=True)
