@@ -60,7 +60,7 @@ class Membership:
                 self._owe(
                     durable, node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
                 )
-                if session.is_live and session.durable is durable:
+                if session.is_live and durable.holder is session:
                     for pattern in patterns:
                         self._broker.channels.subscribe(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
