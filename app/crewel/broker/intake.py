@@ -54,7 +54,7 @@ class Outgoing(Promise[Published]):
         *,
         lazy: bool,
     ) -> None:
-        self._function = None
+        self._function = self._result = None
         self.channel = channel
         self.submission = submission
         self.excluded = excluded

@@ -17,7 +17,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.inbound import refusal
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Event, Session
-from crewel.broker.steps import Steps, complete, start
+from crewel.broker.steps import Promise, Steps, complete, outcome_of, resume, start
 from crewel.delivery.names import is_subject
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.security.grants import Grants
@@ -54,8 +54,8 @@ async def _begin(broker: Broker, session: Session, element: Any) -> Reply | asyn
         if isinstance(outcome, dict):
             return outcome
         pending, reply = start(outcome)
-        while pending is not None and not isinstance(pending, asyncio.Future):
-            pending, reply = await _step(outcome, pending)
+        while pending is not None and not isinstance(pending, Promise):
+            pending, reply = resume(outcome, await outcome_of(pending))
         if pending is not None:
             return asyncio.ensure_future(_end(outcome, pending, message))
         assert reply is not None
@@ -70,31 +70,6 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     if not broker.outbound.pipe.rcv(session, message):
         raise Refused(BayeuxCode.MESSAGE_DELETED)
     return publish(broker, session, message)
-
-
-async def _step(steps: Steps[Reply], pending: Awaitable[Any]) -> tuple[Awaitable[Any] | None, Reply | None]:
-    """Wait for this, and run on to the next thing that must be waited for, or to the end."""
-    try:
-        value = await pending
-    except Exception as error:  # noqa: BLE001 - the steps that asked are the ones to tell
-        proceed = _thrown(steps, error)
-    else:
-        proceed = _sent(steps, value)
-    return proceed
-
-
-def _sent(steps: Steps[Reply], value: Any) -> tuple[Awaitable[Any] | None, Reply | None]:
-    try:
-        return steps.send(value), None
-    except StopIteration as end:
-        return None, end.value
-
-
-def _thrown(steps: Steps[Reply], error: Exception) -> tuple[Awaitable[Any] | None, Reply | None]:
-    try:
-        return steps.throw(error), None
-    except StopIteration as end:
-        return None, end.value
 
 
 async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Promise", "Steps", "complete", "resolve", "resume", "start", "wait"]
+__all__ = ["Promise", "Steps", "complete", "outcome_of", "resolve", "resume", "start", "wait"]
 
 T = TypeVar("T")
 Steps = Generator[Awaitable[Any], Any, T]
@@ -22,17 +22,21 @@ class Promise(Generic[T]):
     """A result that comes later, for one who waits: a function that is called with it at once, or whoever awaits it. It
     costs no task and no turn of the event loop."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_function", "_result")
 
     def __init__(self) -> None:
         self._function: Callable[[T | Exception], None] | None = None
+        self._result: T | Exception | None = None
 
     def then(self, function: Callable[[T | Exception], None]) -> None:
-        """Call this with the result, or with the exception that took its place."""
+        """Call this with the result, or with the exception that took its place; at once, if it is there."""
         self._function = function
+        if self._result is not None:
+            function(self._result)
 
     def keep(self, result: T | Exception) -> None:
-        """The result is there."""
+        """The result is there. It is never None."""
+        self._result = result
         if self._function is not None:
             self._function(result)
 
@@ -80,10 +84,13 @@ async def complete(steps: Steps[T], waiting: Awaitable[Any]) -> T:
     further: Awaitable[Any] | None = waiting
     done: T | None = None
     while further is not None:
-        result: Any
-        try:
-            result = await further
-        except Exception as error:  # noqa: BLE001 - the steps that asked are the ones to tell
-            result = error
-        further, done = resume(steps, result)
+        further, done = resume(steps, await outcome_of(further))
     return cast("T", done)
+
+
+async def outcome_of(waiting: Awaitable[Any]) -> Any:
+    """The result, or the exception that took its place: the steps that asked are the ones to tell."""
+    try:
+        return await waiting
+    except Exception as error:  # noqa: BLE001 - it is handed on
+        return error
