@@ -64,6 +64,13 @@ def test_the_secret_that_was_shown_counts_until_the_client_has_the_new_one(world
     assert names.shown("new") is None
 
 
+def test_a_session_without_a_secret_proves_nothing(world: World, names: Names) -> None:
+    first = session(world, "client/anonymous/-1")
+    names.add(first)
+    names.prove(first)
+    assert names.find("client/anonymous/-1") is first
+
+
 def test_who_has_ended_is_not_found_any_more(world: World, names: Names) -> None:
     first = session(world, "client/joe/1")
     names.add(first, digest("one"))
