@@ -1,0 +1,265 @@
+"""What surviving costs: measures the figures that persistent messages and stored sessions have to keep.
+
+    python bench/durable.py                  everything, medians of 7, written into bench/RESULTS.md (about 4 minutes)
+    python bench/durable.py --quick          three short rounds, printed only
+
+A and B run in turn in one server, on the same connections, so that whatever drifts meets both. Costs are processor time of
+the server's process, as the scheduler counts it; its store is a process of its own, on the other core with this meter.
+"""
+
+import argparse
+import asyncio
+import datetime as dt
+import os
+import re
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvloop
+from peers import BENCH
+from waiting import Clients, store_sessions
+
+CORES = sorted(os.sched_getaffinity(0))
+BEGIN, END = "<!-- durable -->", "<!-- /durable -->"
+PERSISTENT = b',"ext":{"publish":{"persistent":true}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One target and what was measured."""
+
+    target: str
+    measured: str
+    is_met: bool
+    detail: str
+
+    def row(self) -> str:
+        """A row of the report."""
+        return f"| {self.target} | {self.measured} | {'met' if self.is_met else 'MISSED'} | {self.detail} |"
+
+
+class Server:
+    """A running server with a store of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    def cpu(self) -> float:
+        """Seconds of processor time that it has had."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+@asynccontextmanager
+async def serving(directory: str, *sets: str) -> AsyncIterator[Server]:
+    """A server on the last core; its store is moved to the first."""
+    words = [
+        word
+        for text in (f"storage.data_dir={directory}", "bayeux.max_sessions_per_browser=-1", *sets)
+        for word in ("--set", text)
+    ]
+    command = [sys.executable, "-m", "crewel", "serve", "--port", "0", *words]
+    os.sched_setaffinity(0, {CORES[-1]})
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+    finally:
+        os.sched_setaffinity(0, {CORES[0]})
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(120):
+            line = (await process.stdout.readline()).decode()
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.sched_setaffinity(int(child), {CORES[0]})
+        yield Server(process, int(line.rpartition(":")[2].partition("/")[0]))
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def in_turn(
+    rounds: int, server: Server, arms: dict[str, Callable[[], Awaitable[int]]]
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Run the arms in turn, each round in the other order; the server's microseconds for one thing of each, by round, and
+    how many things a second there were."""
+    costs: dict[str, list[float]] = {name: [] for name in arms}
+    rates = dict.fromkeys(arms, 0.0)
+    for each in arms.values():
+        await each()  # warm
+    for number in range(rounds):
+        for name in arms if number % 2 else reversed(list(arms)):
+            before, begun = server.cpu(), time.perf_counter()
+            count = await arms[name]()
+            costs[name].append((server.cpu() - before) / count * 1e6)
+            rates[name] = count / (time.perf_counter() - begun)
+    return costs, rates
+
+
+def spread(values: list[float]) -> str:
+    """The median with its range."""
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+async def publishing(rounds: int, seconds: float) -> Figure:
+    """50 publishers, each with one publish under way at any time, nobody hears them."""
+    with TemporaryDirectory() as directory:
+        async with serving(directory) as server, Clients(server.port) as clients:
+            publishers = [await clients.shake_hands(ack=False) for _ in range(50)]
+            costs, rates = await in_turn(
+                rounds,
+                server,
+                {
+                    "transient": lambda: clients.publish_all(publishers, b"/bench/p", b"", seconds),
+                    "persistent": lambda: clients.publish_all(publishers, b"/bench/p", PERSISTENT, seconds),
+                },
+            )
+    more = [b - a for a, b in zip(costs["transient"], costs["persistent"], strict=True)]
+    middle = statistics.median(more)
+    return Figure(
+        "a persistent publish costs at most a transient one plus 12 µs, 50 concurrent publishers",
+        f"plus {middle:.1f} µs",
+        middle <= 12,
+        f"{spread(costs['transient'])} µs at {rates['transient']:,.0f}/s;"
+        f" {spread(costs['persistent'])} µs at {rates['persistent']:,.0f}/s, fsync always",
+    )
+
+
+async def fanning_out(rounds: int, seconds: float) -> Figure:
+    """100 reliable receivers over long-polling, 50 messages a second."""
+    with TemporaryDirectory() as directory:
+        async with serving(directory) as server, Clients(server.port) as clients:
+            publisher = await clients.shake_hands(ack=False)
+            for _ in range(100):
+                await clients.receive(b"/bench/f")
+            costs, rates = await in_turn(
+                rounds,
+                server,
+                {
+                    "transient": lambda: clients.fan_out(publisher, b"/bench/f", b"", 50, seconds),
+                    "persistent": lambda: clients.fan_out(publisher, b"/bench/f", PERSISTENT, 50, seconds),
+                },
+            )
+    ratios = [b / a for a, b in zip(costs["transient"], costs["persistent"], strict=True)]
+    middle = statistics.median(ratios)
+    return Figure(
+        "a delivery of a persistent message costs at most 1.10 of a transient one, fan-out 100, acknowledged",
+        f"{middle:.2f}",
+        middle <= 1.10,
+        f"{spread(costs['transient'])} µs and {spread(costs['persistent'])} µs a delivery, {rates['persistent']:,.0f}/s",
+    )
+
+
+async def idling(rounds: int, seconds: float) -> Figure:
+    """1,000 reliable sessions with a held connect, and nothing happens."""
+    shares = []
+    with TemporaryDirectory() as directory:
+        async with serving(directory) as server, Clients(server.port) as clients:
+            for _ in range(1000):
+                await clients.receive(b"/bench/i")
+            await asyncio.sleep(2)
+            for _ in range(rounds):
+                before = server.cpu()
+                await asyncio.sleep(seconds * 3)
+                shares.append((server.cpu() - before) / (seconds * 3) * 100)
+    middle = statistics.median(shares)
+    return Figure(
+        "1,000 reliable sessions, a commit every 200 ms, idle: under 2 % of a core",
+        f"{middle:.2f} %",
+        middle < 2,
+        f"{min(shares):.2f} to {max(shares):.2f} %",
+    )
+
+
+async def starting(rounds: int) -> Figure:
+    """100,000 sessions with a subscription each lie in the store; from the start of the process to its ready line."""
+    times = []
+    with TemporaryDirectory() as directory:
+        await store_sessions(directory, 100_000)
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            async with serving(directory, "bayeux.max_interval_ms=3600000"):
+                times.append(time.perf_counter() - begun)
+    middle = statistics.median(times)
+    return Figure(
+        "a start with 100,000 stored sessions: under 5 s, the start of the store included",
+        f"{middle:.1f} s",
+        middle < 5,
+        f"{min(times):.1f} to {max(times):.1f} s",
+    )
+
+
+async def measure(rounds: int, seconds: float, only: str) -> list[Figure]:
+    """All figures, or one."""
+    os.sched_setaffinity(0, {CORES[0]})
+    parts: dict[str, Callable[[], Awaitable[Figure]]] = {
+        "publishing": lambda: publishing(rounds, seconds),
+        "fan-out": lambda: fanning_out(rounds, seconds),
+        "idle": lambda: idling(rounds, seconds),
+        "start": lambda: starting(rounds),
+    }
+    figures = []
+    for name, part in parts.items():
+        if only in ("", name):
+            figures.append(await part())
+            print(figures[-1].row(), file=sys.stderr, flush=True)
+    return figures
+
+
+def report(figures: list[Figure], rounds: int, seconds: float) -> str:
+    """The section of RESULTS.md."""
+    load = os.getloadavg()[0]
+    return "\n".join(
+        [
+            BEGIN,
+            "",
+            "## What surviving costs",
+            "",
+            f"`{shlex.join(['bench/durable.py', *sys.argv[1:]])}`, {dt.datetime.now(dt.UTC).date()}: A and B in turn in one"
+            f" server, medians of {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest); processor time"
+            f" of the server alone. Load average of the machine at the end, this meter included: {load:.1f} on"
+            f" {len(CORES)} cores.",
+            "",
+            "| target | measured | verdict | in figures |",
+            "| --- | ---: | --- | --- |",
+            *(figure.row() for figure in figures),
+            "",
+            END,
+        ]
+    )
+
+
+def write(text: str, path: Path) -> None:
+    """Put the section into the file, at its end when it is new."""
+    whole = path.read_text()
+    if BEGIN in whole:
+        whole = re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: text, whole, flags=re.DOTALL)
+    else:
+        whole = f"{whole.rstrip()}\n\n{text}\n"
+    path.write_text(whole)
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="bench/durable.py", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
+    parser.add_argument("--only", default="", choices=["", "publishing", "fan-out", "idle", "start"])
+    options = parser.parse_args()
+    rounds, seconds = (3, 0.7) if options.quick else (7, 2.0)
+    uvloop.install()
+    text = report(asyncio.run(measure(rounds, seconds, options.only)), rounds, seconds)
+    print(text)
+    if not (options.quick or options.only):
+        write(text, BENCH / "RESULTS.md")
+
+
+if __name__ == "__main__":
+    main()
