@@ -159,6 +159,8 @@ async def serve(settings: Settings, services: Iterable[Service], on_ready: Calla
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    gc.collect()
+    gc.disable()  # what a start makes is there to stay: looking at it again and again is most of what many sessions cost
     async with listening(settings, services) as url:
         _tune_collector()
         on_ready(url)
@@ -169,9 +171,9 @@ async def serve(settings: Settings, services: Iterable[Service], on_ready: Calla
 def _tune_collector() -> None:
     """Keep the garbage collector off the hot path: what is loaded now stays, and a message makes no cycles, so young
     objects are looked at once in many messages and not once in a few hundred allocations."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @asynccontextmanager
