@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from time import monotonic
 
 from tests.functional.bayeux import Client
+from tests.functional.frames import SocketClient
 
 CHANNEL = "/flood"
 _AT_ONCE = 1000
@@ -50,13 +51,13 @@ class Flood:
         self._count = count
         self._news = threading.Condition()
         self._receiver = Client(Address(port))
-        self._publisher = Client(Address(port))
+        self._publisher = SocketClient(Address(port))
 
     def run(self) -> Outcome:
         """Publish everything and wait until it has come."""
         self._receiver.handshake(ext={"ack": True, "session": {"queue": {"maxEntries": _QUEUE, "maxBytes": 1 << 28}}})
         self._receiver.subscribe(CHANNEL)
-        self._publisher.start()
+        self._publisher.handshake()
         publishing = threading.Thread(target=self._publish, daemon=True)
         begun = monotonic()
         publishing.start()
@@ -66,13 +67,24 @@ class Flood:
         return self.outcome
 
     def _publish(self) -> None:
+        """The next handful is on its way while the last one is answered."""
         client = self._publisher
+        open_count = 0
         for start in range(1, self._count + 1, _AT_ONCE):
             with self._news:
                 self._news.wait_for(lambda start=start: self.outcome.received > start - _AHEAD, 60)
             numbers = range(start, min(start + _AT_ONCE, self._count + 1))
-            messages = [client.message(CHANNEL, data={"n": number, "pad": _PAD}, ext=_QOS) for number in numbers]
-            self.outcome.refused += sum(not reply["successful"] for reply in client.send(*messages))
+            client.send(*(client.message(CHANNEL, data={"n": number, "pad": _PAD}, ext=_QOS) for number in numbers))
+            open_count += len(numbers)
+            while open_count > _AT_ONCE:
+                open_count -= self._answers()
+        while open_count:
+            open_count -= self._answers()
+
+    def _answers(self) -> int:
+        replies = self._publisher.socket.receive()
+        self.outcome.refused += sum(not reply["successful"] for reply in replies)
+        return len(replies)
 
     def _receive(self) -> None:
         batch = 0

@@ -23,7 +23,7 @@ from tests.server_process import ROOT, Server
 from tests.store_process import StoreProcess
 
 MIB = 1 << 20
-COUNT = 5_000_000 if IS_FULL else 10_000
+COUNT = 5_000_000 if IS_FULL else 30_000
 LIMIT_S = 3000 if IS_FULL else 100
 LOG_MAX = (16 if IS_FULL else 1) * MIB
 KEPT = 500
@@ -84,6 +84,7 @@ async def test_receivers_that_take_nothing(store: StoreProcess, start_server: St
     deaf.subscribe(CHANNEL)
     deaf.ask_connect(ext={"ack": 0})
 
+    await asyncio.to_thread(Client(server).start().publish, "/elsewhere", 0, ext={"publish": {"persistent": True}})
     watch = asyncio.create_task(_watch(store, server))
     is_over = asyncio.Event()
     holding = asyncio.create_task(_never_acknowledge(silent, is_over))
@@ -91,12 +92,14 @@ async def test_receivers_that_take_nothing(store: StoreProcess, start_server: St
     is_over.set()
     watch.cancel()
     await asyncio.wait([watch, holding])
-    (before, most), (before_server, most_server) = _watched
+    (before, most), (before_server, most_server), (_, most_log) = _watched
 
     assert outcome["received"] == COUNT, outcome
     assert (outcome["wrong"], outcome["duplicates"], outcome["refused"]) == (0, 0, 0), outcome
     bound = before + 2 * LOG_MAX + (4 * KEPT + LETTERS + FACTS) * ENTRY + 8 * MIB  # the last: buffers of connections
     assert most < bound, f"the store used {most / MIB:.1f} MiB, allowed were {bound / MIB:.1f}"
+
+    assert most_log < 2 * LOG_MAX + MIB, f"the log took {most_log / MIB:.1f} MiB"  # it is looked at once a second
 
     first = list(range(1, KEPT + 1))
     assert await asyncio.to_thread(oldest.take_all) == first
@@ -109,7 +112,8 @@ async def test_receivers_that_take_nothing(store: StoreProcess, start_server: St
     tell(
         f"{COUNT:,} messages in {outcome['seconds']:.0f} s past one that never acknowledged, one that never read and two"
         f" that were away; the store used {before / MIB:.1f} MiB before and {most / MIB:.1f} MiB at most (allowed"
-        f" {bound / MIB:.1f}), the server grew by {(most_server - before_server) / MIB:.0f} MiB; who kept up got all in"
+        f" {bound / MIB:.1f}), its log"
+        f" {most_log / MIB:.1f}; the server grew by {(most_server - before_server) / MIB:.0f} MiB; who kept up got all in"
         f" order, the others what their policies kept"
     )
 
@@ -120,16 +124,17 @@ _watched: list[tuple[int, int]] = []
 async def _watch(store: StoreProcess, server: Server) -> None:
     """Look at the memory of both until cancelled."""
     with store.client() as client:
+        (log,) = client.scan_iter("*{crewel}:log", count=1000)
 
-        def used() -> tuple[int, int]:
-            return int(client.info("memory")["used_memory"]), resident(server)
+        def used() -> tuple[int, int, int]:
+            return int(client.info("memory")["used_memory"]), resident(server), int(client.memory_usage(log) or 0)
 
         begun = most = await asyncio.to_thread(used)
         try:
             while True:
                 await asyncio.sleep(0.1)
                 now = await asyncio.to_thread(used)
-                most = max(most[0], now[0]), max(most[1], now[1])
+                most = tuple(map(max, most, now))
         finally:
             _watched[:] = zip(begun, most, strict=True)
 

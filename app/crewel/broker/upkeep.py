@@ -25,7 +25,7 @@ _MOVED_AT_ONCE: Final = 500
 
 
 class Upkeep:
-    """Trims and spills about once a second, if anything was written."""
+    """Trims and spills about once a second, if there is anything to trim or to spill."""
 
     def __init__(self, durability: Durability) -> None:
         self._durability = durability
@@ -44,8 +44,9 @@ class Upkeep:
             if low != self._trimmed_at:
                 await self._trim()
                 self._trimmed_at = low
-                if await stored_log.size(self._durability.store) > self._durability.settings.storage.log_max_bytes:
-                    await self.spill()
+            # Also where nothing can be trimmed: one message that nobody acknowledges keeps all that come after it.
+            if await stored_log.size(self._durability.store) > self._durability.settings.storage.log_max_bytes:
+                await self.spill()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)
 
