@@ -189,6 +189,8 @@ class Load:
         self.ledger = Ledger()
         self.clients: list[Stock | Plain] = []
         self.publishers: list[Publisher] = []
+        self.log: Callable[[], str] = str
+        """What else a failure should tell: what the server logged."""
         self._rng = rng
 
     async def begin(self, port: int, *, subscribers: int = 1, publishers: int = 2) -> None:
@@ -250,7 +252,7 @@ class Load:
             f"{each.name}: {each.handshakes} handshakes, last connect {monotonic() - each.went_on_at:.1f} s ago,"
             f" {each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
             for each in self.clients
-        )
+        ) + self.log()
 
 
 async def wait_for(holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str) -> None:

@@ -50,6 +50,7 @@ async def test_a_full_disk(
     rng = random.Random(5000 + seed)
     server = await asyncio.to_thread(start_server, *SETS, *disk.sets, f"storage.fsync={fsync}")
     assert server.port is not None
+    load.log = lambda: f"\n{server.stderr}"
     await load.begin(server.port)
     async with Health(server) as health:
         await load.answers(50, 15)

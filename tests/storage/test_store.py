@@ -167,6 +167,27 @@ async def test_a_store_that_is_gone_is_noticed_and_its_return_too(
     assert await store.reader.get(store.keys.names) == b"2"
 
 
+async def test_a_store_that_is_lost_just_after_it_was_checked_is_sought_again(
+    start_store: StartStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another caller may find that the connection is gone before whoever checked it goes on."""
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    check, checks = store._check, 0
+
+    async def check_and_lose() -> None:
+        nonlocal checks
+        await check()
+        checks += 1
+        if checks == 1:
+            await store._writer._give_up("lost at once")
+
+    monkeypatch.setattr(store, "_check", check_and_lose)
+    await store._writer._give_up("lost")
+    await until(lambda: checks > 1 and store.is_up)
+    assert await store.run([count(store.keys.names)]) == [1]
+
+
 async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
     start_store: StartStore, open_store: OpenStore
 ) -> None:

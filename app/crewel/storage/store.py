@@ -152,6 +152,8 @@ class Store:
             except (RedisError, OSError, TimeoutError) as error:
                 raise self._why_not(error) from None
             await self._check()
+            if not self._writer.is_connected:  # somebody else who asked meanwhile has found out
+                raise StoreUnavailable(self.trouble or "the store has closed the connection")
         except (SettingsError, StoreError) as error:
             self.trouble = str(error)
             await self._writer.disconnect()
