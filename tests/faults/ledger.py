@@ -19,6 +19,9 @@ class Publication:
 
     begun: float
     is_keyed: bool
+    handful: int
+    """Those with one number were sent together; the next ones when all of these were answered successful."""
+    was_refused: bool = False
     id: str | None = None
     """The id that a successful answer told."""
     answered: float = 0.0
@@ -55,9 +58,9 @@ class Ledger:
 
     # Publishers
 
-    def begin(self, item: Item, *, is_keyed: bool) -> None:
+    def begin(self, item: Item, *, is_keyed: bool, handful: int) -> None:
         """The item is about to be sent for the first time."""
-        self.published[item] = Publication(monotonic(), is_keyed)
+        self.published[item] = Publication(monotonic(), is_keyed, handful)
 
     def answered(self, item: Item, log_id: str) -> None:
         """The publisher was told that it is safe."""
@@ -66,7 +69,7 @@ class Ledger:
 
     def refused(self, item: Item, error: str | None) -> None:
         """The publisher was told that it is not, or was not told anything."""
-        assert item in self.published
+        self.published[item].was_refused = True
         self.refusals[error or ""] += 1
 
     def excuse(self, since: float) -> None:
@@ -124,7 +127,7 @@ class Ledger:
             missing = self.missing(name)
             assert not missing, f"{name} never got {len(missing)} answered messages, the first is {missing[0]}"
             self._check_copies(name, received, ids)
-            _check_order(name, received)
+            self._check_order(name, received)
 
     def _check_copies(self, name: str, received: Received, ids: dict[str, Item]) -> None:
         keyed: dict[Item, str] = {}
@@ -135,13 +138,15 @@ class Ledger:
                 first = keyed.setdefault(item, log_id)
                 assert first == log_id, f"{name} got {item}, published with a key, as {first} and as {log_id}"
 
-
-def _check_order(name: str, received: Received) -> None:
-    last_id, last_number = 0, {}
-    for log_id, (publisher, number) in received.first.items():
-        assert int(log_id) > last_id, f"{name} got {log_id} for the first time after {last_id}"
-        last_id = int(log_id)
-        before: int = last_number.get(publisher, 0)
-        # A message that was not answered may have been stored, and then its publisher's next try is another message.
-        assert number >= before, f"{name} got number {number} of {publisher} for the first time after {before}"
-        last_number[publisher] = number
+    def _check_order(self, name: str, received: Received) -> None:
+        last_id, handfuls, numbers = 0, dict[str, int](), dict[str, int]()
+        for log_id, (publisher, number) in received.first.items():
+            assert int(log_id) > last_id, f"{name} got {log_id} for the first time after {last_id}"
+            last_id = int(log_id)
+            publication = self.published[publisher, number]
+            before = handfuls.get(publisher, 0)
+            assert publication.handful >= before, f"{name} got number {number} of {publisher} after later ones"
+            handfuls[publisher] = publication.handful
+            if not publication.was_refused:  # then it may come after others of its handful that were not
+                assert number > numbers.get(publisher, 0), f"{name} got number {number} of {publisher} after later ones"
+                numbers[publisher] = number

@@ -158,12 +158,14 @@ class Publisher:
         await self._task
 
     async def _run(self) -> None:
+        handful = 0
         while not self._is_ending:
+            handful += 1
             items: list[Item] = []
             for _ in range(self._rng.randint(1, 8)):
                 self._number += 1
                 items.append((self.client.name, self._number))
-                self._ledger.begin(items[-1], is_keyed=self._is_keyed)
+                self._ledger.begin(items[-1], is_keyed=self._is_keyed, handful=handful)
             await self._insist(items)
             await asyncio.sleep(self._rng.uniform(0, 0.05))
 
@@ -248,11 +250,14 @@ class Load:
 
     def report(self) -> str:
         """What is known of each client, for a failure."""
-        return "\n".join(
-            f"{each.name}: {each.handshakes} handshakes, last connect {monotonic() - each.went_on_at:.1f} s ago,"
-            f" {each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
-            for each in self.clients
-        ) + self.log()
+        return (
+            "\n".join(
+                f"{each.name}: {each.handshakes} handshakes, last connect {monotonic() - each.went_on_at:.1f} s ago,"
+                f" {each.complaints[-3:] if isinstance(each, Stock) else each.trouble}"
+                for each in self.clients
+            )
+            + self.log()
+        )
 
 
 async def wait_for(holds: Callable[[], Any], limit_s: float, report: Callable[[], str] = str) -> None:
