@@ -16,7 +16,7 @@ def session(*open_ids: int, **subscriptions: int) -> Durable:
     for name, since in subscriptions.items():
         durable.subscribed(f"/{name}", LogId(since))
     for log_id in open_ids:
-        durable.take(LogId(log_id), 10)
+        durable.take(LogId(log_id), Waiting(0, 10))
     return durable
 
 

@@ -141,13 +141,13 @@ class Durable:
 
     # Messages
 
-    def take(self, log_id: LogId, size: int) -> None:
-        """The entry is open from now on."""
+    def take(self, log_id: LogId, waiting: Waiting) -> None:
+        """The entry is open from now on. What is known of it may be shared by all who take it."""
         is_newest = not self.open or log_id > next(reversed(self.open))
-        self.open[log_id] = Waiting(0, size)
+        self.open[log_id] = waiting
         if not is_newest:  # found late, by a subscription that was pending: `open` is kept in the order of the log
             self.open = {each: self.open[each] for each in sorted(self.open)}
-        self.size += size
+        self.size += waiting.size
 
     def park(self, log_id: LogId) -> None:
         """Its body need not be kept: it will be read when the client is there."""

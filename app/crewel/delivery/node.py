@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord
+from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Waiting
 
 __all__ = ["Interval", "Node", "Pending"]
 
 Interval = tuple[LogId, LogId | None]
 """From after this entry, until this one or (None) until further notice."""
 
-Seen = tuple[LogId, Collection[str], int]
-"""An entry: its id, the patterns of its channel, its size."""
+Seen = tuple[LogId, Collection[str], Waiting]
+"""An entry: its id, the patterns of its channel, what is known of it."""
 
 
 class Pending:
@@ -139,9 +139,9 @@ class Node:
             elif not self._ends_soon(pending, pattern, since):
                 durable.subscribed(pattern, since)
         owed = []
-        for log_id, patterns, size in pending.seen:
+        for log_id, patterns, waiting in pending.seen:
             if durable.wants(patterns, log_id):
-                durable.take(log_id, size)
+                durable.take(log_id, waiting)
                 owed.append(log_id)
         self._forget_seen(durable, owed)
         self.touch(durable)
@@ -194,26 +194,27 @@ class Node:
         if log_id <= self.cursor:
             return []
         taken = []
+        waiting = Waiting(0, size)
         for durable in hearing:
             if durable.wants(patterns, log_id):
-                durable.take(log_id, size)
+                durable.take(log_id, waiting)
                 self.touch(durable)
                 taken.append(durable)
         if self._beside or self._pending:
-            self._take_beside(log_id, patterns, size, taken)
+            self._take_beside(log_id, patterns, waiting, taken)
         self.cursor = log_id
         return taken
 
-    def _take_beside(self, log_id: LogId, patterns: Collection[str], size: int, taken: list[Durable]) -> None:
+    def _take_beside(self, log_id: LogId, patterns: Collection[str], waiting: Waiting, taken: list[Durable]) -> None:
         for durable in self._beside:
             if durable.wants(patterns, log_id):
-                durable.take(log_id, size)
+                durable.take(log_id, waiting)
                 self.touch(durable)
                 taken.append(durable)
         for asking in self._pending.keys() - taken:
             for pending in self._pending[asking]:
                 if patterns_meet(pending.patterns, patterns):
-                    pending.seen.append((log_id, patterns, size))
+                    pending.seen.append((log_id, patterns, waiting))
 
     # Commits
 
