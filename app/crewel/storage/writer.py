@@ -102,6 +102,8 @@ class Writer:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
+        # The limit is for a whole exchange; one for each call would cost a task for what is sent and a timer for each answer.
+        connection.socket_timeout = None
         self._connection = connection
         if self._task is None:
             self._task = asyncio.create_task(self._send_all())
