@@ -158,6 +158,7 @@ async def test_a_client_goes_on_after_a_restart_of_the_server(start_server: Star
         client_id = client.client_id
         await client.publish("/a", 1, persistent=True)
         assert (await anext(messages)).data == 1
+        await steps.reach(State.CONNECTED)
         await asyncio.to_thread(server.kill)
         await steps.reach(State.RECONNECTING)
         server = await asyncio.to_thread(lambda: start_server(*server.store_sets, port=server.port))
@@ -179,6 +180,7 @@ async def test_a_client_takes_its_session_over_by_itself_when_the_server_has_los
         Client(server.url, transports=[transport], name="joe/1", on_state=steps) as client,
     ):
         await client.subscribe("/a")
+        await steps.reach(State.CONNECTED)
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(lambda: start_server(*server.store_sets, port=server.port))
         await steps.reach(State.CONNECTED, 2)
