@@ -12,8 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from tests.conftest import StartServer
-from tests.functional.bayeux import Client, Message, data
+from tests.functional.bayeux import Client, data
 from tests.functional.conftest import Serve
+from tests.functional.people import Person
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -34,33 +35,13 @@ def again(request: pytest.FixtureRequest, serve: Serve) -> Restart:
     return restart
 
 
-class Reliable(Client):
+class Reliable(Person):
     """A client with the acknowledge extension and nothing else, as the official client has it."""
-
-    batch = 0
 
     def start(self, **fields: Any) -> Reliable:
         self.handshake(ext={"ack": True}, **fields)
         self.take()
         return self
-
-    def take(self) -> list[Message]:
-        """The messages of one connect, which acknowledges what the one before brought."""
-        *messages, reply = self.connect(ext={"ack": self.batch})
-        assert reply["successful"] is True, reply
-        self.batch = reply["ext"]["ack"]
-        return messages
-
-    def take_all(self) -> list[Message]:
-        """The messages of all connects until one brings nothing."""
-        taken: list[Message] = []
-        while messages := self.take():
-            taken += messages
-        return taken
-
-    def reconnect(self) -> None:
-        """Forget the connections, as after a network failure; the session goes on."""
-        self._command = self._polling = None
 
 
 def test_a_persistent_publish_is_answered_with_its_id_and_delivered_with_it(serve: Serve) -> None:
@@ -84,7 +65,7 @@ def test_a_reliable_session_goes_on_after_a_restart(serve: Serve, again: Restart
     ids = [other.publish("/a", number, **PERSISTENT)[-1]["ext"]["publish"]["id"] for number in range(3)]
     assert data(client.take()) == [0, 1, 2]
     client.server = again(server)
-    client.reconnect()
+    client.forget_connections()
     assert [(each["data"], each["id"]) for each in client.take_all()] == list(zip([0, 1, 2], ids, strict=True))
     Client(client.server).start().publish("/a", 3, **PERSISTENT)
     assert data(client.take_all()) == [3]
@@ -99,7 +80,7 @@ def test_what_was_acknowledged_does_not_come_again(serve: Serve) -> None:
     other.publish("/a", "open", **PERSISTENT)
     server.terminate()
     client.server = serve(HOLD, *server.store_sets, port=server.port)
-    client.reconnect()
+    client.forget_connections()
     assert data(client.take_all()) == ["open"]
 
 
@@ -110,7 +91,7 @@ def test_wildcards_and_unsubscribes_survive(serve: Serve, again: Restart) -> Non
     client.subscribe("/c")
     assert client.send(client.message("/meta/unsubscribe", subscription="/c"))[-1]["successful"]
     client.server = again(server)
-    client.reconnect()
+    client.forget_connections()
     other = Client(client.server).start()
     for channel in ("/a/1", "/b", "/c", "/a/1/2"):
         other.publish(channel, channel, **PERSISTENT)
@@ -124,7 +105,7 @@ def test_messages_keep_their_order_over_a_restart(serve: Serve, again: Restart) 
     for number in range(250):
         other.publish("/a", number, **PERSISTENT)
     client.server = again(server)
-    client.reconnect()
+    client.forget_connections()
     other = Client(client.server).start()
     other.publish("/a", 250, **PERSISTENT)
     assert data(client.take_all()) == list(range(251))
@@ -182,5 +163,5 @@ def test_the_embedded_store_lies_in_the_data_directory(start_server: StartServer
     other.publish("/a", 1, **PERSISTENT)
     server.kill()
     client.server = start_server(HOLD, *server.store_sets, port=server.port)
-    client.reconnect()
+    client.forget_connections()
     assert data(client.take_all()) == [1]

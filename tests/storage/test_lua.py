@@ -10,6 +10,7 @@ import crewel.storage
 from crewel.delivery.records import Ended, EndReason, Letter
 from crewel.errors import StoreFull
 from crewel.storage import sessions
+from crewel.storage.scripts import scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.owner import JOE, Owner, change, started
@@ -40,7 +41,7 @@ def test_a_script_says_what_it_does_and_takes(file: Path) -> None:
 
 
 def test_scripts_that_write_letters_write_them_alike() -> None:
-    texts = [(FILES[0].parent / f"{name}.lua").read_text() for name in ("commit", "end")]
+    texts = [scripts()[name].text.decode() for name in ("commit", "end")]
     pattern = re.compile(
         r"^-- The message of a letter.*?^end\n\n-- Stores the letter.*?^end\n", re.DOTALL | re.MULTILINE
     )
@@ -50,9 +51,13 @@ def test_scripts_that_write_letters_write_them_alike() -> None:
     assert first[0] == second[0]
 
 
+def test_what_is_included_is_there() -> None:
+    assert not [name for name, script in scripts().items() if b"-- include" in script.text]
+
+
 async def test_the_store_loads_all_of_them(store: Store) -> None:
     for file in FILES:
-        assert re.fullmatch(r"[0-9a-f]{40}", await store.reader.script_load(file.read_text()))
+        assert re.fullmatch(r"[0-9a-f]{40}", await store.reader.script_load(scripts()[file.stem].text))
 
 
 # A full store

@@ -1,8 +1,12 @@
-"""The Lua files of storage/scripts: one atomic step a file, known to the store by the SHA-1 of its text."""
+"""The Lua files of storage/scripts: one atomic step a file, known to the store by the SHA-1 of its text.
+
+A line `-- include shared/NAME.lua` stands for that file: the store knows no modules.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,6 +14,7 @@ from pathlib import Path
 __all__ = ["Script", "scripts"]
 
 _DIRECTORY = Path(__file__).parent / "scripts"
+_INCLUDE = re.compile(rb"^-- include (shared/[a-z]+\.lua)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,7 @@ class Script:
     name: str
     """The file's name, less `.lua`."""
     text: bytes
+    """With what it includes."""
     sha: bytes
     """What EVALSHA calls it by."""
 
@@ -30,6 +36,6 @@ def scripts() -> dict[str, Script]:
 
 
 def _read(file: Path) -> Script:
-    text = file.read_bytes()
+    text = _INCLUDE.sub(lambda line: (_DIRECTORY / line[1].decode()).read_bytes(), file.read_bytes())
     # SHA-1 is the name that the store gives a script, not a secret.
     return Script(file.stem, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
