@@ -16,13 +16,16 @@ class Ended(NamedTuple):
     err: str
 
 
-def crewel(*arguments: str, directory: Path, environ: Mapping[str, str] | None = None) -> Ended:
-    """Run `crewel ARGUMENTS` in `directory` until it ends."""
+def crewel(
+    *arguments: str, directory: Path, environ: Mapping[str, str] | None = None, given: str | None = None
+) -> Ended:
+    """Run `crewel ARGUMENTS` in `directory` until it ends, with `given` as its standard input."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
     ended = subprocess.run(
         [sys.executable, "-m", "crewel", *arguments],
         cwd=directory,
         env=inherited | {"NO_COLOR": "1"} | dict(environ or {}),
+        input=given,
         capture_output=True,
         text=True,
         timeout=20,

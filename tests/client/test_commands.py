@@ -104,6 +104,12 @@ def test_each_line_of_a_pipe_is_a_message(server: Server, tmp_path: Path, subscr
     assert [listening.said()["data"] for _ in range(3)] == ["one", {"two": 2}, 3]
 
 
+def test_lines_that_nobody_wants_any_more_are_left(server: Server, tmp_path: Path) -> None:
+    # The reader of the lines is at work at the very moment at which the command ends.
+    ended = crewel("pub", "/lines", "--count=1", f"--url={server.url}", directory=tmp_path, given="line\n" * 200_000)
+    assert ended == (0, "", "")
+
+
 def test_a_rate_is_kept(server: Server, tmp_path: Path) -> None:
     start = time.monotonic()
     assert crewel("pub", "/a", "1", "--count=6", "--rate=10", f"--url={server.url}", directory=tmp_path).status == 0

@@ -147,20 +147,27 @@ async def _repeated(text: str, times: int) -> AsyncIterator[str]:
 async def _lines() -> AsyncIterator[str]:
     """The lines of standard input that are not empty."""
     import asyncio
+    import contextlib
     import threading
 
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str | None] = asyncio.Queue(maxsize=100)
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    room = threading.Semaphore(100)
 
     def read() -> None:
         # A file of our own: at exit, Python would wait for the lock of sys.stdin that a blocked reader holds.
-        with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as source:
+        with (
+            open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as source,
+            contextlib.suppress(RuntimeError),  # the loop is closed: `--count` lines are published
+        ):
             for line in source:
-                asyncio.run_coroutine_threadsafe(lines.put(line.rstrip("\r\n")), loop).result()
-        asyncio.run_coroutine_threadsafe(lines.put(None), loop).result()
+                room.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip("\r\n"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
 
     # A daemon, because nothing can wake a thread out of reading a terminal when the command is to end.
     threading.Thread(target=read, name="crewel-pub-stdin", daemon=True).start()
     while (line := await lines.get()) is not None:
+        room.release()
         if line:
             yield line
