@@ -3,7 +3,17 @@
 import pytest
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.records import Change, Ended, EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import (
+    Change,
+    Ended,
+    EndReason,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Transient,
+    Waiting,
+)
 
 JOE = SessionName("client/joe/1")
 FAR = LogId(1000)
@@ -24,7 +34,7 @@ def adopted(**fields: object) -> Durable:
     return Durable.adopted(SessionRecord(JOE, {}, **fields))  # type: ignore[arg-type]
 
 
-def letter(log_id: int, message: Logged | None = None) -> Letter:
+def letter(log_id: int, message: Transient | None = None) -> Letter:
     return Letter(JOE, LogId(log_id), "user.no", "no", 0, message)
 
 
@@ -184,7 +194,7 @@ class TestMessages:
 
     def test_of_a_message_that_was_never_stored_there_is_only_the_letter(self) -> None:
         durable = session()
-        buried = letter(0, Logged(LogId(0), "/a", b"{}"))
+        buried = letter(0, Transient("1-0-a", "1000000", "/a", b"{}"))
         durable.bury(buried)
         assert durable.take_ended(LogId(0)) == ([], [buried])
 

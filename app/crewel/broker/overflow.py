@@ -11,7 +11,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, Letter, Logged, LogId
+from crewel.delivery.records import EndReason, Letter, Transient
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -62,6 +62,6 @@ class Overflow:
         return True
 
     def _bury(self, durable: Durable, entry: Entry, code: str) -> None:
-        message = None if entry.position else Logged(LogId(0), entry.channel, entry.wire)
+        message = None if entry.position else Transient("", "", entry.channel, entry.wire)
         reason = "the queue of the receiver is full"
         durable.bury(Letter(durable.name, entry.position, code, reason, 0, message))

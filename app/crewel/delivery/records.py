@@ -20,6 +20,7 @@ __all__ = [
     "SessionName",
     "SessionRecord",
     "Submission",
+    "Transient",
     "Waiting",
 ]
 
@@ -56,7 +57,7 @@ _MEANINGS = {
     EndReason.DEAD: "It became a dead letter, with an error code.",
     EndReason.EXPIRED: "Its lifetime was over before it was delivered.",
     EndReason.ERASED: "Its topic was erased.",
-    EndReason.DROPPED: "The queue was full, and the queue's policy dropped it.",
+    EndReason.DROPPED: "The queue was full, and the queue's policy dropped it; or an operator did.",
     EndReason.FILTERED: "The receiver does not want it: a filter, or its own message.",
     EndReason.LAPSED: "The anonymous session that it waited for ended.",
 }
@@ -87,6 +88,22 @@ class Logged:
     body: bytes
     sender: str = ""
     excluded: str = ""
+    qos: bytes = b""
+    redrive_of: str = ""
+    """The dead letter that it was, if an operator has sent it again."""
+    returns: int = 0
+    """How often it has been a dead letter."""
+
+
+class Transient(NamedTuple):
+    """A message that was never stored, for a letter to keep it."""
+
+    id: str
+    received: str
+    """When it was accepted: nanoseconds since 1970, in digits."""
+    channel: str
+    body: bytes
+    sender: str = ""
     qos: bytes = b""
 
 
@@ -120,19 +137,23 @@ class SessionRecord:
     open: dict[LogId, Waiting] = field(default_factory=dict)
     inbox: dict[LogId, Waiting] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
+    dispatch: dict[str, Any] | None = None
+    """Why its dispatcher delivers nothing, if it does not (`Holdback`, or a sink): JSON, opaque to the store."""
+    death: tuple[str, str] | None = None
+    """Code and reason, if its end was begun because its receiver failed for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A dead letter about to be stored. The store copies the body from the log or the inbox; `message` holds it only for
-    a message that was never stored."""
+    a message that was never stored, and whose `id` is therefore 0."""
 
     session: SessionName
     id: LogId
     code: str
     reason: str
     attempts: int = 0
-    message: Logged | None = None
+    message: Transient | None = None
 
 
 @dataclass(frozen=True, slots=True)
