@@ -1,0 +1,101 @@
+"""What the `error` field of a Bayeux reply says, and what makes a whole payload worthless.
+
+`BayeuxCode` is every `error` text that is fixed; `denied` makes those that carry a reason. `Fault` is everything that makes
+a payload worthless as a whole, with what HTTP and WebSocket answer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+__all__ = ["DENIED_BY_NOT_GRANTING", "DENIED_BY_POLICY", "BayeuxCode", "Denied", "Fault", "denied"]
+
+
+class BayeuxCode(StrEnum):
+    """The fixed `error` texts, `NNN:<arguments>:<text>`. Clients match on the three digits."""
+
+    CHANNEL_MISSING = "400::channel_missing"
+    SESSION_UNKNOWN = "402::session_unknown"
+    HANDSHAKE_DENIED = "403::handshake_denied"
+    SUBSCRIPTION_MISSING = "403::subscription_missing"
+    SUBSCRIPTION_INVALID = "403::subscription_invalid"
+    SUBSCRIBE_FAILED = "403::subscribe_failed"
+    UNSUBSCRIBE_FAILED = "403::unsubscribe_failed"
+    MESSAGE_DELETED = "404::message_deleted"
+    CHANNEL_INVALID = "405::channel_invalid"
+    MESSAGE_ID_INVALID = "405::message_id_invalid"
+    INTERNAL_ERROR = "500::internal_error"
+
+    @property
+    def meaning(self) -> str:
+        """When the server answers so, in one line."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    BayeuxCode.CHANNEL_MISSING: "The message has no `channel`, or unsubscribes from a channel that the server does not know.",
+    BayeuxCode.SESSION_UNKNOWN: "The `clientId` is unknown, gone, or not the one of this browser cookie or socket.",
+    BayeuxCode.HANDSHAKE_DENIED: "The security policy refused the handshake.",
+    BayeuxCode.SUBSCRIPTION_MISSING: "A subscribe or unsubscribe without `subscription`.",
+    BayeuxCode.SUBSCRIPTION_INVALID: "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
+    BayeuxCode.SUBSCRIBE_FAILED: "The session ended while the subscribe was being decided, or it names a meta channel.",
+    BayeuxCode.UNSUBSCRIBE_FAILED: "Nobody can unsubscribe from a meta channel.",
+    BayeuxCode.MESSAGE_DELETED: "An extension or a listener of the application vetoed the message.",
+    BayeuxCode.CHANNEL_INVALID: "`channel` breaks the grammar of channel names, or is a wildcard in a publish.",
+    BayeuxCode.MESSAGE_ID_INVALID: "`id` is not made of letters and digits.",
+    BayeuxCode.INTERNAL_ERROR: "The application failed while it handled the message; the log has the cause.",
+}
+
+
+class Denied(StrEnum):
+    """The texts of `403:<reason>:<text>`: what the policy or an authoriser refused."""
+
+    SUBSCRIBE = "subscribe_denied"
+    CREATE = "create_denied"
+    PUBLISH_CREATE = "channel_create_denied"
+    PUBLISH = "publish_denied"
+
+
+DENIED_BY_POLICY = "denied_by_security_policy"
+DENIED_BY_NOT_GRANTING = "denied_by_not_granting"
+
+
+def denied(reason: str, what: Denied) -> str:
+    """`403:<reason>:<what>`; a reason cannot smuggle a colon into the three-part form."""
+    return f"403:{reason.replace(':', ' ')}:{what}"
+
+
+class _Answer(NamedTuple):
+    http_status: int
+    close_code: int
+    text: str
+
+
+class Fault(Enum):
+    """What makes a whole payload worthless: HTTP status, WebSocket close code (0: the frame is ignored, because old clients
+    send `[]` to keep a socket alive), and the words for both."""
+
+    EMPTY = _Answer(400, 0, "no message in the request")
+    MALFORMED = _Answer(400, 1007, "not a JSON object or array of objects in UTF-8")
+    TOO_DEEP = _Answer(400, 1008, "JSON nested too deeply")
+    TOO_MANY = _Answer(400, 1008, "too many messages in one batch")
+    HANDSHAKE_IN_BATCH = _Answer(400, 1007, "a handshake must be alone in its request")
+    TOO_LARGE = _Answer(413, 1009, "request body too large")
+    CHARSET = _Answer(415, 1007, "unknown charset")
+    TOO_SLOW = _Answer(408, 1008, "request body did not arrive in time")
+
+    @property
+    def http_status(self) -> int:
+        """The status that a long-polling request is answered with."""
+        return self.value.http_status
+
+    @property
+    def close_code(self) -> int:
+        """The code that a WebSocket is closed with; 0 ignores the frame."""
+        return self.value.close_code
+
+    @property
+    def text(self) -> str:
+        """The words for the peer; short enough for a close frame."""
+        return self.value.text

@@ -1,0 +1,116 @@
+"""The error tree.
+
+CrewelError
+├── SettingsError        a setting has an unknown name or an impossible value
+├── ServiceError         a service module cannot be loaded or is declared wrongly
+├── PayloadError         a whole request or frame is refused; carries its `Fault`
+├── Refused              one Bayeux message is refused; carries the `error` text of its reply
+│   └── IllegalArgument      because one of its fields has a wrong type or value; names the field
+├── RemoteCallError      a remote call answers with a failure that its caller may read
+└── StoreError           the store did not do a step; has a dotted `code`
+    ├── StoreUnavailable     it cannot be asked: nothing was done
+    │   └── StoreUncertain       it was asked and did not answer: nobody knows
+    ├── StoreFull            its memory or its disk is at the limit: refused, nothing was done
+    ├── Fenced               the session, or this node, belongs to another token by now: nothing was done
+    └── Behind               it has lost what it had answered
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewel.errors.bayeux_codes import Fault
+from crewel.errors.dotted import coded
+
+__all__ = [
+    "Behind",
+    "CrewelError",
+    "Fenced",
+    "IllegalArgument",
+    "PayloadError",
+    "Refused",
+    "RemoteCallError",
+    "ServiceError",
+    "SettingsError",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "StoreUncertain",
+]
+
+
+class CrewelError(Exception):
+    """The root of everything that Crewel raises on purpose."""
+
+
+class SettingsError(CrewelError):
+    """A setting has an unknown name or an impossible value; the text says which and what was expected."""
+
+
+class ServiceError(CrewelError):
+    """A service module cannot be imported, holds no service, or declares something impossible."""
+
+
+class PayloadError(CrewelError):
+    """A whole request or frame is refused."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+class Refused(CrewelError):
+    """One message is refused; `error` is the text of its reply. Where it has a dotted code, `code` is that, and `message`
+    is for who reads it."""
+
+    def __init__(self, error: str, code: str = "", message: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+        self.code = code
+        self.message = message
+
+
+class IllegalArgument(Refused):
+    """A field has a wrong type or value; `message` says what was expected of `field`."""
+
+    def __init__(self, field: str, message: str) -> None:
+        code = "user.illegalArgument"
+        super().__init__(coded(code, field), code, f"{field[:128]}: {message}")
+        self.field = field
+        self.expected = message
+
+
+class RemoteCallError(CrewelError):
+    """Raised by a remote call to answer `successful: false` with `data` (any JSON value)."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(str(data))
+        self.data = data
+
+
+class StoreError(CrewelError):
+    """The store did not do a step. `code` is the dotted code that a client reads."""
+
+    code = "resource.unavailable"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be asked. Nothing was done, so that the step may be tried again."""
+
+
+class StoreUncertain(StoreUnavailable):
+    """The store was asked and did not answer in time: the step was done, or it was not."""
+
+
+class StoreFull(StoreError):
+    """The store is at the limit of its memory or of its disk. It refused the step as a whole; nothing was done."""
+
+    code = "resource.noMoreSpace"
+
+
+class Fenced(StoreError):
+    """The session, or this node itself, belongs to another token by now. Nothing was done."""
+
+
+class Behind(StoreError):
+    """The store has lost something that it had answered: it restarted without its last writes."""
