@@ -1,9 +1,11 @@
-"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no."""
+"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. About the channels on which the
+server speaks of itself, `/__sys__*`, nobody is asked: operators hear them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from time import time
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel, Kind
@@ -77,6 +79,8 @@ class Guard:
     def _decide(
         self, operation: Operation, question: _Question, session: Session, channel: Channel, message: Message
     ) -> Steps[str | None]:
+        if channel.is_system:
+            return None if _is_for(session, channel, operation) else DENIED_BY_POLICY
         try:
             answer = question(session, channel, message)
             if answer is not GRANTED:
@@ -95,6 +99,14 @@ class Guard:
     def _standing_on(self, channel: Channel) -> Iterator[Authorizer]:
         for pattern in channel.patterns:
             yield from self._authorizers.get(pattern, ())
+
+
+def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
+    """Whether the session may do this with a channel on which the server speaks of itself: an operator may hear it by its
+    name, and nobody speaks there. No policy can grant more."""
+    if operation is Operation.PUBLISH or "*" in channel.name or not session.is_operator:
+        return False
+    return session.grants is None or not session.grants.has_expired(time())
 
 
 def _refusal(answer: Any) -> Refusal | None:
