@@ -1,34 +1,54 @@
-"""What all tests share: servers in processes of their own, and a watch on blocking calls."""
+"""What all tests share: servers in processes of their own, and a watch on blocking calls.
 
+The pure tests share it too and have to be quick: what they need not is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 
-from tests.server_process import Server
-from tests.store_process import end_shared_store
+if TYPE_CHECKING:
+    from tests.server_process import Server
 
-# No deadline: the machine may be busy with other things than this example.
-hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True)
+StartServer = Callable[..., "Server"]
+
+# No deadline: the machine may be busy with other things than this example. `make test` meets new examples each time.
+_EXAMPLES = 1000 if os.environ.get("FAULTS") == "full" else 40
+hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("crewel")
 
-StartServer = Callable[..., Server]
+_blocking_calls = BlockBuster("crewel")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count no branch as covered that an example drawn at random has met: the next run may draw others."""
+    for item in items:
+        if hypothesis.is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _end_shared_store() -> Iterator[None]:
-    """End the store that the servers of all tests share, after the last of them."""
+    """End the store that the servers of all tests share, after the last of them, if one of them started it."""
     yield
-    end_shared_store()
+    if module := sys.modules.get("tests.store_process"):
+        module.end_shared_store()
 
 
 @pytest.fixture(autouse=True)
 def _no_blocking_calls() -> Iterator[None]:
     """Fail a test in which code of Crewel blocks the event loop."""
-    with blockbuster_ctx("crewel"):
-        yield
+    _blocking_calls.activate()
+    yield
+    _blocking_calls.deactivate()
 
 
 @pytest.fixture
@@ -40,6 +60,8 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     a prefix of its own in the store that all share; `start_server(*other.store_sets)` has that of another. One that
     logged a traceback, or did not exit with 0 after SIGTERM, fails the test.
     """
+    from tests.server_process import Server
+
     servers: list[Server] = []
 
     def start(

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.codec import check_batch, decode, encode, join
@@ -111,12 +111,10 @@ class TestBatches:
 
 
 class TestEncode:
-    @settings(max_examples=40)
     @given(messages)
     def test_what_goes_out_comes_back(self, message: dict[str, Any]) -> None:
         assert read(join([encode(message)]), max_depth=1000) == [message]
 
-    @settings(max_examples=40)
     @given(st.lists(messages, min_size=1, max_size=3))
     def test_joined_parts_are_one_array(self, sent: list[dict[str, Any]]) -> None:
         assert json.loads(join(encode(message) for message in sent)) == sent

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.message import MAX_ADVICE_MS, Message, delivered
@@ -60,7 +60,6 @@ class TestReading:
     def test_a_message_may_have_no_id(self) -> None:
         assert message().id is None
 
-    @settings(max_examples=60)
     @given(st.dictionaries(names, values, max_size=5))
     def test_whatever_its_fields_are_it_is_read_or_refused(self, fields: dict[str, Any]) -> None:
         try:

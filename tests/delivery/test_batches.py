@@ -7,7 +7,7 @@ the properties at the end drive it at random.
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.batches import FIRST_RESEND_DELAY, MAX_RESEND_DELAY, Batches
@@ -288,7 +288,6 @@ def run(link: Link, script: list[tuple[str, int, bool]]) -> None:
 
 
 class TestNothingIsLost:
-    @settings(max_examples=60)
     @given(steps)
     def test_the_application_hears_everything_in_order(self, script: list[tuple[str, int, bool]]) -> None:
         link = Link()
@@ -298,21 +297,18 @@ class TestNothingIsLost:
             link.reply(4, arrives=True)
         assert link.heard == list(range(1, link.published + 1))
 
-    @settings(max_examples=60)
     @given(steps)
     def test_nothing_is_sent_again_that_was_acknowledged(self, script: list[tuple[str, int, bool]]) -> None:
         link = Link()
         run(link, script)
         assert link.resent_after_acknowledgement == []
 
-    @settings(max_examples=60)
     @given(steps.map(lambda script: [(what, limit, True) for what, limit, _ in script]))
     def test_without_losses_everything_is_sent_once(self, script: list[tuple[str, int, bool]]) -> None:
         link = Link()
         run(link, script)
         assert set(link.times_sent.values()) <= {1}
 
-    @settings(max_examples=60)
     @given(steps)
     def test_each_reply_is_in_order_and_the_numbers_rise(self, script: list[tuple[str, int, bool]]) -> None:
         link = Link()
@@ -320,7 +316,6 @@ class TestNothingIsLost:
         assert all(content == sorted(content) for _, content in link.got)
         assert all(before < after for (before, _), (after, _) in pairwise(link.got))
 
-    @settings(max_examples=60)
     @given(steps, st.lists(st.none() | st.integers(-2, 80), min_size=1))
     def test_whatever_a_client_acknowledges_what_it_never_named_is_kept(
         self, script: list[tuple[str, int, bool]], claims: list[int | None]

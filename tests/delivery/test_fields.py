@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.fields import (
@@ -126,7 +126,6 @@ def test_a_name_from_outside_does_not_break_the_three_parts_of_the_error() -> No
     assert len(caught.value.error) < 200
 
 
-@settings(max_examples=40)  # what is read of whole messages is tried elsewhere
 @given(json, st.sampled_from(CHECKS))
 def test_whatever_comes_is_taken_or_refused_and_never_a_failure(value: Any, check: Check) -> None:
     with suppress(IllegalArgument):
