@@ -41,6 +41,33 @@ DECLARED = (
     Declared("crewel_ended_total", "counter", "Stored messages that ended for one receiver, by how.", "reason"),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
+    Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),
+    Declared("crewel_letters_kept", "gauge", "Dead letters that the store has now."),
+    Declared("crewel_letters_dropped", "gauge", "Dead letters that the store dropped because there were too many."),
+    Declared(
+        "crewel_letters_redriven_total",
+        "counter",
+        "Dead letters that were sent again, by what became of it.",
+        "outcome",
+    ),
+    Declared("crewel_letters_returned_total", "counter", "Dead letters that had been sent again, and came back."),
+    Declared("crewel_letters_discarded_total", "counter", "Dead letters that an operator discarded."),
+    Declared("crewel_letters_shown_total", "counter", "Dead letters that went to the live channel."),
+    Declared(
+        "crewel_letters_not_shown_total",
+        "counter",
+        "Dead letters that one follower had no room for: channel, hook or webhook. The store has them.",
+        "to",
+    ),
+    Declared("crewel_letters_posted_total", "counter", "Dead letters that the webhook took."),
+    Declared("crewel_letters_not_posted_total", "counter", "Dead letters that the webhook did not take in time."),
+    Declared("crewel_webhook_failures_total", "counter", "Requests to the webhook of dead letters that failed."),
+    Declared(
+        "crewel_held_sessions", "gauge", "Sessions that are held back: they get nothing until an operator says so."
+    ),
+    Declared(
+        "crewel_events_lost_total", "counter", "Events that were not written, for there were too many or no store."
+    ),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
@@ -59,6 +86,16 @@ class Metrics(Collector):
         self.dropped: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.stored_publishes = 0
+        self.letters: Counter[str] = Counter()
+        self.letters_redriven: Counter[str] = Counter()
+        self.letters_returned = 0
+        self.letters_discarded = 0
+        self.letters_shown = 0
+        self.letters_not_shown: Counter[str] = Counter()
+        self.letters_posted = 0
+        self.letters_not_posted = 0
+        self.webhook_failures = 0
+        self.events_lost = 0
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], float]] = {}

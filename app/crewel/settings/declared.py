@@ -25,7 +25,7 @@ from crewel.settings.kinds import (
     WebAddress,
     setting,
 )
-from crewel.settings.lasting import Delivery, Node, Storage
+from crewel.settings.lasting import Delivery, Events, Node, Storage
 
 _MS = "ms"
 _BYTES = "bytes"
@@ -275,6 +275,7 @@ class Settings(BaseSettings):
     admin: Admin = Field(default_factory=Admin)
     storage: Storage = Field(default_factory=Storage)
     delivery: Delivery = Field(default_factory=Delivery)
+    events: Events = Field(default_factory=Events)
     node: Node = Field(default_factory=Node)
     log: Log = Field(default_factory=Log)
 

@@ -96,6 +96,17 @@ def _web_address(given: str | None) -> str | None:
     return given.rstrip("/")
 
 
+def _hook_address(given: str | None) -> str | None:
+    """Like a web address, with a query if need be: many services put a key there."""
+    if given is None:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.fragment:
+        raise ValueError("not an http or https address")
+    _ = parts.port  # raises ValueError when it is not a port
+    return given
+
+
 def _store_address(given: str | None) -> str | None:
     if given is None:
         return None
@@ -113,6 +124,7 @@ def _store_address(given: str | None) -> str | None:
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)]
+HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_hook_address)]
 StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_store_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from crewel.settings.kinds import Group, Number, OptionalText, StoreAddress, setting
+from crewel.settings.kinds import Group, HookAddress, Number, OptionalText, StoreAddress, setting
 
 _MS = "ms"
 _BYTES = "bytes"
@@ -100,6 +100,18 @@ class Delivery(Group):
     letters_for_anonymous: bool = setting(
         False, "What an anonymous session leaves behind becomes dead letters. false: it lapses, counted.", live=True
     )
+    dead_letter_webhook: HookAddress = setting(
+        None,
+        "Where new dead letters are POSTed as a JSON list. Not set: nowhere.",
+        secret=True,
+        expected="an http or https address such as https://example.org/letters?key=secret",
+    )
+    dead_letter_webhook_token: OptionalText = setting(
+        None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected="a text"
+    )
+    dead_letter_webhook_timeout_ms: Number = setting(
+        10000, "How long one request to the webhook may take. It is tried six times.", unit=_MS, live=True, ge=1
+    )
     queue_max_entries: Number = setting(
         1000,
         "Most messages that wait for one reliable session that asked for no other bound.",
@@ -113,6 +125,30 @@ class Delivery(Group):
         unit=_BYTES,
         live=True,
         ge=1,
+    )
+
+
+class Events(Group):
+    """The telemetry in the store's stream `events`, for the pipeline."""
+
+    level: Literal["failures", "reliable", "all"] = setting(
+        "reliable",
+        "What is written: failures, also what reliable sessions do, or also transient traffic, which costs a little.",
+        live=True,
+    )
+    flush_ms: Number = setting(
+        1000, "How often what has happened is written, as one entry.", unit=_MS, live=True, ge=10, le=600000
+    )
+    max_group: Number = setting(
+        1000,
+        "Most events of one entry. What is beyond is counted, and lost.",
+        unit="events",
+        live=True,
+        ge=1,
+        le=100000,
+    )
+    max_entries: Number = setting(
+        100000, "Most entries of the stream; then the oldest give way.", unit="entries", live=True, ge=1
     )
 
 
