@@ -62,7 +62,7 @@ export class SessionExtension {
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
             const resume = this.#resume === null ? {} : {resume: this.#resume};
-            message.ext = {...message.ext, session: {...this.#asked(), ...resume}};
+            message.ext = {...message.ext, session: {...message.ext?.session, ...this.#asked(), ...resume}};
         }
         return message;
     }

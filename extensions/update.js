@@ -1,0 +1,296 @@
+/**
+ * The browser's half of `update`: tells the server how each message fared in the page's listeners.
+ *
+ *     import {AckExtension, CometD} from "/static/vendor/cometd/cometd.js";
+ *     import {UpdateExtension} from "/extensions/update.js";
+ *     cometd.registerExtension("ack", new AckExtension());
+ *     cometd.registerExtension("update", new UpdateExtension());
+ *
+ * A listener that returns has settled its message, one that returns a promise settles it with that promise, and one that
+ * throws reports what it threw: an object or Error keeps its `errorCode`, anything else is `user.update.internalError`.
+ * Register it before listeners are added and before the handshake.
+ */
+
+import {Ledger} from "./update-ledger.js";
+
+const SERVICE = "/service/update";
+const COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
+const RETRY_MS = 1000;
+
+export class UpdateExtension {
+    #asked;
+    #onRejected;
+    #remembered;
+    #cometd = null;
+    #undo = [];
+    #ledger;
+    #isGranted = false;
+    #heldConnect = null; // the id of the connect that is on its way or held
+    #isTelling = false;
+    #isScheduled = false;
+    #isComplaining = false; // of a promise, which is on record already
+
+    /**
+     * @param asked more fields of `ext.session`, such as {ackWait: 60000, dispatcher: {retries: 3, delay: 1000}}
+     * @param onRejected called with each status that the server did not take: {id, ..., reason}
+     * @param remembered how many ids of settled messages are kept, to drop what comes twice
+     */
+    constructor(asked = {}, {onRejected = () => {}, remembered = 10000} = {}) {
+        this.#asked = asked;
+        this.#onRejected = onRejected;
+        this.#remembered = remembered;
+        this.#ledger = new Ledger(remembered);
+    }
+
+    /** Whether the server takes statuses from this session. */
+    get isGranted() {
+        return this.#isGranted;
+    }
+
+    /** Says that a message is still being worked on: its wait, if the session has one, begins anew. */
+    working(message) {
+        const id = message?.ext?.update?.id;
+        if (this.#isGranted && this.#ledger.handling(id)) {
+            this.#ledger.statuses.put({id, state: "WORKING"});
+            this.#changed();
+        }
+    }
+
+    registered(name, cometd) {
+        this.#cometd = cometd;
+        this.#watch("subscribe");
+        this.#watch("addListener");
+        this.#hearExceptions();
+    }
+
+    unregistered() {
+        this.#undo.splice(0).forEach((undo) => undo());
+        this.#isGranted = false;
+    }
+
+    outgoing(message) {
+        if (message.channel === "/meta/handshake") {
+            this.#isGranted = false;
+            this.#heldConnect = null;
+            this.#isTelling = false;
+            const session = {...message.ext?.session, ...this.#asked, update: true, settle: "message"};
+            message.ext = {...message.ext, session};
+        } else if (message.channel === "/meta/connect" && this.#isGranted) {
+            this.#ledger.statuses.release(this.#heldConnect ?? message.id); // an earlier one was not answered
+            this.#heldConnect = message.id;
+            const statuses = this.#ledger.statuses.take(message.id, this.#room());
+            if (statuses.length) {
+                message.ext = {...message.ext, update: statuses};
+            }
+            this.#changed(); // there may be more of them than fit
+        } else if (message.channel === "/meta/disconnect" && this.#isGranted) {
+            this.#tellBeforeGoing(message.id);
+        }
+        return message;
+    }
+
+    incoming(message) {
+        if (message.channel === "/meta/handshake") {
+            this.#negotiated(message);
+        } else if (message.channel === "/meta/connect") {
+            this.#connected(message);
+        } else if (this.#isGranted && message.data !== undefined && typeof message.ext?.update?.id === "string") {
+            return this.#delivered(message);
+        }
+        return message;
+    }
+
+    #negotiated(reply) {
+        if (!reply.successful) {
+            return;
+        }
+        this.#isGranted = reply.ext?.session?.update === true;
+        if (this.#isGranted && reply.ext.session.reconnected) {
+            this.#ledger.statuses.release(); // the same session: what it was not told, it is told now
+        } else {
+            this.#ledger = new Ledger(this.#remembered);
+        }
+        if (!this.#isGranted) {
+            const reason = reply.ext?.ack
+                ? "the server does not have `update` in bayeux.extensions"
+                : "the AckExtension is not registered, or the server does not have `ack` in bayeux.extensions";
+            this.#cometd._warn(`update: not granted, so listeners report nothing: ${reason}`);
+        }
+    }
+
+    #connected(reply) {
+        if (reply.id === this.#heldConnect) {
+            this.#heldConnect = null;
+        }
+        if (reply.successful) {
+            this.#confirmed(this.#ledger, reply.id, reply);
+        } else {
+            this.#ledger.statuses.release(reply.id);
+        }
+    }
+
+    #confirmed(ledger, carrier, reply) {
+        ledger.statuses.confirm(carrier);
+        const rejected = reply.ext?.update?.rejected;
+        for (const status of Array.isArray(rejected) ? rejected : []) {
+            console.debug("update: the server did not take", status);
+            this.#onRejected(status);
+        }
+    }
+
+    #delivered(message) {
+        const {id, initial} = message.ext.update;
+        if (this.#ledger.isDone(id) && !initial) {
+            this.#ledger.ok(id);
+            this.#changed();
+            return null;
+        }
+        const handling = this.#ledger.begin(id, () => this.#changed());
+        // The client calls the listeners now and awaits nothing: when this runs, all of them have been called.
+        queueMicrotask(() => handling.end());
+        return message;
+    }
+
+    // Telling the server
+
+    #changed() {
+        if (!this.#isScheduled && this.#ledger.statuses.areWaiting) {
+            this.#isScheduled = true;
+            this.#cometd.setTimeout(() => {
+                this.#isScheduled = false;
+                this.#tell();
+            }, COLLECT_MS);
+        }
+    }
+
+    /** Publishes what waits, if the next connect is not about to take it along. */
+    #tell() {
+        if (!this.#isGranted || this.#isTelling || this.#heldConnect === null || this.#cometd.isDisconnected()) {
+            return;
+        }
+        const ledger = this.#ledger;
+        const carrier = {};
+        const statuses = ledger.statuses.take(carrier, this.#room());
+        if (statuses.length) {
+            this.#isTelling = true;
+            this.#cometd.publish(SERVICE, statuses, (reply) => this.#told(ledger, carrier, reply));
+        }
+    }
+
+    #told(ledger, carrier, reply) {
+        this.#isTelling = false;
+        if (reply.successful) {
+            this.#confirmed(ledger, carrier, reply);
+            this.#changed();
+            return;
+        }
+        ledger.statuses.release(carrier);
+        if (reply.failure) {
+            this.#cometd.setTimeout(() => this.#tell(), RETRY_MS); // unless a connect takes them before
+        }
+    }
+
+    #tellBeforeGoing(id) {
+        const {statuses} = this.#ledger;
+        for (let number = 1, taken; (taken = statuses.take(id, this.#room())).length; number += 1) {
+            this.#cometd.send({id: `${id}update${number}`, channel: SERVICE, data: taken});
+        }
+    }
+
+    /** Half of what the client sends in a message, in characters. */
+    #room() {
+        return this.#cometd.getConfiguration().maxSendBayeuxMessageSize / 2;
+    }
+
+    // Seeing what listeners return and throw
+
+    /** Looks at what the listeners return that are added with this method of the client from now on. */
+    #watch(method) {
+        const cometd = this.#cometd;
+        const original = cometd[method];
+        const isOwn = Object.hasOwn(cometd, method);
+        cometd[method] = (...given) => {
+            const at = typeof given[1] === "function" ? 1 : 2; // the scope may be left out
+            const listener = typeof given[at] === "string" ? given[1]?.[given[at]] : given[at];
+            let handle = null;
+            if (typeof listener === "function") {
+                given[at] = this.#watched(listener, () => handle);
+            }
+            handle = original.apply(cometd, given);
+            return handle;
+        };
+        this.#undo.push(() => (isOwn ? (cometd[method] = original) : delete cometd[method]));
+    }
+
+    #watched(listener, handle) {
+        const extension = this;
+        return function watched(message) {
+            const handling = extension.#handling(message);
+            const returned = listener.call(this, message);
+            if (handling && typeof returned?.then === "function") {
+                extension.#await(returned, handling, (reason) => extension.#complain(reason, handle(), message));
+            }
+            return returned;
+        };
+    }
+
+    #await(promise, handling, complain) {
+        handling.begin();
+        promise.then(
+            () => handling.end(),
+            (reason) => {
+                handling.failed(reason);
+                handling.end();
+                complain(reason);
+            },
+        );
+    }
+
+    /** Does what the client does with an exception: a promise that is rejected is one too. */
+    #complain(reason, handle, message) {
+        this.#isComplaining = true;
+        try {
+            this.#cometd.onListenerException(reason, handle, handle.listener, message);
+        } catch (failure) {
+            this.#cometd._info("Exception during execution of listener exception handler", handle, failure);
+        } finally {
+            this.#isComplaining = false;
+        }
+    }
+
+    /** Puts itself between the client and the application's handler, which is called as ever. */
+    #hearExceptions() {
+        const cometd = this.#cometd;
+        let handler = cometd.onListenerException;
+        Object.defineProperty(cometd, "onListenerException", {
+            configurable: true,
+            get: () => this.#exceptionHandler(handler),
+            set: (value) => {
+                handler = value;
+            },
+        });
+        this.#undo.push(() => {
+            delete cometd.onListenerException;
+            if (handler !== cometd.onListenerException) {
+                cometd.onListenerException = handler;
+            }
+        });
+    }
+
+    #exceptionHandler(handler) {
+        return (reason, handle, isListener, message) => {
+            if (!this.#isComplaining) {
+                this.#handling(message)?.failed(reason);
+            }
+            if (typeof handler === "function") {
+                handler.call(this.#cometd, reason, handle, isListener, message);
+            } else {
+                this.#cometd._info("Exception during execution of listener", handle, message, reason);
+            }
+        };
+    }
+
+    #handling(message) {
+        return this.#isGranted ? this.#ledger.handling(message?.ext?.update?.id) : undefined;
+    }
+}
