@@ -12,8 +12,8 @@ from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
 from crewel.broker.posting import post
 from crewel.errors import PayloadError
-from crewel.security.grants import OPERATOR, Grants
-from crewel.security.jwt import BadToken, JwtPolicy
+from crewel.security.bearer import grants_of
+from crewel.security.jwt import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
 from crewel.transports.requests import refused
 
@@ -31,7 +31,8 @@ class Api:
     async def publish(self, request: web.Request) -> web.Response:
         """Answer one request. Whoever shows no token gets 401 before the body is read."""
         try:
-            grants = await self._granted(request)
+            authorization = request.headers.get("Authorization", "")
+            grants = await grants_of(authorization, self._broker.logins.admin, self._broker.guard.policy)
         except BadToken as error:
             return _unauthorized(error)
         broker = self._broker
@@ -45,18 +46,6 @@ class Api:
         return web.Response(
             body=encode(replies), content_type="application/json", headers={"Cache-Control": "no-store"}
         )
-
-    async def _granted(self, request: web.Request) -> Grants:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            raise BadToken("a bearer token is asked for")
-        if self._broker.logins.admin.matches(token):
-            return OPERATOR
-        policy = self._broker.guard.policy
-        if not isinstance(policy, JwtPolicy):
-            raise BadToken("this is not the admin token")
-        return await policy.tokens.read(token)
 
 
 def _unauthorized(error: BadToken) -> web.Response:

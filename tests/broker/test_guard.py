@@ -8,6 +8,7 @@ import pytest
 
 from crewel.broker.services import Service
 from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
+from crewel.security.grants import Grants
 from crewel.security.policy import OpenPolicy, Refusal
 from tests.broker.world import Client, World
 
@@ -178,3 +179,25 @@ class TestAuthorizers:
         service = Service("rules")
         service.authorizer("/a")(lambda *question: Deny("closed"))
         assert attempt(make_world(services=[service]), "publish") is None
+
+
+class TestChannelsForOperators:
+    @pytest.mark.parametrize("grants_all", [True, False])
+    def test_only_operators_publish_whatever_the_policy_says(self, make_world: MakeWorld, *, grants_all: bool) -> None:
+        services = [] if grants_all else [policy(publish=False)]
+        world = make_world(services=services)
+        world.broker.guard.reserve("/service/secret")
+        client = Client(world)
+        client.handshake()
+        error = client.publish("/service/secret", 1)["error"]
+        assert error == "403:user.security.authorization.notAuthorized:publish_denied"
+        client.session.is_operator = True
+        assert client.publish("/service/secret", 1)["successful"]
+
+    def test_an_operator_whose_token_has_expired_is_none(self, make_world: MakeWorld) -> None:
+        world = make_world()
+        world.broker.guard.reserve("/service/secret")
+        client = Client(world)
+        client.handshake()
+        client.session.is_operator, client.session.grants = True, Grants(is_operator=True, expires_at=1.0)
+        assert client.publish("/service/secret", 1)["successful"] is False

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Message
@@ -20,9 +20,12 @@ from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, Securit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Guard"]
+__all__ = ["NOT_AUTHORIZED", "Guard"]
 
 log = logging.getLogger(__name__)
+
+NOT_AUTHORIZED: Final = "user.security.authorization.notAuthorized"
+"""Why somebody who is no operator is refused what is for operators."""
 
 _Question = Callable[[Session, Channel, Message], Answer]
 
@@ -33,10 +36,16 @@ class Guard:
     def __init__(self) -> None:
         self.policy: SecurityPolicy = OpenPolicy()
         self._authorizers: dict[str, list[Authorizer]] = {}
+        self._for_operators: set[str] = set()
 
     def authorize(self, pattern: str, authorizer: Authorizer) -> None:
         """Ask this authoriser about every channel that the pattern matches."""
         self._authorizers.setdefault(pattern, []).append(authorizer)
+
+    def reserve(self, name: str) -> None:
+        """Let operators publish to this channel, and nobody else, whatever the policy grants."""
+        self._for_operators.add(name)
+        self._authorizers.setdefault(name, [])  # so that the channel is not an open one
 
     @property
     def admits_everybody(self) -> bool:
@@ -81,6 +90,8 @@ class Guard:
     ) -> Steps[str | None]:
         if channel.is_system:
             return None if _is_for(session, channel, operation) else DENIED_BY_POLICY
+        if channel.name in self._for_operators:
+            return None if _is_operator(session) else NOT_AUTHORIZED
         try:
             answer = question(session, channel, message)
             if answer is not GRANTED:
@@ -104,9 +115,12 @@ class Guard:
 def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
     """Whether the session may do this with a channel on which the server speaks of itself: an operator may hear it by its
     name, and nobody speaks there. No policy can grant more."""
-    if operation is Operation.PUBLISH or "*" in channel.name or not session.is_operator:
-        return False
-    return session.grants is None or not session.grants.has_expired(time())
+    return operation is not Operation.PUBLISH and "*" not in channel.name and _is_operator(session)
+
+
+def _is_operator(session: Session) -> bool:
+    """Whether the session has shown that it is an operator's, and its token still holds."""
+    return session.is_operator and (session.grants is None or not session.grants.has_expired(time()))
 
 
 def _refusal(answer: Any) -> Refusal | None:
