@@ -58,11 +58,16 @@ class Owner:
     async def unsubscribe(self, *patterns: str, name: str = JOE) -> dict[str, tuple[LogId, LogId]]:
         return await self.do(sessions.unsubscribe(self.keys, self.token, name, patterns, FACTS_MAX))
 
-    async def close(self, name: str = JOE) -> LogId:
-        return await self.do(sessions.close(self.keys, self.token, name, FACTS_MAX))
+    async def close(self, name: str = JOE, death: tuple[str, str] | None = None) -> LogId:
+        return await self.do(sessions.close(self.keys, self.token, name, FACTS_MAX, death))
 
-    async def end(self, ended: Sequence[Ended] = (), letters: Sequence[Letter] = (), name: SessionName = JOE) -> None:
-        await self.do(sessions.end(self.keys, self.token, name, ended, letters, FACTS_MAX, LETTERS_MAX))
+    async def hold(self, dispatch: bytes | None, name: str = JOE) -> None:
+        await self.do(sessions.hold(self.keys, self.token, name, dispatch, FACTS_MAX))
+
+    async def end(
+        self, ended: Sequence[Ended] = (), letters: Sequence[Letter] = (), name: SessionName = JOE
+    ) -> list[str]:
+        return await self.do(sessions.end(self.keys, self.token, name, ended, letters, FACTS_MAX, LETTERS_MAX))
 
     async def spill(self, *ids: LogId, name: str = JOE) -> list[LogId]:
         return await self.do(sessions.spill(self.keys, self.token, name, ids))
@@ -125,6 +130,13 @@ class Owner:
 
     async def facts(self, kind: str) -> list[dict[str, Any]]:
         return [fact.fields for fact in await facts.read(self.store, count=100_000) if fact.type == kind]
+
+    async def bury(self, *letters: Letter, letters_max: int = LETTERS_MAX) -> list[str]:
+        """Store letters of sessions that this server owns; returns their dead ids."""
+        self.number += 1
+        commit = self.next_commit(int((await self.node())["cursor"]), letters=letters)
+        (step,) = sessions.commit(self.keys, self.token, commit, FACTS_MAX, letters_max)
+        return (await self.do(step)).letters
 
     async def letters(self) -> list[dict[str, str]]:
         found: Any = await self.store.reader.xrange(self.keys.dead)

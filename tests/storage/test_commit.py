@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.records import Change, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
+from crewel.delivery.records import Change, Ended, EndReason, Letter, LogId, SessionName, Transient, Waiting
 from crewel.errors import Behind, Fenced, StoreUnavailable
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started
@@ -160,6 +160,7 @@ async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:
     assert await owner.letters() == [
         {
             "id": str(log_id),
+            "received": f"{log_id}000",
             "receiver": JOE,
             "code": "user.x",
             "reason": "it said so",
@@ -168,6 +169,7 @@ async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:
             "body": '{"channel":"/a b"}',
             "sender": ANN,
             "qos": '{"priority":9}',
+            "p": "1",
         }
     ]
 
@@ -200,11 +202,13 @@ async def test_what_was_spilled_while_it_was_being_settled_is_settled(store: Sto
 
 async def test_a_letter_holds_a_message_that_was_never_stored(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    message = Logged(LogId(0), "/live", b'{"channel":"/live"}', ANN)
+    message = Transient("1795-3-ab", "1795000000", "/live", b'{"channel":"/live"}', ANN, b'{"priority":9}')
     await owner.commit(1, letters=[Letter(JOE, LogId(0), "resource.overflow.queue.entries", "full", 0, message)])
     (letter,) = await owner.letters()
-    assert (letter["id"], letter["channel"], letter["body"]) == ("0", "/live", '{"channel":"/live"}')
-    assert (letter["sender"], letter["qos"]) == (ANN, "")
+    assert (letter["id"], letter["received"]) == ("1795-3-ab", "1795000000")
+    assert (letter["channel"], letter["body"]) == ("/live", '{"channel":"/live"}')
+    assert (letter["sender"], letter["qos"]) == (ANN, '{"priority":9}')
+    assert "p" not in letter
 
 
 async def test_a_letter_of_a_message_that_has_gone_is_empty(store: Store) -> None:

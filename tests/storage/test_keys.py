@@ -10,7 +10,9 @@ def all_names(keys: Keys) -> dict[str, str]:
     """Return each family as the table names it, and what `keys` makes of it."""
     plain = {
         name: getattr(keys, name) for name in ("format", "log", "last", "names", "epoch", "nodes", "dead", "facts")
-    }
+    } | {"dead:dropped": keys.dropped}
+    for kind in ("code", "receiver", "channel"):
+        plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}
     families = {
         "node:<token>": keys.node("abc"),
         "own:<token>": keys.own("abc"),
@@ -41,7 +43,7 @@ def test_all_keys_lie_in_one_slot_of_a_cluster() -> None:
 def test_the_table_says_everything_about_each_key() -> None:
     for key in KEYS:
         assert all((key.type, key.fields, key.lifetime, key.written_by, key.read_by, key.meaning)), key.name
-        assert key.type in {"string", "hash", "set", "stream"}
+        assert key.type in {"string", "hash", "set", "sorted set", "stream"}
 
 
 def test_who_writes_a_key_is_a_script_that_there_is_and_each_script_writes_one() -> None:

@@ -26,7 +26,7 @@ Done = Callable[[int], None]
 Line = tuple[Any, ...]
 
 # The commands that a backup may hold, and the place of the key in each.
-_KNOWN = dict.fromkeys((b"SET", b"SADD", b"HSET", b"XADD", b"XSETID", b"PEXPIREAT"), 1) | {b"XGROUP": 2}
+_KNOWN = dict.fromkeys((b"SET", b"SADD", b"ZADD", b"HSET", b"XADD", b"XSETID", b"PEXPIREAT"), 1) | {b"XGROUP": 2}
 _HEAD, _END = b"crewel-backup", b"end"
 _VERSION = 1
 _MEMBERS = 500  # of a set, a hash or a stream in one command
@@ -81,6 +81,15 @@ async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
         yield (b"SADD", short, *part)
 
 
+async def _sorted_set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+    for part in _parts(await source.zrange(name, 0, -1)):
+        yield (
+            b"ZADD",
+            short,
+            *(word for member in part for word in (0, member)),
+        )  # all scores are 0, for the order of texts
+
+
 async def _hash(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
     fields = sorted((await source.hgetall(name)).items())
     for part in _parts(fields):
@@ -104,6 +113,7 @@ async def _stream(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Lin
 _WRITERS: dict[str, Callable[[Redis, bytes, bytes], AsyncIterator[Line]]] = {
     "string": _string,
     "set": _set,
+    "zset": _sorted_set,
     "hash": _hash,
     "stream": _stream,
 }

@@ -23,6 +23,7 @@ _AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the stor
 
 _Arguments = list[bytes | str | int]
 _NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
+_STORED: Final = ("", "", "", "", "")  # stands for the message of a letter that the store copies itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Committed:
 
     fenced: list[SessionName]
     """Sessions that another server owns; nothing of theirs was applied."""
+    letters: list[str]
+    """The dead ids of the letters that were stored, in their order; none if the commit had been applied before."""
 
 
 def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int) -> list[Step[Committed]]:
@@ -80,7 +83,7 @@ def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
         for name, group in groupby(opened[start : start + _AT_ONCE], lambda each: each[0]):
             fields = [text for _, log_id, waiting in group for text in (log_id, waiting)]
             arguments += (name, len(fields), *fields)
-        steps.append(Step("open", (k.node(token),), tuple(arguments), _committed))
+        steps.append(Step("open", (k.node(token),), tuple(arguments), _opened))
     return steps
 
 
@@ -103,17 +106,25 @@ def _letters(letters: Sequence[Letter]) -> dict[SessionName, _Arguments]:
     """The arguments that describe the letters, by session."""
     described: dict[SessionName, _Arguments] = {}
     for each in letters:
+        words = described.setdefault(each.session, [])
         message = each.message
-        stored_nowhere = (message.channel, message.body, message.sender) if message is not None else ("", "", "")
-        described.setdefault(each.session, []).extend(
-            (each.id, each.code, each.reason, each.attempts, *stored_nowhere),
-        )
+        if message is None:
+            words += (each.id, each.code, each.reason, each.attempts, *_STORED)
+        else:
+            words += (message.id, each.code, each.reason, each.attempts)
+            words += (message.channel, message.body, message.sender, message.qos, message.received)
     return described
 
 
 @unless_refused
+def _opened(answer: Any) -> Committed:
+    return Committed([SessionName(name.decode()) for name in answer], [])
+
+
+@unless_refused
 def _committed(answer: Any) -> Committed:
-    return Committed([SessionName(name.decode()) for name in answer])
+    fenced, letters = answer
+    return Committed([SessionName(name.decode()) for name in fenced], [each.decode() for each in letters])
 
 
 def end(
@@ -124,17 +135,17 @@ def end(
     letters: Sequence[Letter],
     facts_max: int,
     letters_max: int,
-) -> Step[None]:
+) -> Step[list[str]]:
     """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
-    What is still open for it ends as `ended` and `letters` say. Repeated, it changes nothing. Raises Fenced if another server
-    owns the session."""
+    What is still open for it ends as `ended` and `letters` say. Returns the dead ids of the letters, in their order. Repeated,
+    it changes nothing and returns none. Raises Fenced if another server owns the session."""
     facts = ends(ended, letters).get(name, [])
     described = _letters(letters).get(name, [])
     subject = name.split("/")[1]
     keys = (k.session(name), k.inbox(name), k.own(token), k.subject(subject), k.log, k.dead, k.facts)
-    return Step("end", keys, (token, name, facts_max, letters_max, len(facts), *facts, *described), _ended)
+    return Step("end", keys, (k.base, token, name, facts_max, letters_max, len(facts), *facts, *described), _ended)
 
 
 @unless_refused
-def _ended(answer: Any) -> None:
-    return None
+def _ended(answer: Any) -> list[str]:
+    return [each.decode() for each in answer]

@@ -75,6 +75,44 @@ FACTS: tuple[FactType, ...] = (
         },
     ),
     FactType(
+        "held",
+        "when a receiver gets nothing for the time being",
+        {
+            "session": "Name of the session.",
+            "who": "The operator, or the session's own name if its client asked for it.",
+            "since": "Milliseconds since 1970.",
+            "code": "Dotted error code that it answered, or empty.",
+            "id": "The message that it could not take, or empty.",
+            "reason": "Why, in words.",
+            "active": "`false`, if messages wait meanwhile.",
+            "sink": "`true`, if they become dead letters instead.",
+        },
+    ),
+    FactType(
+        "released",
+        "when a receiver that was held gets messages again",
+        {"session": "Name of the session."},
+    ),
+    FactType(
+        "redriven",
+        "when a dead letter is sent again: that is one more message, owed to one session, or published as the fact before"
+        " says",
+        {
+            "letter": "Dead id of the letter, which is gone.",
+            "message": "Id that the message had, a text.",
+            "id": "Log id that it has now.",
+            "session": "Name of the receiver; left out if it went to the channel.",
+            "channel": "The channel to which it went; left out if it went to the receiver.",
+            "code": "Dotted error code of the letter.",
+            "returns": "How often the message has been sent again.",
+        },
+    ),
+    FactType(
+        "discarded",
+        "when dead letters are thrown away, one entry a step",
+        {"letters": "Their dead ids.", "who": "Who wanted it; left out if nobody said."},
+    ),
+    FactType(
         "closed-session",
         "when the end of a session is complete, after the ends of its messages",
         {"session": "Its name."},

@@ -30,6 +30,31 @@ class Key:
 
 
 _EVER = "for ever"
+_LETTERS = "commit, end, redrive, discard"
+_INDEXES = tuple(
+    key
+    for value in ("code", "receiver", "channel")
+    for key in (
+        Key(
+            f"dead:{value}:<{value}>",
+            "stream",
+            "id is the dead id; nothing else",
+            "as its letters",
+            _LETTERS,
+            "operators",
+            f"The letters of one {value}.",
+        ),
+        Key(
+            f"dead:{value}s",
+            "sorted set",
+            f"each {value}, in their alphabetical order",
+            "as its letters",
+            _LETTERS,
+            "operators",
+            f"Every {value} of which there are letters, to find all with the same beginning.",
+        ),
+    )
+)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -45,13 +70,22 @@ KEYS: tuple[Key, ...] = (
         "log",
         "stream",
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
-        " hear it; `q` PublishQos as JSON; `s`, `x` and `q` only if there is something to say",
+        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one;"
+        " `s` to `n` only if there is something to say",
         "until no cursor and no open set needs it",
-        "publish, trim",
+        "publish, redrive, trim",
         "each start; publishers that another one has overtaken; queues that are filled again",
         "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
     ),
-    Key("last", "string", "log id", _EVER, "publish", "all", "The newest log id, also when the log has been trimmed."),
+    Key(
+        "last",
+        "string",
+        "log id",
+        _EVER,
+        "publish, redrive",
+        "all",
+        "The newest log id, also when the log has been trimmed.",
+    ),
     Key(
         "names",
         "string",
@@ -95,11 +129,13 @@ KEYS: tuple[Key, ...] = (
         "s:<session>",
         "hash",
         "`owner` token; `r` what its login fixed, as JSON; `at` log id, while it is being adopted; `batch` highest batch"
-        " number reserved; `ending` log id, once its end has begun; `s:<pattern>` log id after which it is subscribed;"
+        " number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as"
+        " JSON, if its receiver has failed for good; `d` why it gets nothing for the time being, as JSON; `s:<pattern>` log"
+        " id after which it is subscribed;"
         " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `o:<log id>` and"
         " `i:<log id>` a message that is open, with its body in the log or in the inbox: `<attempts>:<bytes>`",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, end",
         "each start",
         "A reliable session.",
     ),
@@ -108,9 +144,10 @@ KEYS: tuple[Key, ...] = (
         "hash",
         "log id: the fields of the log's entry, packed",
         "until it is settled",
-        "spill, commit, end",
+        "spill, redrive, commit, end",
         "queues that are filled again; letters",
-        "Messages that a session still waits for, and that the log was too large to keep.",
+        "Messages that a session still waits for, and that the log was too large to keep; and dead letters that were sent"
+        " again.",
     ),
     Key(
         "subject:<subject>",
@@ -124,29 +161,50 @@ KEYS: tuple[Key, ...] = (
     Key(
         "k:<scope>",
         "string",
-        "log id",
+        "log id; of a dead letter that was sent again also its bytes",
         "two minutes",
-        "publish",
-        "publish",
-        "A publish with a `key`, by channel, subject and key: its repeat answers the same id.",
+        "publish, redrive",
+        "publish, redrive",
+        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. Also one call of redrive.",
     ),
     Key(
         "dead",
         "stream",
-        "`id` log id; `receiver`; `code`; `reason`; `attempts`; `channel`; `body`; `sender`; `qos`",
+        "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
+        " `body`; `sender`; `qos`; and only if there is something to say: `p` 1 if the message was stored, `r` dead id of"
+        " the letter that it was before, `n` how often it came back, `x` as in the log",
         "the newest `delivery.dead_letters_max`",
-        "commit, end",
+        "commit, end, redrive, discard",
         "operators",
         "The dead letters.",
+    ),
+    *_INDEXES,
+    Key(
+        "dead:dropped",
+        "string",
+        "a whole number",
+        _EVER,
+        "commit, end",
+        "operators",
+        "Counts the letters that were dropped because there were more than `delivery.dead_letters_max`.",
     ),
     Key(
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
         "the newest `storage.facts_max_entries`, nearly",
-        "publish, login, subscribe, unsubscribe, commit, close, end",
+        "publish, login, subscribe, unsubscribe, commit, close, hold, redrive, discard, end",
         "the pipeline",
         "What happened to each message, for the audit.",
+    ),
+    Key(
+        "events",
+        "stream",
+        "`d` JSON, a group of events; see [events](events.md)",
+        "the newest `events.max_entries`, nearly",
+        "events",
+        "the pipeline",
+        "Telemetry of sessions, failures, latencies and traffic.",
     ),
 )
 
@@ -154,7 +212,7 @@ KEYS: tuple[Key, ...] = (
 class Keys:
     """The names of all keys under one `storage.prefix`."""
 
-    __slots__ = ("_base", "dead", "epoch", "facts", "format", "last", "log", "names", "nodes")
+    __slots__ = ("_base", "dead", "dropped", "epoch", "events", "facts", "format", "last", "log", "names", "nodes")
 
     def __init__(self, prefix: str) -> None:
         self._base = prefix + _TAG
@@ -165,7 +223,9 @@ class Keys:
         self.epoch = self._base + "epoch"
         self.nodes = self._base + "nodes"
         self.dead = self._base + "dead"
+        self.dropped = self._base + "dead:dropped"
         self.facts = self._base + "facts"
+        self.events = self._base + "events"
 
     @property
     def base(self) -> str:
@@ -191,6 +251,14 @@ class Keys:
     def subject(self, subject: str) -> str:
         """The sessions of a subject, such as `joe`."""
         return f"{self._base}subject:{subject}"
+
+    def letters_by(self, kind: str, value: str) -> str:
+        """The letters of one value; the kinds are `code`, `receiver` and `channel`."""
+        return f"{self._base}dead:{kind}:{value}"
+
+    def letter_values(self, kind: str) -> str:
+        """The values of one kind of which there are letters."""
+        return f"{self._base}dead:{kind}s"
 
     def once(self, scope: str) -> str:
         """The id of a publish with a `key`."""

@@ -125,7 +125,9 @@ def _id(entry: bytes) -> LogId:
 
 def _logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
     sender, excluded = fields.get(b"s", b"").decode(), fields.get(b"x", b"").decode()
-    return Logged(log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, fields.get(b"q", b""))
+    redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
+    qos = fields.get(b"q", b"")
+    return Logged(log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns)
 
 
 def _unpacked(packed: bytes) -> dict[bytes, bytes]:

@@ -28,6 +28,7 @@ __all__ = [
     "close",
     "commit",
     "end",
+    "hold",
     "login",
     "nodes",
     "spill",
@@ -112,6 +113,11 @@ def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
             record.login = orjson.loads(value)
         elif field == b"ending":
             record.ending = LogId(int(value))
+        elif field == b"death":
+            code, reason = orjson.loads(value)
+            record.death = (code, reason)
+        elif field == b"d":
+            record.dispatch = orjson.loads(value)
     return record
 
 
@@ -172,10 +178,19 @@ def unsubscribe(
     return Step("unsubscribe", keys, (token, name, facts_max, *patterns), parse)
 
 
-def close(k: Keys, token: str, name: str, facts_max: int) -> Step[LogId]:
-    """Begin the end of a session: all its subscriptions end. Returns the last id that it is owed, at a repeated call the same
-    as at the first. Raises Fenced, also if the session does not exist."""
-    return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max), _log_id)
+def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:
+    """Begin the end of a session: all its subscriptions end. `death` is error code and reason if its receiver has failed for
+    good; whoever adopts it before `end` finds them. Returns the last id that it is owed, at a repeated call the same as at the
+    first. Raises Fenced, also if the session does not exist."""
+    cause = orjson.dumps(death) if death is not None else b""
+    return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max, cause), _log_id)
+
+
+def hold(k: Keys, token: str, name: str, dispatch: bytes | None, facts_max: int) -> Step[None]:
+    """Note that a session gets nothing for the time being: who decided so, when and why, a JSON object. None: it gets
+    everything again. Raises Fenced, also if the session does not exist."""
+    fact = orjson.dumps({"session": name} | (orjson.loads(dispatch) if dispatch else {}))
+    return Step("hold", (k.session(name), k.facts), (token, facts_max, dispatch or b"", fact), _held)
 
 
 def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[LogId]]:
@@ -187,6 +202,11 @@ def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[Log
 @unless_refused
 def _log_id(answer: Any) -> LogId:
     return LogId(answer)
+
+
+@unless_refused
+def _held(answer: Any) -> None:
+    return None
 
 
 @unless_refused

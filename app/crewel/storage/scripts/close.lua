@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Begins the end of a session: it is owed what has entered the log until now, and nothing beyond. All its subscriptions
--- end here. A repeated call changes nothing.
+-- end here. The end has a cause if the session's receiver has failed for good. A repeated call changes nothing.
 --
 -- Returns the last id that the session is owed; or 'fenced' if another server owns the session, or nobody has it.
 --
@@ -10,8 +10,9 @@
 -- ARGV[1]  token
 -- ARGV[2]  name of the session
 -- ARGV[3]  bound of the facts, entries
+-- ARGV[4]  the cause, a JSON list of error code and reason; empty if there is none
 local session, last, facts = KEYS[1], KEYS[2], KEYS[3]
-local token, name, facts_max = ARGV[1], ARGV[2], ARGV[3]
+local token, name, facts_max, death = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local owner, ending = unpack(redis.call('HMGET', session, 'owner', 'ending'))
 if owner ~= token then
@@ -36,6 +37,9 @@ for at = 1, #record, 2 do
   end
 end
 redis.call('HSET', session, 'ending', newest)
+if death ~= '' then
+  redis.call('HSET', session, 'death', death)
+end
 
 if #ended > 0 then
   local fact = '{"session":%s,"patterns":%s,"from":[%s],"until":%s}'

@@ -5,15 +5,15 @@
 --
 -- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty.
 --
--- Returns {name, ...}: sessions that another server owns, of which nothing was applied; also {} for a commit that had
--- been applied before. 'fenced' if this server has been superseded; 'behind' if the store has lost a commit of it;
+-- Returns {{name, ...}, {id, ...}}: sessions that another server owns, of which nothing was applied, and the ids in
+-- `dead` of the letters in their order; twice {} for a commit that had been applied before. 'fenced' if this server has been superseded; 'behind' if the store has lost a commit of it;
 -- 'early' if not all parts are written (open.lua).
 --
 -- KEYS[1]      node:<token>
 -- KEYS[2]      log
 -- KEYS[3]      dead
 -- KEYS[4]      facts
--- ARGV[1]      what all keys begin with; s: and inbox: are built from it
+-- ARGV[1]      what all keys begin with; s:, inbox: and dead: are built from it
 -- ARGV[2]      token
 -- ARGV[3]      number of the commit, from 1
 -- ARGV[4]      parts that were written ahead
@@ -25,8 +25,8 @@
 --              arguments, and then these arguments:
 --              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
 --              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
---              letters, seven arguments each: id, code, reason, attempts, and of a message that was never stored the
---              channel, body and sender, which are empty otherwise
+--              letters, nine arguments each: id, code, reason, attempts, and of a message that was never stored the
+--              channel, body, sender, qos and when it was received, which are empty otherwise
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, token, number, parts = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local cursor, low, facts_max, letters_max = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -42,6 +42,8 @@ local function all(command, key, from, to)
   end
   return count
 end
+
+-- include shared/indexes.lua
 
 -- include shared/letters.lua
 
@@ -79,14 +81,14 @@ local seq, opening, opened = unpack(call('HMGET', node, 'seq', 'opening', 'opene
 if not seq then
   return 'fenced'
 elseif tonumber(seq) == number then
-  return {}
+  return {{}, {}}
 elseif tonumber(seq) ~= number - 1 then
   return 'behind'
 elseif parts > 0 and (tonumber(opening) ~= number or tonumber(opened) ~= parts) then
   return 'early'
 end
 
-local fenced, ended = {}, {}
+local fenced, ended, letters = {}, {}, {}
 local at = 9
 while at <= #ARGV do
   local name = ARGV[at]
@@ -100,8 +102,8 @@ while at <= #ARGV do
   local letters_at = facts_at + ARGV[at + 7]
   local stop = letters_at + ARGV[at + 8]
   if call('HGET', session, 'owner') == token then
-    for letter = letters_at, stop - 1, 7 do
-      bury(name, inbox, letter)
+    for letter = letters_at, stop - 1, 9 do
+      letters[#letters + 1] = bury(name, inbox, letter)
     end
     all('HSET', session, set, settled - 1)
     settle(session, inbox, settled, delete - 1)
@@ -120,9 +122,10 @@ while at <= #ARGV do
   at = stop
 end
 
+keep_bound(#letters)
 call('HSET', node, 'cursor', cursor, 'low', low, 'seq', ARGV[3])
 if #ended > 0 then
   local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
-return fenced
+return {fenced, letters}

@@ -5,7 +5,8 @@
 --
 -- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty.
 --
--- Returns 'ended'; or 'fenced' if another server owns the session.
+-- Returns {id, ...}: the ids in `dead` of the letters in their order, {} if the session had ended before; or 'fenced' if
+-- another server owns it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>
@@ -14,38 +15,43 @@
 -- KEYS[5]     log
 -- KEYS[6]     dead
 -- KEYS[7]     facts
--- ARGV[1]     token
--- ARGV[2]     name of the session
--- ARGV[3]     bound of the facts, entries
--- ARGV[4]     bound of the letters, entries
--- ARGV[5]     number of the facts about ends
--- ARGV[6...]  these facts, JSON objects; then letters, seven arguments each: id, code, reason, attempts, and of a message
---             that was never stored the channel, body and sender, which are empty otherwise
+-- ARGV[1]     what all keys begin with; dead: is built from it
+-- ARGV[2]     token
+-- ARGV[3]     name of the session
+-- ARGV[4]     bound of the facts, entries
+-- ARGV[5]     bound of the letters, entries
+-- ARGV[6]     number of the facts about ends
+-- ARGV[7...]  these facts, JSON objects; then letters, nine arguments each: id, code, reason, attempts, and of a message
+--             that was never stored the channel, body, sender, qos and when it was received, which are empty otherwise
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
-local token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local letters_at = 6 + ARGV[5]
+local base, token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local letters_at = 7 + ARGV[6]
 local call = redis.call
+
+-- include shared/indexes.lua
 
 -- include shared/letters.lua
 
 local owner = call('HGET', session, 'owner')
 if not owner then
-  return 'ended'
+  return {}
 elseif owner ~= token then
   return 'fenced'
 end
 
-for at = letters_at, #ARGV, 7 do
-  bury(name, inbox, at)
+local letters = {}
+for at = letters_at, #ARGV, 9 do
+  letters[#letters + 1] = bury(name, inbox, at)
 end
+keep_bound(#letters)
 call('UNLINK', session, inbox)
 call('SREM', own, name)
 call('SREM', subject, name)
 
-if letters_at > 6 then
-  local fact = '{"ended":[' .. table.concat(ARGV, ',', 6, letters_at - 1) .. ']}'
+if letters_at > 7 then
+  local fact = '{"ended":[' .. table.concat(ARGV, ',', 7, letters_at - 1) .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
 local fact = '{"session":' .. cjson.encode(name) .. '}'
 call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'closed-session', 'd', fact)
-return 'ended'
+return letters

@@ -12,15 +12,7 @@
 local session, inbox, log = KEYS[1], KEYS[2], KEYS[3]
 local token = ARGV[1]
 
--- A message as one text: of each field its name, the length of its value, a colon, and the value.
-local function packed(fields)
-  local parts = {}
-  for at = 1, #fields, 2 do
-    local value = fields[at + 1]
-    parts[#parts + 1] = fields[at] .. #value .. ':' .. value
-  end
-  return table.concat(parts)
-end
+-- include shared/packed.lua
 
 if redis.call('HGET', session, 'owner') ~= token then
   return 'fenced'

@@ -1,33 +1,55 @@
--- For the scripts that store dead letters. They have, as locals: `call`, redis.call; `log` and `dead`, the keys;
+-- For the scripts that store dead letters, after shared/indexes.lua. They have, as further locals: `log`, the key;
 -- `letters_max`, the bound of the letters.
 
 -- The message of a letter: a table of the log's fields, empty if it has gone.
 local function message(inbox, id)
-  local found = {}
   local packed = call('HGET', inbox, id)
-  if packed then
-    local at = 1
-    while at <= #packed do
-      local field, size, start = string.match(packed, '^(.)(%d+):()', at)
-      at = start + size
-      found[field] = string.sub(packed, start, at - 1)
-    end
-  else
-    local entry = call('XRANGE', log, id .. '-0', id .. '-0')[1]
-    for at = 1, entry and #entry[2] or 0, 2 do
-      found[entry[2][at]] = entry[2][at + 1]
-    end
+  if not packed then
+    return fields_of(call('XRANGE', log, id .. '-0', id .. '-0')[1]) or {}
+  end
+  local found, at = {}, 1
+  while at <= #packed do
+    local field, size, start = string.match(packed, '^(.)(%d+):()', at)
+    at = start + size
+    found[field] = string.sub(packed, start, at - 1)
   end
   return found
 end
 
--- Stores the letter that ARGV describes from `at` on.
+-- Stores the letter that ARGV describes from `at` on, in nine arguments. Returns its place in `dead`.
 local function bury(name, inbox, at)
-  local id, code, reason, attempts = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local known = {c = ARGV[at + 4], b = ARGV[at + 5], s = ARGV[at + 6]}
-  if known.c == '' then
-    known = message(inbox, id)
+  local id, code, reason, attempts, channel, body, sender, qos, received = unpack(ARGV, at, at + 8)
+  local more = {}
+  if channel == '' then
+    local known = message(inbox, id)
+    channel, body, sender, qos, received = known.c or '', known.b or '', known.s or '', known.q or '', id .. '000'
+    more = {'p', '1'}
+    for _, field in ipairs({'r', 'n', 'x'}) do
+      if known[field] then
+        more[#more + 1] = field
+        more[#more + 1] = known[field]
+      end
+    end
   end
-  call('XADD', dead, 'MAXLEN', letters_max, '*', 'id', id, 'receiver', name, 'code', code, 'reason', reason,
-    'attempts', attempts, 'channel', known.c or '', 'body', known.b or '', 'sender', known.s or '', 'qos', known.q or '')
+  local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
+    'attempts', attempts, 'channel', channel, 'body', body, 'sender', sender, 'qos', qos, unpack(more))
+  enlist(place, {code = code, receiver = name, channel = channel})
+  return place
+end
+
+-- Removes the oldest letters beyond the bound, and counts them. Where the bound has been lowered, the rest of what is too
+-- much goes with later calls.
+local function keep_bound(buried)
+  local beyond = buried > 0 and math.min(call('XLEN', dead) - letters_max, buried + 1000) or 0
+  if beyond <= 0 then
+    return
+  end
+  call('INCRBY', base .. 'dead:dropped', beyond)
+  while beyond > 0 do
+    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(beyond, 100))
+    for _, entry in ipairs(oldest) do
+      take_out(entry[1], fields_of(entry))
+    end
+    beyond = beyond - #oldest
+  end
 end

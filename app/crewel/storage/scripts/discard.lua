@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- Throws dead letters away. Those that have gone already are left out.
+--
+-- Returns how many there were; or 'fenced' if the server has been superseded.
+--
+-- KEYS[1]     node:<token>, the server that asks
+-- KEYS[2]     dead
+-- KEYS[3]     facts
+-- ARGV[1]     what all keys begin with; dead: is built from it
+-- ARGV[2]     bound of the facts, entries
+-- ARGV[3]     who wants it, or empty
+-- ARGV[4...]  ids in `dead`
+local node, dead, facts = KEYS[1], KEYS[2], KEYS[3]
+local base, facts_max, who = ARGV[1], ARGV[2], ARGV[3]
+local call = redis.call
+
+-- include shared/indexes.lua
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+
+local places = {}
+for at = 4, #ARGV do
+  local letter = fields_of(call('XRANGE', dead, ARGV[at], ARGV[at])[1])
+  if letter then
+    take_out(ARGV[at], letter)
+    places[#places + 1] = ARGV[at]
+  end
+end
+
+if #places > 0 then
+  local by = who ~= '' and ',"who":' .. cjson.encode(who) or ''
+  local fact = '{"letters":["' .. table.concat(places, '","') .. '"]' .. by .. '}'
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'discarded', 'd', fact)
+end
+return #places

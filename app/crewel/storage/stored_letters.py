@@ -1,0 +1,119 @@
+"""A dead letter as the store has it, and which ones are wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from crewel.bayeux.channel import parse
+
+__all__ = ["LetterFilter", "StoredLetter", "beginning", "fits", "is_dead_id", "letter_of"]
+
+_DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLetter:
+    """A dead letter: one message, one receiver."""
+
+    dead_id: str
+    """Its own id, `<milliseconds of the store's clock>-<number>`."""
+    id: str
+    """Id of the message, as its receiver saw it."""
+    received: str
+    """When the message was accepted: nanoseconds, in digits."""
+    receiver: str
+    """Name of the session, `client/joe/1`."""
+    channel: str
+    """Empty if nothing is left of the message."""
+    code: str
+    reason: str
+    attempts: int
+    """How often it may have been delivered."""
+    returns: int
+    """How often it came back: was sent again by an operator, and died again."""
+    sender: str
+    qos: bytes
+    body: bytes
+    """The message as JSON, less its id."""
+    is_persistent: bool
+    """Whether the store had the message."""
+    redrive_of: str
+    """Dead id of the letter that it was before; empty if it was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which letters are wanted; what is empty asks for nothing."""
+
+    code: str = ""
+    """This code and all below it: `user.update`."""
+    receiver: str = ""
+    """A session, `client/joe/1`, or all of a subject, `client/joe`."""
+    channel: str = ""
+    """A channel, or a pattern."""
+    since_ms: int = 0
+    """Not older, milliseconds since 1970."""
+    until: str = ""
+    """Dead id of the newest one that is wanted."""
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is asked for, by the kind of index that knows."""
+        asked = {"code": self.code, "receiver": self.receiver, "channel": self.channel}
+        return {kind: text for kind, text in asked.items() if text}
+
+    def has(self, letter: StoredLetter) -> bool:
+        """Whether code, receiver and channel are wanted."""
+        return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
+
+
+def is_dead_id(text: str) -> bool:
+    """Whether a text looks like a dead id."""
+    return _DEAD_ID.fullmatch(text) is not None
+
+
+def letter_of(place: bytes, fields: Mapping[bytes, bytes]) -> StoredLetter:
+    """Return the letter that an entry of `dead` holds."""
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode()
+
+    return StoredLetter(
+        place.decode(),
+        text(b"id"),
+        text(b"received"),
+        text(b"receiver"),
+        text(b"channel"),
+        text(b"code"),
+        text(b"reason"),
+        int(fields.get(b"attempts", 0)),
+        int(fields.get(b"n", 0)),
+        text(b"sender"),
+        fields.get(b"qos", b""),
+        fields.get(b"body", b""),
+        b"p" in fields,
+        text(b"r"),
+    )
+
+
+def beginning(kind: str, text: str) -> tuple[str, str]:
+    """Return the value that is asked for, and what others that may be wanted begin with. Either may be empty: then there is no
+    one value, or all may be wanted."""
+    if not text:
+        return "", ""
+    if kind == "channel":
+        channel = parse(text)
+        name = channel.name if channel is not None else text
+        return ("", name.rstrip("*")) if channel is not None and channel.is_wildcard else (name, name)
+    return text, text + ("." if kind == "code" else "/")
+
+
+def fits(kind: str, text: str, value: str) -> bool:
+    """Whether a code, a receiver or a channel is what `text` asks for."""
+    if kind == "channel":
+        channel, asked = parse(value), parse(text)
+        return channel is not None and asked is not None and asked.name in channel.patterns
+    return value == text or value.startswith(beginning(kind, text)[1])
