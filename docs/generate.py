@@ -16,6 +16,7 @@ from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, BayeuxCode, Fault
 from crewel.settings.table import as_text, declared
+from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
 
@@ -80,6 +81,22 @@ def fact_fields() -> str:
     return table(("type", "field", "meaning"), rows)
 
 
+def event_groups() -> str:
+    """Return the table of what a group of events holds."""
+    return table(("field", "meaning"), ((f"`{name}`", meaning) for name, meaning in GROUP.items()))
+
+
+def events() -> str:
+    """Return the table of the types of events."""
+    return table(("type", "level", "written"), ((f"`{each.name}`", f"`{each.level}`", each.written) for each in EVENTS))
+
+
+def event_fields() -> str:
+    """Return the table of what the events hold."""
+    rows = ((f"`{each.name}`", f"`{name}`", meaning) for each in EVENTS for name, meaning in each.fields.items())
+    return table(("type", "field", "meaning"), rows)
+
+
 def end_reasons() -> str:
     """Return the table of how a message can end for one receiver."""
     return table(("reason", "meaning"), ((f"`{reason.value}`", reason.meaning) for reason in EndReason))
@@ -114,6 +131,9 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "client-states": client_states,
     "facts": facts,
     "fact-fields": fact_fields,
+    "event-groups": event_groups,
+    "events": events,
+    "event-fields": event_fields,
     "end-reasons": end_reasons,
     "overflow-policies": overflow_policies,
     "keys": keys,

@@ -1,0 +1,197 @@
+"""The events: telemetry of sessions, failures, redeliveries and latencies, written in groups and off the hot path.
+
+An entry of the stream `events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so
+that one that is missing is seen; and each tells how many of its own events were lost. So what is not there is never taken for
+what did not happen, as it would be with the facts. This is the one place that says what groups and events hold: docs/events.md
+is generated from it, and the pipeline reads by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from crewel.storage.answers import unless_refused
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+__all__ = ["BUCKETS_MS", "EVENTS", "GROUP", "SCHEMA", "EventType", "Group", "Level", "read", "write"]
+
+SCHEMA: Final = 1
+"""The version of what is said here. Fields may be added without another one."""
+
+BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 3600000)
+"""Upper bounds of the buckets of a latency, in milliseconds, inclusive; what took longer is in one more."""
+
+
+class Level(StrEnum):
+    """From which `events.level` on a type of event is written; each level includes those before it."""
+
+    FAILURES = "failures"
+    RELIABLE = "reliable"
+    ALL = "all"
+
+    def includes(self, other: Level) -> bool:
+        """Whether what is written from `other` on is written at this level."""
+        return _ORDER.index(other) <= _ORDER.index(self)
+
+
+_ORDER: Final = tuple(Level)
+
+GROUP: Final[Mapping[str, str]] = {
+    "v": f"Version of the schema: {SCHEMA}.",
+    "node": "Name of the server.",
+    "token": "Which run of the server: random, new at each start.",
+    "n": "Number of the group: 1, 2, 3 for each token. A number that is missing is a group that was lost.",
+    "from": "Milliseconds since 1970, by the server's clock: the group is about what happened from here",
+    "until": "to here.",
+    "lost": "How many events of this time were lost, because there were too many.",
+    "events": "The events, objects with `type` and what is below.",
+}
+"""The fields of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One type of event: from which level on and when it is written, and its fields with what they mean."""
+
+    name: str
+    level: Level
+    written: str
+    fields: Mapping[str, str]
+
+
+_AT: Final = "Milliseconds since 1970."
+_SESSION: Final = "Name of the session, `client/joe/1`."
+_CHANNEL: Final = "Name of the channel."
+
+EVENTS: Final = (
+    EventType(
+        "opened",
+        Level.RELIABLE,
+        "when a session that has a name begins: by a handshake, or because the store brought it back; of sessions that do not"
+        " acknowledge only at level `all`",
+        {
+            "at": _AT,
+            "session": _SESSION,
+            "reliable": "Whether it acknowledges.",
+            "transport": "Type of the connection that it shook hands on; empty if the store brought it back.",
+        },
+    ),
+    EventType(
+        "closed",
+        Level.RELIABLE,
+        "when such a session has ended",
+        {
+            "at": _AT,
+            "session": _SESSION,
+            "reliable": "Whether it acknowledges.",
+            "reason": "`disconnected` by the client or the server; `expired`, for no connect came in time; or `dead`, for its"
+            " receiver failed for good.",
+            "code": "Dotted code of a receiver that failed for good; empty otherwise.",
+        },
+    ),
+    EventType(
+        "failed",
+        Level.FAILURES,
+        "when a receiver reports a failure, or its status did not come in time",
+        {
+            "at": _AT,
+            "session": _SESSION,
+            "channel": _CHANNEL,
+            "id": "Id of the message.",
+            "code": "Dotted code, as it counted.",
+            "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is held"
+            " back.",
+        },
+    ),
+    EventType(
+        "held",
+        Level.FAILURES,
+        "when a session is held back",
+        {
+            "at": _AT,
+            "session": _SESSION,
+            "who": "Who held it back: the receiver itself, or an operator.",
+            "code": "Dotted code that was reported; empty if an operator did it.",
+            "id": "Id of the message that is held; empty if an operator did it.",
+        },
+    ),
+    EventType(
+        "released",
+        Level.FAILURES,
+        "when a session is held back no more",
+        {"at": _AT, "session": _SESSION, "who": "The operator."},
+    ),
+    EventType(
+        "overflow",
+        Level.FAILURES,
+        "once a group for each session and policy, when its queue was full",
+        {
+            "session": _SESSION,
+            "policy": "What was done, by the names of `queue.onOverflow`.",
+            "count": "How many messages it met.",
+        },
+    ),
+    EventType(
+        "redelivered",
+        Level.RELIABLE,
+        "once a group for each session that was sent messages again",
+        {"session": _SESSION, "count": "How many messages left again."},
+    ),
+    EventType(
+        "settled",
+        Level.RELIABLE,
+        "once a group for each channel on which stored messages were settled",
+        {
+            "channel": _CHANNEL,
+            "count": "How many.",
+            "sum": "How long they took in all, from the log to the settling, in milliseconds.",
+            "buckets": f"How many took at most {', '.join(map(str, BUCKETS_MS))} milliseconds and more than the bound before;"
+            " and last, how many took longer.",
+        },
+    ),
+    EventType(
+        "traffic",
+        Level.ALL,
+        "once a group for each channel on which messages were published that are not stored",
+        {"channel": _CHANNEL, "published": "How many.", "delivered": "How many were queued for a receiver."},
+    ),
+    EventType(
+        "visitors",
+        Level.ALL,
+        "once a group, if sessions without a name began or ended",
+        {"opened": "How many began.", "closed": "How many ended."},
+    ),
+)
+"""Every type of event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One entry of the stream."""
+
+    place: str
+    """The entry's own id, `<milliseconds of the store's clock>-<number>`."""
+    fields: dict[str, Any]
+
+
+def write(k: Keys, group: Mapping[str, Any], max_entries: int) -> Step[None]:
+    """Append a group. What is beyond `max_entries`, about, leaves at the other end."""
+    return Step("events", (k.events,), (max_entries, orjson.dumps(group)), _written)
+
+
+@unless_refused
+def _written(answer: Any) -> None:
+    return None
+
+
+async def read(store: Store, after: str = "0-0", count: int = 100) -> list[Group]:
+    """Return the next groups after this place, oldest first. Raises StoreError."""
+    entries: Any = await store.reader.xrange(store.keys.events, f"({after}", "+", count)
+    return [Group(place.decode(), orjson.loads(fields[b"d"])) for place, fields in entries]

@@ -1,0 +1,49 @@
+"""The stream of events: written in groups, bounded, read back."""
+
+import pytest
+
+from crewel.storage import events
+from crewel.storage.events import BUCKETS_MS, EVENTS, Level
+from crewel.storage.store import Store
+
+
+def group(number: int) -> dict[str, object]:
+    return {"v": 1, "node": "heron", "token": "t", "n": number, "from": 1, "until": 2, "lost": 0, "events": []}
+
+
+async def test_groups_are_read_in_the_order_in_which_they_were_written(store: Store) -> None:
+    steps = [events.write(store.keys, group(number), 1000) for number in (1, 2, 3)]
+    assert await store.run(steps) == [None, None, None]
+    first, *rest = await events.read(store)
+    assert first.fields == group(1)
+    assert [each.fields["n"] for each in rest] == [2, 3]
+    assert [each.fields["n"] for each in await events.read(store, first.place, 1)] == [2]
+
+
+async def test_the_stream_keeps_about_so_many(store: Store) -> None:
+    for start in range(0, 1000, 100):
+        await store.run([events.write(store.keys, group(start + number), 150) for number in range(100)])
+    left = await events.read(store, count=1000)
+    assert 150 <= len(left) <= 300
+    assert left[-1].fields["n"] == 999, "the oldest go"
+
+
+@pytest.mark.parametrize(
+    ("at", "included"),
+    [
+        (Level.FAILURES, {Level.FAILURES}),
+        (Level.RELIABLE, {Level.FAILURES, Level.RELIABLE}),
+        (Level.ALL, {Level.FAILURES, Level.RELIABLE, Level.ALL}),
+    ],
+)
+def test_a_level_includes_those_before_it(at: Level, included: set[Level]) -> None:
+    assert {level for level in Level if at.includes(level)} == included
+
+
+def test_the_schema_names_each_type_and_field_once_and_explains_it() -> None:
+    names = [each.name for each in EVENTS]
+    assert len(set(names)) == len(names)
+    for each in EVENTS:
+        assert each.written
+        assert all(meaning.endswith(".") for meaning in each.fields.values())
+    assert list(BUCKETS_MS) == sorted(set(BUCKETS_MS))
