@@ -14,7 +14,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK, LogId
+from crewel.delivery.records import BATCH_BLOCK
 from crewel.extension import Extension, SessionPart
 
 __all__ = ["AckExtension", "AcknowledgedSession"]
@@ -65,14 +65,14 @@ class AcknowledgedSession(SessionPart):
         batch = ext.get("ack") if type(ext) is dict else None
         if type(batch) is not int:  # by type: `true` is an int to `isinstance`
             batch = None
-        if session.durable is None:
+        session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
+        if session.durable is None and session.dispatcher is None:
             session.queue = batches.acknowledge(batch, session.queue)
         else:
-            stored: list[LogId] = []
-            session.queue = batches.acknowledge(batch, session.queue, stored)
-            if stored and self._broker.durability is not None:
-                self._broker.durability.settle(session.durable, stored)
-        session.retained = 0  # what is still open is in the queue again
+            told: list[Entry] = []
+            session.queue = batches.acknowledge(batch, session.queue, told)
+            if told or session.dispatcher is not None:
+                self._broker.dispatching.acknowledged(session, told)
         if not batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged

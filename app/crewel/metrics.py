@@ -37,6 +37,7 @@ DECLARED = (
     Declared("crewel_publishes_total", "counter", "Publishes accepted, from clients and from the server itself."),
     Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
     Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
+    Declared("crewel_redeliveries_total", "counter", "Messages that wait again because their receiver failed."),
     Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),
     Declared("crewel_ended_total", "counter", "Stored messages that ended for one receiver, by how.", "reason"),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
@@ -83,6 +84,7 @@ class Metrics(Collector):
         self.publishes = 0
         self.deliveries = 0
         self.resends = 0
+        self.redeliveries = 0
         self.dropped: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.stored_publishes = 0

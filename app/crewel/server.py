@@ -50,6 +50,7 @@ BUILT_IN = {
     "binary": "crewel.extensions.binary:BinaryExtension",
     "timestamp": "crewel.extensions.timestamp:TimestampExtension",
     "timesync": "crewel.extensions.timesync:TimesyncExtension",
+    "update": "crewel.extensions.update:UpdateExtension",
 }
 """The extensions that come with Crewel, by the name that `bayeux.extensions` uses."""
 

@@ -51,7 +51,8 @@ class Store:
             subscribe=lambda session, pattern: self.index.add(pattern),
             unsubscribe=lambda session, pattern: self.index.discard(pattern),
         )
-        return SimpleNamespace(loop=asyncio.get_running_loop(), channels=channels)
+        letters = SimpleNamespace(made=lambda letters: None, stored=lambda dead_ids: None)
+        return SimpleNamespace(loop=asyncio.get_running_loop(), channels=channels, letters=letters)
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
         self.asked.append((step, done, insists))

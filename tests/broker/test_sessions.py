@@ -15,10 +15,12 @@ LIFE = {
     (State.HANDSHAKEN, Event.TAKEN_OVER): State.HANDSHAKEN,
     (State.HANDSHAKEN, Event.DISCONNECT): State.DISCONNECTED,
     (State.HANDSHAKEN, Event.SILENCE): State.EXPIRED,
+    (State.HANDSHAKEN, Event.FAILED): State.EXPIRED,
     (State.CONNECTED, Event.CONNECT): State.CONNECTED,
     (State.CONNECTED, Event.TAKEN_OVER): State.HANDSHAKEN,
     (State.CONNECTED, Event.DISCONNECT): State.DISCONNECTED,
     (State.CONNECTED, Event.SILENCE): State.EXPIRED,
+    (State.CONNECTED, Event.FAILED): State.EXPIRED,
 }
 
 

@@ -111,20 +111,20 @@ class TestStored:
         """A stored entry for each place; a 0 makes one that is not stored."""
         return [Entry.logged("/a", LogId(each), b'{"data":0}') if each else Entry({"channel": "/a"}) for each in places]
 
-    def test_the_places_that_are_acknowledged_are_told(self) -> None:
+    def test_what_is_acknowledged_is_told(self) -> None:
         batches = Batches()
         batch = sent(batches, self.queue(11, 0, 12))
-        stored: list[LogId] = []
-        assert batches.acknowledge(batch, [], stored) == []
-        assert stored == [11, 12]
+        told: list[Entry] = []
+        assert batches.acknowledge(batch, [], told) == []
+        assert [each.position for each in told] == [11, 0, 12]
 
     def test_only_the_batches_that_the_client_has_are_told(self) -> None:
         batches = Batches()
         first = sent(batches, self.queue(11))
         sent(batches, self.queue(12))
-        stored: list[LogId] = []
-        assert [each.position for each in batches.acknowledge(first, [], stored)] == [12]
-        assert stored == [11]
+        told: list[Entry] = []
+        assert [each.position for each in batches.acknowledge(first, [], told)] == [12]
+        assert [each.position for each in told] == [11]
 
     def test_what_goes_out_again_lies_at_the_front_of_the_queue(self) -> None:
         batches = Batches()

@@ -24,7 +24,7 @@ def test_what_is_not_given_has_the_default() -> None:
     assert qos == ConnectQos()
     assert (qos.name, qos.token, qos.resume, qos.dispatcher) == (None, None, None, None)
     assert (qos.update, qos.ptp, qos.persistent, qos.clear_sessions) == (False, True, False, False)
-    assert (qos.settle, qos.ack_wait_ms, qos.ping_interval_ms) == (Settle.BATCH, -1, 0)
+    assert (qos.settle, qos.ack_wait_ms, qos.ping_interval_ms) == (Settle.BATCH, None, 0)
     assert (qos.timeout_ms, qos.max_sessions) == (86_400_000, 10)
     assert (qos.burst, qos.queue) == (Burst(), QueueQos())
 

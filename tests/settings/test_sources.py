@@ -74,7 +74,7 @@ def test_toml_writes_a_list_as_a_list_or_as_text(tmp_path: Path) -> None:
     listed = toml(tmp_path, '[bayeux]\nlazy_channels = ["/a/*", "/b"]\nextensions = "ack,timesync"\n')
     settings = load(listed, environ=NONE)
     assert settings.bayeux.lazy_channels == ("/a/*", "/b")
-    assert settings.bayeux.extensions == ("ack", "timesync")
+    assert settings.bayeux.extensions == ("ack", "update", "timesync")
 
 
 @pytest.mark.parametrize(

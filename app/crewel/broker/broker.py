@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -15,20 +16,25 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
+from crewel.broker.dispatching import Dispatching
 from crewel.broker.durability import Durability
+from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.intake import Outgoing, Published
+from crewel.broker.letters import Letters
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import Promise
+from crewel.broker.telling import tell
 from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Submission
+from crewel.delivery.update_qos import Origin
 from crewel.errors import BayeuxCode, Refused, ServiceError, StoreUnavailable
 from crewel.extension import Extension, Pipe
 from crewel.metrics import Metrics
@@ -56,10 +62,14 @@ class Broker:
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.guard = Guard()
         self.registry = Registry()
+        self.letters = Letters(self)
+        self.events = Events(self)
         self.browsers = Browsers(settings)
         self.timing = Timing(settings)
         self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.timing, self.disconnect)
         self.outbound.pipe = Pipe(extensions)
+        self.dispatching = Dispatching(self)
+        self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), time.time)
         self.inbound = Inbound(self)
@@ -169,9 +179,17 @@ class Broker:
         return outgoing
 
     def broadcast(
-        self, channel: Channel, fields: Fields, *, lazy: bool = False, publisher: Session | None = None
+        self,
+        channel: Channel,
+        fields: Fields,
+        *,
+        lazy: bool = False,
+        publisher: Session | None = None,
+        origin: tuple[str, str] | None = None,
+        qos: bytes = b"",
     ) -> None:
-        """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all."""
+        """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all.
+        `origin` is its id and its time, if it has been given them already."""
         self.metrics.publishes += 1
         outbound = self.outbound
         heard = dict(fields) if self.registry.hearers else None  # as it was said: extensions make it ready for the wire
@@ -179,6 +197,10 @@ class Broker:
             return
         entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
         subscribers = self.channels.subscribers(channel)
+        if self.dispatching.telling:
+            sender = "" if publisher is None else publisher.name
+            message_id, received = self.ids.stamp() if origin is None else origin
+            entry.origin = Origin(message_id, received, sender, qos)
         if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
             publisher = None
         outbound.fan_out(entry, subscribers, publisher)
@@ -230,10 +252,12 @@ class Broker:
         session.move(event)  # first, so that a service that ends it once more ends nothing
         self.sessions.pop(session.id, None)
         for removed in self.registry.session_removed:
-            self._call(removed, session, event is Event.SILENCE)
+            self._call(removed, session, event is not Event.DISCONNECT)
         self.channels.unsubscribe_all(session)
         if session.name:
             self.logins.names.forget(session)
+        if session.dispatcher is not None or session.durable is not None:
+            self.dispatching.leave(session)
         if session.durable is not None and self.durability is not None:
             self.durability.membership.end(session.durable)
             session.durable = None
@@ -258,6 +282,7 @@ class Broker:
         self.outbound.has_room = durability.overflow.has_room
         self.metrics.gauge("waiting", durability.waiting)
         await durability.start()
+        self.events.start()
         return durability
 
     def revive(self, session: Session, patterns: Iterable[str]) -> None:
@@ -296,6 +321,7 @@ class Broker:
             elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):
                 assert self.durability is not None
                 self.durability.gone(session)
+                self.dispatching.await_client(session, now)
             if session.grants is not None:
                 self.logins.look(session)
         self.channels.sweep()
@@ -312,6 +338,7 @@ class Broker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.letters.close()
 
     def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
         if self.channels.is_kept_from_publisher(channel):

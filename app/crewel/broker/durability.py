@@ -111,6 +111,7 @@ class Durability:
         if not self.is_superseded and self.store.is_up:
             with suppress(StoreError, TimeoutError):
                 await asyncio.wait_for(self._commit(), _CLOSE_TIMEOUT)
+        await self._broker.events.close()
         await self.writing.close()
 
     async def _load(self) -> None:
@@ -245,6 +246,8 @@ class Durability:
             session.urgent = bool(kept)
             for log_id in stored:
                 durable.park(log_id)
+            if session.dispatcher is not None:
+                session.dispatcher.flushes = True
         return self.refills.wanted(session)
 
     def gone(self, session: Session) -> None:
@@ -281,6 +284,8 @@ class Durability:
             if self.node is node:
                 raise
         else:
+            self._broker.letters.made(commit.letters)
+            self._broker.letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
 

@@ -23,8 +23,14 @@ class Ids:
         self._node = node
         self._clock = clock
         self._last_ms = 0
+        self._last_ns = 0
         self._number = 0
         self._known: dict[str, tuple[float, str]] = {}  # in the order of time
+
+    def stamp(self) -> tuple[str, str]:
+        """A new id, and when the message was accepted: nanoseconds since 1970 in digits, later than all before."""
+        self._last_ns = max(self._last_ns + 1, int(self._clock() * 1_000_000) * 1000)
+        return self.new(), str(self._last_ns)
 
     def new(self) -> str:
         """An id that no other message has, later than all before it."""

@@ -16,6 +16,7 @@ from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Submission
+from crewel.delivery.update_qos import Origin
 from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended
@@ -116,6 +117,8 @@ class Intake:
     def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
         submission = outgoing.submission
         entry = Entry.logged(submission.channel, log_id, submission.body, lazy=outgoing.lazy)
+        if self._broker.dispatching.telling:
+            entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded)
         self._broker.metrics.stored_publishes += 1
         if outgoing.heard is not None:
@@ -130,7 +133,8 @@ class Intake:
                     return
                 channel = parse(logged.channel)
                 assert channel is not None
-                self._take(channel, Entry.logged(logged.channel, logged.id, logged.body), None, logged.excluded)
+                entry = Entry.logged(logged.channel, logged.id, logged.body, origin=Origin.logged(logged))
+                self._take(channel, entry, None, logged.excluded)
             if len(entries) < _READ_AT_ONCE:
                 self._durability.node.cursor = max(self._durability.node.cursor, last)
 
@@ -155,7 +159,7 @@ class Intake:
             return  # it is ending
         elif not self._durability.overflow.has_room(session, durable, entry):
             return
-        elif durable.parked or session.is_absent or durable in self._durability.refills.running:
+        elif durable.parked or session.is_absent or session.is_paused or durable in self._durability.refills.running:
             durable.park(entry.position)
             self._durability.refills.ring(session)
         else:

@@ -225,6 +225,7 @@ class Logins:
         else:
             session.ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.queue_limit = asked.max_entries or 0
+        self._broker.dispatching.equip(session, qos)
 
     # A session that goes on
 
@@ -257,10 +258,8 @@ class Logins:
         broker, peer = self._broker, exchange.peer
         self.names.supersede(target.id, target.name, broker.loop.time())
         self._dismiss(target, superseded(target.name))
-        if target.batches is not None:
-            # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
-            target.queue = [*target.batches.forget(), *target.queue]
-            target.retained = 0
+        # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
+        broker.dispatching.unsettled.renew(target)
         target.urgent = bool(target.queue)
         target.hold_delay = 0.0
         broker.hand_over(target, session, peer)
@@ -276,13 +275,13 @@ class Logins:
     def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        parked = 0 if session.durable is None else len(session.durable.parked)
+        dispatcher = session.dispatcher
         exchange.login = {
             "name": f"/node/{self._broker.settings.node.name}/{session.name}",
             "reconnected": reconnected,
-            "queued": len(session.queue) + session.retained + parked,
+            "queued": self._broker.dispatching.waiting(session),
             "resume": resume,
-            "update": False,
+            "update": dispatcher is not None and dispatcher.rules.tells,
             "durable": session.durable is not None,
         }
 
@@ -290,8 +289,8 @@ class Logins:
 
     def restore(self, durable: Durable, record: SessionRecord) -> None:
         """Let a session that the store has live again, as its last login made it."""
-        facts = record.login
-        session = Session(self._broker, facts["id"])
+        facts, broker = record.login, self._broker
+        session = Session(broker, facts["id"])
         session.browser = facts.get("browser")
         session.is_reliable = session.connect_only = facts.get("ack", False)
         session.is_absent = True
@@ -306,11 +305,11 @@ class Logins:
             qos = ConnectQos()
         self._dress(session, qos, is_stored=True)
         session.grace_ms = qos.timeout_ms if durable.is_named else None
-        broker = self._broker
         for extension in broker.outbound.pipe.extensions:
             extension.restored(session)
         assert broker.durability is not None
         broker.durability.hand_to(session, durable)
+        broker.dispatching.restore(session, record)
         self.names.add(session, *facts.get("resume", ()))
         broker.revive(session, durable.since)
         if session.grants is None and broker.guard.asks_for_tokens:

@@ -139,18 +139,20 @@ class Membership:
             node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
             node.ending(durable, answer)
 
-        step = stored_sessions.close(*self._me(), durable.name, self._durability.facts_max)
+        step = stored_sessions.close(*self._me(), durable.name, self._durability.facts_max, durable.death)
         self._durability.writing.submit(step, closed, insists=True)
 
     def bury(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
+        death = durable.death or (DEAD_SESSION, "the session has ended")
         makes_letters = durable.is_named or self._durability.settings.delivery.letters_for_anonymous
+        makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._durability.node
         node.leave(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
-                durable.bury(Letter(durable.name, log_id, DEAD_SESSION, "the session has ended", waiting.attempts))
+                durable.bury(Letter(durable.name, log_id, *death, waiting.attempts))
             else:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
@@ -159,7 +161,10 @@ class Membership:
         step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds)
         self.leaving.add(durable.name)
 
-        def has_left(_: StoreError | None) -> None:
+        def has_left(dead_ids: list[str] | StoreError) -> None:
+            if not isinstance(dead_ids, StoreError):
+                self._broker.letters.made(letters)
+                self._broker.letters.stored(dead_ids)
             self.leaving.discard(durable.name)
             node.drop(durable)
 

@@ -83,6 +83,8 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         return _refused_connect(message, session.verdict)
     if session.held is not None:
         broker.outbound.supersede(session)
+    if broker.dispatching.pings:
+        broker.dispatching.pings.connected(session)
     if not peer.pushes:
         session.socket = None  # it has moved: its messages go with this transport from here on
     if session.state is State.CONNECTED:

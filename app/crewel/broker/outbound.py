@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
-from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.alarms import Alarms
@@ -22,11 +21,12 @@ from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
 from crewel.broker.held import Held
 from crewel.broker.peer import Peer
+from crewel.broker.replying import encoded
 from crewel.broker.sessions import Session, State
 from crewel.broker.timing import Timing
+from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.errors import BayeuxCode
 from crewel.extension import Pipe
 from crewel.metrics import Metrics
 
@@ -68,6 +68,10 @@ class Outbound:
         self._overflowed: set[Session] = set()
         self.has_room: Callable[[Session, Durable, Entry], bool] | None = None
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
+        self.tell: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
+        """Asked for the messages of a session that is told their origin."""
+        self.ring: Callable[[Session, float], float]
+        """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
         self.held = 0
         self._holds = True
 
@@ -165,19 +169,25 @@ class Outbound:
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket = session.socket
-        while socket is not None and session.queue and socket.is_writable:
-            entries = self._departing(session)
-            if entries:
-                socket.send([entry.wire for entry in entries])
+        while socket is not None and session.queue and socket.is_writable and not session.is_paused:
+            messages = self._departing(session)
+            if messages:
+                socket.send(messages)
 
-    def _departing(self, session: Session) -> list[Entry]:
+    def _departing(self, session: Session) -> list[bytes]:
+        """The messages that leave now, ready for the wire."""
+        if session.is_paused:
+            return []
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
-            return entries
+            return []
         if session.parts:
             entries = self.pipe.departing(session, entries)
         self._metrics.deliveries += len(entries)
-        return entries
+        dispatcher = session.dispatcher
+        if dispatcher is not None and dispatcher.rules.tells:
+            return self.tell(session, dispatcher, entries)
+        return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
 
     def _ring(self, session: Session, now: float) -> float:
         if session.lazy_at <= now:
@@ -185,15 +195,16 @@ class Outbound:
             session.urgent = session.urgent or bool(session.queue)
             if session.urgent and not session.batching:
                 self._wake(session, now)
+        due = session.lazy_at if session.dispatcher is None else min(session.lazy_at, self.ring(session, now))
         held = session.held
         if held is None:
-            return session.lazy_at
+            return due
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
-        if held.deadline <= now or (session.urgent and not held.not_before):
+        if held.deadline <= now or (session.urgent and not held.not_before and not session.is_paused):
             self.release(session, now)
-            return session.lazy_at
-        return min(session.lazy_at, held.deadline, held.not_before or inf)
+            return due
+        return min(due, held.deadline, held.not_before or inf)
 
     # Answers
 
@@ -204,12 +215,12 @@ class Outbound:
             session = None
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return
-        entries: list[Entry] = []
+        messages: list[bytes] = []
         if session is not None and session.queue and self._carries_messages(exchange, session):
-            entries = self._departing(session)
-        if exchange.handshake is not None and entries:
-            exchange.handshake["x-messages"] = len(entries)
-        self._respond(exchange.peer, session, exchange.replies, entries, replies_first=exchange.handshake is not None)
+            messages = self._departing(session)
+        if exchange.handshake is not None and messages:
+            exchange.handshake["x-messages"] = len(messages)
+        self._respond(exchange.peer, session, exchange.replies, messages, replies_first=exchange.handshake is not None)
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
@@ -233,7 +244,7 @@ class Outbound:
         peer: Peer,
         session: Session | None,
         answers: _Replies,
-        entries: list[Entry],
+        messages: list[bytes],
         *,
         replies_first: bool = False,
     ) -> None:
@@ -246,23 +257,12 @@ class Outbound:
             else:
                 passes = self.pipe.send(session, reply)
             if passes:
-                parts.append(self._encoded(reply))
-        if entries:
-            messages = [entry.wire for entry in entries]
+                parts.append(encoded(reply, self._metrics))
+        if messages:
             # Messages come before replies; only a handshake reply goes before all, for the client is nobody until then.
             parts = parts + messages if replies_first else messages + parts
         if parts or not peer.pushes:
             peer.send(parts)
-
-    def _encoded(self, reply: Reply) -> bytes:
-        if not reply["successful"] and "error" in reply:
-            self._metrics.errors[reply["error"][:3]] += 1
-        try:
-            return encode(reply)
-        except TypeError:
-            log.exception("a policy or an extension put what JSON cannot say into a reply")
-            plain = {name: reply[name] for name in ("channel", "id") if name in reply}
-            return encode(plain | {"successful": False, "error": BayeuxCode.INTERNAL_ERROR})
 
     # Connects
 
@@ -273,7 +273,7 @@ class Outbound:
         delay = session.hold_delay
         if delay:
             session.hold_delay = 0.0
-        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent):
+        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
             if not peer.pushes and not self._browsers.admits(session):
                 self._timing.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
@@ -341,8 +341,7 @@ class Outbound:
             return
         self._let_go(session, held)
         peer, request = held.peer, held.request
-        entries = self._departing(session)
-        parts = [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
+        parts = self._departing(session)
         if isinstance(request, str) and session.is_live and session.advised_on is not None and not session.parts:
             parts.append(_CONNECTED % request.encode())
         else:
@@ -351,7 +350,7 @@ class Outbound:
             if held.advise or session.advised_on is None or not session.is_live:
                 self._timing.tell_released(session, reply, peer.transport)
             if self.pipe.send_meta(session, reply, message):
-                parts.append(self._encoded(reply))
+                parts.append(encoded(reply, self._metrics))
         if session.is_live:
             self._timing.rest(session, now)
         if parts or not peer.pushes:

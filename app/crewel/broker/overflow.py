@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crewel.broker.sessions import Session
+from crewel.broker.unsettled import SYSTEM
 from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, Letter, Transient
+from crewel.delivery.records import EndReason, Letter
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -29,6 +30,11 @@ class Overflow:
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
+        dispatcher = session.dispatcher
+        if dispatcher is not None and dispatcher.sink is not None:
+            self._bury(durable, entry, *dispatcher.sink)
+            self._durability.node.touch(durable)
+            return False
         waiting = len(session.queue) + session.retained + len(durable.parked)
         bounds = session.bounds
         code = None if bounds is None else bounds.exceeded(waiting, durable.size)
@@ -41,7 +47,7 @@ class Overflow:
         if policy is OverflowPolicy.DISCONNECT:
             self._broker.outbound.end_soon(session)
         elif policy is OverflowPolicy.DEAD_MESSAGE:
-            self._bury(durable, entry, code)
+            self._bury(durable, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._durability.node.touch(durable)
@@ -61,7 +67,9 @@ class Overflow:
             durable.settle(oldest.position, EndReason.DROPPED)
         return True
 
-    def _bury(self, durable: Durable, entry: Entry, code: str) -> None:
-        message = None if entry.position else Transient("", "", entry.channel, entry.wire)
-        reason = "the queue of the receiver is full"
+    def _bury(self, durable: Durable, entry: Entry, code: str, reason: str) -> None:
+        if entry.channel.startswith(SYSTEM):
+            self._broker.metrics.dropped["noLetter"] += 1
+            return
+        message = None if entry.position else self._broker.dispatching.unsettled.kept(entry)
         durable.bury(Letter(durable.name, entry.position, code, reason, 0, message))

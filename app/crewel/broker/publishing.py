@@ -62,6 +62,9 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
         broker.channels.create(channel.name)
         broker.broadcast(channel, delivered(message), publisher=session)
     else:
+        answer = broker.registry.answers.get(channel.name)
+        if answer is not None:
+            return answer(session, message)
         call = broker.registry.calls.get(channel.name)
         if call is not None:
             _call(broker, call, session, message)
@@ -80,26 +83,31 @@ def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: P
     first = broker.ids.first_of(scoped) if scoped else None
     if first is not None:
         return _published(message, first)
-    message_id = broker.ids.new()
+    origin = broker.ids.stamp()
     if scoped:
-        broker.ids.remember(scoped, message_id)
-    broker.broadcast(channel, delivered(message), publisher=session)
-    return _published(message, message_id)
+        broker.ids.remember(scoped, origin[0])
+    broker.broadcast(channel, delivered(message), publisher=session, origin=origin, qos=_kept(qos))
+    return _published(message, origin[0])
 
 
 def _publish_stored(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
-    differing = qos.differing()
     try:
         published = yield broker.broadcast_stored(
             message.channel,
             delivered(message),
             publisher=session,
             key=broker.scoped(qos.key, message.channel, session),
-            qos=encode(differing) if differing else b"",
+            qos=_kept(qos),
         )
     except StoreError as error:
         raise Refused(coded(error.code), error.code, str(error)) from error
     return _published(message, published.id)
+
+
+def _kept(qos: PublishQos) -> bytes:
+    """What travels with the message."""
+    differing = qos.differing()
+    return encode(differing) if differing else b""
 
 
 def _published(message: Message, message_id: str) -> Reply:

@@ -14,6 +14,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Logged, LogId
+from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreError
 from crewel.storage import log as stored_log
 
@@ -44,7 +45,7 @@ class Refills:
     def wanted(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is parked for the session; the future says when it lies in the queue. None: nothing is parked."""
         durable = session.durable
-        if durable is None or not durable.parked or not session.is_live:
+        if durable is None or not durable.parked or not session.is_live or session.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -56,7 +57,7 @@ class Refills:
         ids = durable.unpark(_BURST)
         found: dict[LogId, Logged] | None = None
         try:
-            found = await self._read(durable, ids)
+            found = await self._found(durable, ids)
         except StoreError as error:
             log.warning("messages that wait for a client cannot be read: %s", error)
         finally:
@@ -67,8 +68,17 @@ class Refills:
                 done.set_result(None)
         if found is not None and durable.holder is session:
             self._queue(session, durable, ids, found)
+            if session.is_paused or (durable.parked and durable.parked[0] < ids[-1]):
+                # It was held back meanwhile, or something older came back: that goes first.
+                self._broker.dispatching.unsettled.recall(session)
+                self.ring(session)
 
-    async def _read(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
+    async def read(self, durable: Durable, ids: list[LogId]) -> list[Entry]:
+        """The messages of these ids that are open, with their bodies. Raises StoreError."""
+        found = await self._found(durable, ids)
+        return [_entry(found[each]) for each in ids if each in found]
+
+    async def _found(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._durability.store
         found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
         boxed = [each for each in ids if each not in found]
@@ -78,7 +88,12 @@ class Refills:
         for log_id in ids:
             logged = found.get(log_id)
             if logged is not None:
-                self._broker.outbound.enqueue(session, Entry.logged(logged.channel, log_id, logged.body))
+                if log_id in durable.open or log_id in durable.inbox:
+                    self._broker.outbound.enqueue(session, _entry(logged))
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
         self._durability.node.touch(durable)
+
+
+def _entry(logged: Logged) -> Entry:
+    return Entry.logged(logged.channel, logged.id, logged.body, origin=Origin.logged(logged))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.sessions import Session
 from crewel.errors import ServiceError
 from crewel.security.authorizers import Authorizer
@@ -35,8 +37,11 @@ class Registry:
         self.listeners: dict[str, list[Listener]] = {}
         self.hearers: dict[str, list[Hearer]] = {}
         self.calls: dict[str, RemoteCall] = {}
+        self.answers: dict[str, Callable[[Session, Message], Reply]] = {}
+        """Service channels that are answered in the reply to the publish itself."""
         self.session_added: list[Callable[[Session], Any]] = []
         self.session_removed: list[Callable[[Session, bool], Any]] = []
+        self.dead_letter: list[Callable[[DeadLetter], Any]] = []
 
 
 class Service:
@@ -95,6 +100,11 @@ class Service:
     def on_session_removed(self, function: F) -> F:
         """Call the function `(session, expired)` when a session has ended, before its subscriptions go."""
         return self._collect(lambda broker, removed: broker.registry.session_removed.append(removed))(function)
+
+    def on_dead_letter(self, function: F) -> F:
+        """Call the function `(letter)`, with a `DeadLetter`, for each dead letter that this server has stored. It may be async;
+        the next letter waits for it, a minute at most, and nothing else does."""
+        return self._collect(lambda broker, told: broker.registry.dead_letter.append(told))(function)
 
     def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:
         """Ask the function `(operation, channel, session, message)` about this channel or pattern: GRANT, IGNORE or

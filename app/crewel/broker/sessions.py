@@ -17,6 +17,7 @@ from crewel.broker.held import Held
 from crewel.delivery.batches import Batches
 from crewel.delivery.bounds import Bounds
 from crewel.delivery.connect_qos import Burst
+from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.security.grants import Grants
@@ -56,6 +57,7 @@ class Event(Enum):
     TAKEN_OVER = "another client goes on with it"
     DISCONNECT = "the client or the server ended it"
     SILENCE = "no connect came in time"
+    FAILED = "the client has failed for good"
 
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
@@ -65,12 +67,14 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
         Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
+        Event.FAILED: State.EXPIRED,
     },
     State.CONNECTED: {
         Event.CONNECT: State.CONNECTED,
         Event.TAKEN_OVER: State.HANDSHAKEN,
         Event.DISCONNECT: State.DISCONNECTED,
         Event.SILENCE: State.EXPIRED,
+        Event.FAILED: State.EXPIRED,
     },
     State.DISCONNECTED: {},
     State.EXPIRED: {},
@@ -109,6 +113,7 @@ class Session:
         "browser",
         "burst",
         "connect_only",
+        "dispatcher",
         "durable",
         "ends_when_full",
         "expires_at",
@@ -121,6 +126,7 @@ class Session:
         "is_absent",
         "is_live",
         "is_operator",
+        "is_paused",
         "is_ready",
         "is_reliable",
         "last_seen",
@@ -161,7 +167,7 @@ class Session:
     batches: Batches | None
     """What it was sent and has not acknowledged; None unless it acknowledges."""
     queue_limit: int
-    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says."""
+    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says; below 0: none."""
     ends_when_full: bool
     """Whether it ends when its queue is full, although it does not acknowledge."""
     name: str
@@ -170,6 +176,10 @@ class Session:
     """What the log owes it; None unless the store has the session."""
     bounds: Bounds | None
     """The bounds of its queue, if the store has it."""
+    dispatcher: Dispatcher | None
+    """What decides about its failures; None while nothing needs one."""
+    is_paused: bool
+    """Whether nothing is sent to it: it is held back, or waits after a failure."""
     is_absent: bool
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     grace_ms: int | None
@@ -212,6 +222,8 @@ class Session:
         self.name = ""
         self.durable = None
         self.bounds = None
+        self.dispatcher = None
+        self.is_paused = False
         self.is_absent = False
         self.grace_ms = None
         self.held: Held | None = None

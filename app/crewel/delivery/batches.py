@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId
 
 __all__ = ["FIRST_RESEND_DELAY", "MAX_RESEND_DELAY", "Batches"]
 
@@ -38,22 +37,22 @@ class Batches:
         """How many entries are neither acknowledged nor in the queue."""
         return self._count() if self._open and not self.must_resend else 0
 
-    def acknowledge(self, batch: int | None, queue: list[Entry], stored: list[LogId] | None = None) -> list[Entry]:
+    def acknowledge(self, batch: int | None, queue: list[Entry], told: list[Entry] | None = None) -> list[Entry]:
         """The session's queue after a connect that acknowledges this batch and those before it: what is still open, in
         its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
         sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
-        `stored` is told which places of the log are acknowledged.
+        `told` gets the entries that are acknowledged.
         """
         if not self._open or (batch == self.number - 1 and not self.must_resend):
-            if stored is not None:
-                self._tell(self._open, stored)
+            if told is not None:
+                self._tell(self._open, told)
             self._open.clear()
             self._futile = 0
             return queue
         unsent = queue[self._count() :] if self.must_resend else queue
         settled = [number for number in self._open if batch is not None and number <= batch < self.number]
-        if stored is not None:
-            self._tell(settled, stored)
+        if told is not None:
+            self._tell(settled, told)
         for number in settled:
             del self._open[number]
         if settled:
@@ -61,11 +60,37 @@ class Batches:
         elif not self.must_resend:
             self._futile += 1
         self.must_resend = bool(self._open)
-        return [*(entry for entries in self._open.values() for entry in entries), *unsent]
+        return [*self.unacknowledged, *unsent]
 
-    def _tell(self, numbers: Iterable[int], stored: list[LogId]) -> None:
+    def _tell(self, numbers: Iterable[int], told: list[Entry]) -> None:
         for number in numbers:
-            stored += [entry.position for entry in self._open[number] if entry.position]
+            told += self._open[number]
+
+    def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
+        """The session's queue without this entry, which has ended before its batch was acknowledged."""
+        for number, entries in self._open.items():
+            if entry in entries:
+                rest = [each for each in entries if each is not entry]
+                if rest:
+                    self._open[number] = rest
+                else:
+                    del self._open[number]
+                if not self.must_resend:
+                    return queue
+                self.must_resend = bool(self._open)
+                break
+        return [each for each in queue if each is not entry]
+
+    def lift(self) -> None:
+        """What goes out again belongs to no batch any more: to have got it with the last one says nothing of it."""
+        if self.must_resend:
+            self._open.clear()
+            self.must_resend = False
+
+    @property
+    def unacknowledged(self) -> list[Entry]:
+        """The entries that were sent and are not acknowledged, those included that go out again."""
+        return [entry for entries in self._open.values() for entry in entries]
 
     @property
     def resending(self) -> int:
@@ -78,7 +103,7 @@ class Batches:
 
     def forget(self) -> list[Entry]:
         """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""
-        entries = [] if self.must_resend else [entry for each in self._open.values() for entry in each]
+        entries = [] if self.must_resend else self.unacknowledged
         self._open.clear()
         self.must_resend = False
         return entries
@@ -97,8 +122,7 @@ class Batches:
         if self.must_resend:
             # Open entries that this reply does not carry belong to no batch: to have got it says nothing of them.
             again = min(self._count(), len(entries))
-            self._open.clear()
-            self.must_resend = False
+            self.lift()
         if entries:
             self._open[self.number] = entries
         return again

@@ -68,8 +68,8 @@ class ConnectQos:
     """The secret that the last login of the session was given."""
     update: bool = False
     settle: Settle = Settle.BATCH
-    ack_wait_ms: int = -1
-    """How long a sent message waits for its status; -1: for ever."""
+    ack_wait_ms: int | None = None
+    """How long a sent message waits for its status; -1: for ever. None: what the server has configured."""
     ping_interval_ms: int = 0
     burst: Burst = Burst()
     ptp: bool = True

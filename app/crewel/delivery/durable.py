@@ -36,6 +36,7 @@ class Durable:
         "_stored_inbox",
         "batch",
         "closing",
+        "death",
         "ending",
         "floor",
         "holder",
@@ -63,6 +64,8 @@ class Durable:
         self.was_adopted = False
         """Whether the store still has its own cursor, `at`."""
         self.ending: LogId | None = None
+        self.death: tuple[str, str] | None = None
+        """Code and reason, if it ends because its receiver has failed for good."""
         self.open: dict[LogId, Waiting] = {}
         self.inbox: dict[LogId, Waiting] = {}
         self.parked: list[LogId] = []
@@ -85,7 +88,7 @@ class Durable:
         durable = cls(record.name)
         durable.since = dict(record.subscriptions)
         durable.closing = list(record.closed)
-        durable.ending = record.ending
+        durable.ending, durable.death = record.ending, record.death
         durable.batch = durable._stored_batch = record.batch
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
@@ -199,6 +202,16 @@ class Durable:
             if waiting is not None:
                 self.inbox[log_id] = waiting
         self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+
+    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+        """The store has put a message into the inbox; False if that is known."""
+        if log_id in self._stored_inbox:
+            return False
+        self._stored_inbox.add(log_id)
+        self.inbox[log_id] = waiting
+        self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self.size += waiting.size
+        return True
 
     # Commits
 

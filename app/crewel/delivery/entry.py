@@ -5,6 +5,7 @@ from __future__ import annotations
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.records import LogId
+from crewel.delivery.update_qos import Origin, own, shared
 
 __all__ = ["Entry"]
 
@@ -13,7 +14,7 @@ class Entry:
     """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of
     its own."""
 
-    __slots__ = ("channel", "lazy", "position", "wire")
+    __slots__ = ("begun", "channel", "lazy", "origin", "position", "wire")
 
     def __init__(self, fields: Fields, *, lazy: bool = False) -> None:
         """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
@@ -24,15 +25,23 @@ class Entry:
         """Its JSON."""
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
+        self.origin: Origin | None = None
+        """Where it comes from, for receivers that are told so; set when the first of them may get it."""
+        self.begun = b""
+        """Its JSON for receivers that are told its origin, less what is each receiver's own; empty until the first."""
 
     @classmethod
-    def logged(cls, channel: str, position: LogId, body: bytes, *, lazy: bool = False) -> Entry:
+    def logged(
+        cls, channel: str, position: LogId, body: bytes, *, lazy: bool = False, origin: Origin | None = None
+    ) -> Entry:
         """A stored message. Its receivers see the place in the log as its `id`, by which they know a duplicate."""
         entry = cls.__new__(cls)
         entry.channel = channel
         entry.lazy = lazy
         entry.wire = b'%b,"id":"%d"}' % (body[:-1], position)
         entry.position = position
+        entry.origin = origin
+        entry.begun = b""
         return entry
 
     @classmethod
@@ -41,7 +50,15 @@ class Entry:
         entry = cls.__new__(cls)
         entry.channel, entry.lazy, entry.wire = "", False, b""
         entry.position = position
+        entry.origin, entry.begun = None, b""
         return entry
+
+    def updated(self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:
+        """Its JSON for a receiver that is told its origin: encoded once, but for what is this receiver's own."""
+        if not self.begun:
+            assert self.origin is not None
+            self.begun = shared(self.wire, self.origin)
+        return own(self.begun, subscription, redeliver, queue)
 
     @property
     def fields(self) -> Fields:

@@ -7,6 +7,7 @@ CrewelError
 ├── Refused              one Bayeux message is refused; carries the `error` text of its reply
 │   └── IllegalArgument      because one of its fields has a wrong type or value; names the field
 ├── RemoteCallError      a remote call answers with a failure that its caller may read
+├── NotReached           a client did not answer in time
 └── StoreError           the store did not do a step; has a dotted `code`
     ├── StoreUnavailable     it cannot be asked: nothing was done
     │   └── StoreUncertain       it was asked and did not answer: nobody knows
@@ -27,6 +28,7 @@ __all__ = [
     "CrewelError",
     "Fenced",
     "IllegalArgument",
+    "NotReached",
     "PayloadError",
     "Refused",
     "RemoteCallError",
@@ -86,6 +88,12 @@ class RemoteCallError(CrewelError):
     def __init__(self, data: Any) -> None:
         super().__init__(str(data))
         self.data = data
+
+
+class NotReached(CrewelError):
+    """A client that was asked for a sign of life gave none in time."""
+
+    code = "communication.noConnection"
 
 
 class StoreError(CrewelError):

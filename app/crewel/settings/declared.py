@@ -163,7 +163,7 @@ class Bayeux(Group):
         expected="websocket, long-polling, callback-polling",
     )
     extensions: Extensions = setting(
-        ("ack", "timesync"),
+        ("ack", "update", "timesync"),
         "Extensions to load, in this order.",
         expected="names of extensions, or package.module:Class",
     )

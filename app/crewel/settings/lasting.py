@@ -87,6 +87,33 @@ class Delivery(Group):
         ge=1,
         le=60000,
     )
+    on_user_error: Literal["continue", "dead"] = setting(
+        "continue",
+        "What a receiver's user.* error does beside making a dead letter. continue: the next message is sent. dead: all"
+        " that waits and arrives for it becomes dead letters, until it shakes hands anew.",
+    )
+    ack_wait_ms: Number = setting(
+        -1,
+        "How long a sent message waits for its status, if the session settles each message and asks for no other time."
+        " -1: for ever.",
+        unit=_MS,
+        live=True,
+        ge=-1,
+    )
+    retries: Number = setting(
+        0,
+        "How often in a row a receiver may report communication.*, or let a status wait too long, before it is given up."
+        " -1: for ever.",
+        unit="failures",
+        live=True,
+        ge=-1,
+    )
+    delay_ms: Number = setting(
+        60000, "How long after such a failure messages are sent again. 0: at once.", unit=_MS, live=True, ge=0
+    )
+    ping_timeout_ms: Number = setting(
+        10000, "How long a client that is pinged has to connect again.", unit=_MS, live=True, ge=1
+    )
     dead_letters_max: Number = setting(
         1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
     )

@@ -1,0 +1,338 @@
+"""Dispatchers at work: what clients report of their messages is carried out, and what operators ask for (design, 3.5).
+
+The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions paused and ended, and holdbacks stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from crewel.broker.membership import DEAD_SESSION
+from crewel.broker.pings import Pings
+from crewel.broker.sessions import Event, Session, State
+from crewel.broker.unsettled import Unsettled
+from crewel.delivery.connect_qos import ConnectQos, Retries
+from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import OnUserError
+from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
+from crewel.delivery.states import DispatcherState, Holdback
+from crewel.delivery.statuses import read_statuses
+from crewel.errors import IllegalArgument, StoreUnavailable
+from crewel.storage import sessions as stored_sessions
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Dispatching"]
+
+_HELD: Final = "user.update.holdback"
+_SKIPPED: Final = "an operator has taken it out of the queue"
+
+
+class Dispatching:
+    """The dispatchers of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.unsettled = Unsettled(broker)
+        self.is_offered = False
+        """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
+        self.telling: set[Session] = set()
+        """The sessions that are told."""
+        self.pings = Pings(broker)
+
+    # Logins
+
+    def equip(self, session: Session, qos: ConnectQos) -> None:
+        """Give the session the dispatcher that its login asks for. One that it has goes on, and a holdback stays."""
+        rules = self._rules(session, qos)
+        if qos.ping_interval_ms:
+            # A held connect that is released empty is the ping, and the next connect the answer.
+            session.timeout_ms = min(qos.ping_interval_ms, self._broker.settings.bayeux.timeout_ms)
+        if session.dispatcher is not None:
+            was_sink = session.dispatcher.sink is not None
+            session.dispatcher.revive(rules)
+            if was_sink:
+                self._store(session)
+        elif rules.tells or qos.dispatcher is not None:
+            session.dispatcher = Dispatcher(rules)
+        if rules.tells:
+            self.telling.add(session)
+        else:
+            self.telling.discard(session)
+        self._look(session)
+
+    def _rules(self, session: Session, qos: ConnectQos) -> Rules:
+        delivery, asked = self._broker.settings.delivery, qos.dispatcher or Retries()
+        retries = delivery.retries if asked.retries is None else asked.retries
+        delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
+        wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
+        return Rules(
+            tells=qos.update and self.is_offered and session.is_reliable,
+            settle=qos.settle,
+            ack_wait=wait_ms / 1000 if wait_ms > 0 else inf,
+            retries=retries,
+            delay=delay,
+            on_user_error=OnUserError(delivery.on_user_error),
+            gives_up=inf if qos.dispatcher is None or retries < 0 else retries * delay,
+        )
+
+    def restore(self, session: Session, record: SessionRecord) -> None:
+        """The session came back from the store: its dispatcher stands where it stood."""
+        stored = record.dispatch
+        if stored is None:
+            return
+        dispatcher = self.of(session)
+        if "sink" in stored:
+            dispatcher.sink = (stored["code"], stored["reason"])
+            self._become_sink(session)
+        else:
+            dispatcher.holdback = Holdback.from_json(stored)
+        self._look(session)
+
+    def of(self, session: Session) -> Dispatcher:
+        """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
+        acknowledge: nothing waits for it."""
+        if not session.is_reliable:
+            raise IllegalArgument("dispatcherActive", f"{session.name} does not acknowledge: nothing is kept for it")
+        if session.dispatcher is None:
+            session.dispatcher = Dispatcher(self._rules(session, ConnectQos()))
+        return session.dispatcher
+
+    def leave(self, session: Session) -> None:
+        """The session ends: what of it is in memory only becomes dead letters, if somebody may come back for it."""
+        self.telling.discard(session)
+        self.pings.ended(session)
+        durable = session.durable
+        if session.is_paused:
+            self._pause(session, is_paused=False)
+            session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
+        if durable is not None and (
+            durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
+        ):
+            self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+
+    # What clients say
+
+    def acknowledged(self, session: Session, entries: list[Entry]) -> None:
+        """The client has got these; what is settled by that has ended."""
+        durability, durable, dispatcher = self._broker.durability, session.durable, session.dispatcher
+        if dispatcher is not None and dispatcher.rules.tells:
+            entries = dispatcher.acknowledge(entries)
+            self.unsettled.note_retained(session)
+        if durability is not None and durable is not None:
+            places = [entry.position for entry in entries if entry.position]
+            if places:
+                durability.settle(durable, places)
+
+    def told(self, session: Session, given: object) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, with why."""
+        dispatcher = session.dispatcher
+        statuses, rejected = read_statuses(given)
+        if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
+            reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
+            return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
+        now, now_ms = self._broker.loop.time(), int(time() * 1000)
+        judgement = dispatcher.judge(statuses, session.name, now, now_ms)
+        self._carry_out(session, dispatcher, judgement)
+        return rejected + judgement.rejected
+
+    def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
+        unsettled = self.unsettled
+        for entry in judgement.settled:
+            unsettled.end(session, entry, EndReason.SETTLED)
+        for each in judgement.buried:
+            unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
+        for entry in judgement.put_back:
+            if session.batches is not None:
+                session.queue = session.batches.take_out(entry, session.queue)
+        if judgement.put_back:
+            unsettled.recall(session, judgement.put_back)
+            self._broker.metrics.redeliveries += len(judgement.put_back)
+        unsettled.note_retained(session)
+        if judgement.death is not None:
+            self.die(session, *judgement.death)
+            return
+        if dispatcher.sink is not None and session.queue_limit >= 0:
+            self._become_sink(session)
+            self._store(session)
+        if dispatcher.holdback is not None and not session.is_paused:
+            self._store(session)
+        self._look(session)
+
+    def die(self, session: Session, code: str, reason: str) -> None:
+        """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
+        if session.durable is not None:
+            session.durable.death = (code, reason)
+        self._broker.remove(session, Event.FAILED)
+
+    def _become_sink(self, session: Session) -> None:
+        """What waits and what arrives becomes dead letters."""
+        session.queue_limit = -1  # the queue is full from here on, and the one who is asked about it knows why
+        assert session.dispatcher is not None
+        assert session.dispatcher.sink is not None
+        self.unsettled.bury_all(session, *session.dispatcher.sink)
+
+    # Pauses
+
+    def _look(self, session: Session) -> None:
+        """Pause the session or let it go on, as its dispatcher stands."""
+        dispatcher = session.dispatcher
+        if dispatcher is None:
+            return
+        if dispatcher.is_paused is not session.is_paused:
+            self._pause(session, is_paused=dispatcher.is_paused)
+        elif session.queue and not session.is_paused:
+            self._broker.outbound.make_ready(session)
+        if session.durable is not None and self._broker.durability is not None:
+            self._broker.durability.refills.ring(session)
+        self._broker.outbound.alarms.at(session, dispatcher.next_at())
+
+    def _pause(self, session: Session, *, is_paused: bool) -> None:
+        session.is_paused = is_paused
+        if is_paused:
+            session.batching += 1
+            self.unsettled.recall(session)
+            return
+        session.batching -= 1
+        if session.queue:
+            session.urgent = True
+            self._broker.outbound.make_ready(session)
+
+    def ring(self, session: Session, now: float) -> float:
+        """It may be time for something; returns when it may be time again."""
+        dispatcher = session.dispatcher
+        if dispatcher is None or not session.is_live:
+            return inf
+        if dispatcher.resume(now):
+            self._look(session)
+        if dispatcher.rules.ack_wait != inf:
+            judgement = dispatcher.overdue(now)
+            if judgement.buried or judgement.put_back:
+                self._carry_out(session, dispatcher, judgement)
+        return dispatcher.next_at()
+
+    def await_client(self, session: Session, now: float) -> None:
+        """The client is gone. Its login may have said for how long it is waited for."""
+        if session.dispatcher is not None:
+            session.dispatcher.flushes = True
+            session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
+
+    def _store(self, session: Session) -> asyncio.Future[None] | None:
+        """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
+        durable, durability, dispatcher = session.durable, self._broker.durability, session.dispatcher
+        if durable is None or durability is None or dispatcher is None:
+            return None
+        told: dict[str, Any] | None = None
+        if dispatcher.holdback is not None:
+            told = dispatcher.holdback.as_json()
+        elif dispatcher.sink is not None:
+            code, reason = dispatcher.sink
+            told = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
+        text = None if told is None else orjson.dumps(told)
+        step = stored_sessions.hold(durability.store.keys, durability.token, durable.name, text, durability.facts_max)
+        future = durability.writing.ask(step, insists=True)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
+        return future
+
+    # What operators ask for
+
+    def state(self, session: Session) -> DispatcherState:
+        """Where the session's dispatcher stands."""
+        is_gone = session.is_absent or session.state is not State.CONNECTED
+        is_gone = is_gone or self._broker.timing.is_gone(session, self._broker.loop.time())
+        if session.dispatcher is None:
+            return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
+        return session.dispatcher.observe(is_gone=is_gone)
+
+    def holdback(self, session: Session) -> Holdback | None:
+        """Why the session's dispatcher is inactive; None if it is active."""
+        return None if session.dispatcher is None else session.dispatcher.holdback
+
+    def waiting(self, session: Session) -> int:
+        """How many messages wait, are sent, or are open for the session."""
+        return self.unsettled.count(session)
+
+    def waiting_bytes(self, session: Session) -> int:
+        """Their bytes."""
+        return self.unsettled.size(session)
+
+    async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
+        """Let the session's messages wait until somebody activates it. One that is held back already stays as it is."""
+        dispatcher = self.of(session)
+        if dispatcher.holdback is None:
+            dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
+            self._look(session)
+            await self._stored(session)
+
+    async def activate(self, session: Session) -> None:
+        """Let the session's messages go to it again, the held one first."""
+        dispatcher = session.dispatcher
+        if dispatcher is not None and dispatcher.holdback is not None:
+            dispatcher.holdback = None
+            stored = self._store(session)
+            self._look(session)
+            if stored is not None:
+                await stored
+
+    async def _stored(self, session: Session) -> None:
+        stored = self._store(session)
+        if stored is not None:
+            await stored
+
+    async def skip(self, session: Session) -> int:
+        """Make a dead letter of the message that is held back, or else of the oldest that waits; returns how many."""
+        code, reason, held = self._cause(session)
+        return int(self.unsettled.bury_one(session, held, code, reason))
+
+    async def drain(self, session: Session) -> int:
+        """Make dead letters of all that waits; returns how many."""
+        code, reason, _ = self._cause(session)
+        return self.unsettled.bury_all(session, code, reason)
+
+    def _cause(self, session: Session) -> tuple[str, str, str]:
+        """Why messages are taken out of the queue: code, reason, and the id of the one that is held back."""
+        held = self.holdback(session)
+        return (_HELD, _SKIPPED, "") if held is None else (held.code or _HELD, held.reason or _SKIPPED, held.message_id)
+
+    async def clear(self, session: Session) -> int:
+        """Drop all that waits; returns how many."""
+        return self.unsettled.drop(session, self.unsettled.count(session))
+
+    async def remove(self, session: Session, count: int) -> int:
+        """Drop the oldest so many of what waits, the stored ones first; returns how many."""
+        return self.unsettled.drop(session, count)
+
+    async def ping(self, session: Session) -> float:
+        """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached."""
+        return await self.pings.ping(session)
+
+    async def peek(self, session: Session, count: int) -> list[Entry]:
+        """The oldest so many of what waits, the stored ones first. Raises StoreError."""
+        places = self.unsettled.stored(session)[:count]
+        durability, durable = self._broker.durability, session.durable
+        stored: list[Entry] = []
+        if places and durability is not None and durable is not None:
+            stored = await durability.refills.read(durable, places)
+        return stored + self.unsettled.transients(session)[: count - len(stored)]
+
+    def arrived(self, session: Session, place: LogId, size: int) -> None:
+        """The store has put a message into the session's inbox."""
+        durable, durability = session.durable, self._broker.durability
+        if durable is None or durability is None:
+            raise StoreUnavailable(f"{session.name} is not a session that is stored")
+        if not durable.arrived(place, Waiting(0, size)):
+            return
+        durability.node.touch(durable)
+        if session.dispatcher is not None and session.dispatcher.sink is not None:
+            self.unsettled.bury_stored(session, place, *session.dispatcher.sink)
+            return
+        self.unsettled.recall(session)  # so that what is older than it is read before it
+        durable.park(place)
+        durability.refills.ring(session)

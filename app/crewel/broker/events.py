@@ -1,0 +1,264 @@
+"""Gathers the events of this server and writes them, one group at a time and off the hot path (`storage.events` says what
+they hold).
+
+Whoever has something to tell calls a method here, which adds to a list or to a count. What takes work, such as the latencies,
+is done when a group is made. There is never more than one group under way, and a group holds `events.max_group` events at
+most: what is beyond is counted and lost, and the group tells how much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from time import time
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.broker.sessions import Session
+from crewel.delivery.entry import Entry
+from crewel.delivery.states import Holdback
+from crewel.errors import StoreError
+from crewel.storage import events as stored_events
+from crewel.storage.events import BUCKETS_MS, EVENTS, SCHEMA, Level
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["Events"]
+
+log = logging.getLogger(__name__)
+
+_LEVEL_OF: Final = {each.name: each.level for each in EVENTS}
+_MOST_SETTLED: Final = 20_000  # lists of settled messages that are kept until the next group
+_CLOSE_TIMEOUT_S: Final = 1.0
+
+Fields = dict[str, Any]
+
+
+class Events:
+    """The events of one broker. Without a store there are none."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._settings = broker.settings.events
+        self._level: Level | None = None
+        self.traffic: dict[str, list[int]] | None = None
+        """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
+        need be told."""
+        self._settled: list[tuple[float, Sequence[Entry]]] | None = None
+        self._list: list[Fields] = []
+        self._overflows: Counter[tuple[str, str]] = Counter()
+        self._redelivered: Counter[str] = Counter()
+        self._visitors = [0, 0]
+        self._lost = 0
+        self._token = ""
+        self._number = 0
+        self._since = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """There is a store: begin."""
+        self._broker.registry.session_added.append(self._opened)
+        self._broker.registry.session_removed.append(self._closed)
+        self._since = _now_ms()
+        self._obey()
+        self._task = self._broker.spawn(self._run())
+
+    async def close(self) -> None:
+        """Write what there is, if the store takes it at once."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.flush(), _CLOSE_TIMEOUT_S)
+
+    def _obey(self) -> None:
+        """Look at the setting, which may change."""
+        self._level = level = Level(self._settings.level)
+        if level is not Level.ALL:
+            self.traffic = None
+        elif self.traffic is None:
+            self.traffic = {}
+        if not level.includes(Level.RELIABLE):
+            self._settled = None
+        elif self._settled is None:
+            self._settled = []
+
+    # What happens
+
+    def _opened(self, session: Session) -> None:
+        if self._is_wanted(session, 0):
+            peer = session.peer
+            transport = peer.transport if peer is not None else ""
+            self._note("opened", session=session.name, reliable=session.is_reliable, transport=transport)
+
+    def _closed(self, session: Session, expired: bool) -> None:
+        if not self._is_wanted(session, 1):
+            return
+        death = session.durable.death if session.durable is not None else None
+        reason = "dead" if death is not None else "expired" if expired else "disconnected"
+        code = death[0] if death is not None else ""
+        self._note("closed", session=session.name, reliable=session.is_reliable, reason=reason, code=code)
+
+    def _is_wanted(self, session: Session, place: int) -> bool:
+        if session.is_reliable:
+            return self._level is not Level.FAILURES
+        if self._level is not Level.ALL:
+            return False
+        if not session.name:
+            self._visitors[place] += 1
+        return bool(session.name)
+
+    def failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
+        """A receiver has reported a failure, or its status did not come in time."""
+        message_id = entry.origin.id if entry.origin is not None else ""
+        self._note("failed", session=session.name, channel=entry.channel, id=message_id, code=code, outcome=outcome)
+
+    def held(self, session: Session, holdback: Holdback) -> None:
+        """A session is held back."""
+        self._note("held", session=session.name, who=holdback.who, code=holdback.code, id=holdback.message_id)
+
+    def released(self, session: Session, who: str) -> None:
+        """A session is held back no more."""
+        self._note("released", session=session.name, who=who)
+
+    def overflow(self, session: Session, policy: str) -> None:
+        """A queue was full."""
+        if self._level is not None and len(self._overflows) < self._settings.max_group:
+            self._overflows[session.name, policy] += 1
+
+    def redelivered(self, session: Session, count: int) -> None:
+        """So many messages have left again for a session."""
+        if self._settled is not None and len(self._redelivered) < self._settings.max_group:
+            self._redelivered[session.name] += count
+
+    def settled(self, entries: Sequence[Entry]) -> None:
+        """These have been settled just now. The list must not change any more."""
+        kept = self._settled
+        if kept is not None:
+            if len(kept) < _MOST_SETTLED:
+                kept.append((time(), entries))
+            else:
+                self._lost += 1
+
+    def published(self, channel: str, receivers: int) -> None:
+        """A message that is not stored was published. Only to be called while there is `traffic`."""
+        assert self.traffic is not None
+        counts = self.traffic.get(channel)
+        if counts is not None:
+            counts[0] += 1
+            counts[1] += receivers
+        elif len(self.traffic) < self._settings.max_group:
+            self.traffic[channel] = [1, receivers]
+        else:
+            self._lost += 1
+
+    def _note(self, name: str, **fields: Any) -> None:
+        if self._level is None or not self._level.includes(_LEVEL_OF[name]):
+            return
+        if len(self._list) >= self._settings.max_group:
+            self._lost += 1
+            return
+        self._list.append({"type": name, "at": _now_ms(), **fields})
+
+    # Groups
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.flush_ms / 1000)
+            self._obey()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write a group of what has happened, if anything has; it is lost if the store does not take it."""
+        durability = self._broker.durability
+        if durability is None:
+            return
+        group = self._group(durability)
+        if group is None:
+            return
+        step = stored_events.write(durability.store.keys, group, self._settings.max_entries)
+        try:
+            await durability.writing.ask(step)
+        except StoreError as error:
+            self._broker.metrics.events_lost += len(group["events"])
+            log.debug("a group of events is lost: %s", error)
+
+    def _group(self, durability: Durability) -> Fields | None:
+        events = self._taken()
+        most = self._settings.max_group
+        lost, self._lost = self._lost + max(len(events) - most, 0), 0
+        self._broker.metrics.events_lost += lost
+        if not events and not lost:
+            return None
+        if durability.token != self._token:
+            self._token, self._number = durability.token, 0
+        self._number += 1
+        since, self._since = self._since, _now_ms()
+        return {
+            "v": SCHEMA,
+            "node": self._broker.settings.node.name,
+            "token": self._token,
+            "n": self._number,
+            "from": since,
+            "until": self._since,
+            "lost": lost,
+            "events": events[:most],
+        }
+
+    def _taken(self) -> list[Fields]:
+        """All that has happened since the last group."""
+        events, self._list = self._list, []
+        overflows, self._overflows = self._overflows, Counter()
+        events += [
+            {"type": "overflow", "session": name, "policy": policy, "count": count}
+            for (name, policy), count in overflows.items()
+        ]
+        redelivered, self._redelivered = self._redelivered, Counter()
+        events += [{"type": "redelivered", "session": name, "count": count} for name, count in redelivered.items()]
+        if self._settled:
+            settled, self._settled = self._settled, []
+            events += _latencies(settled)
+        if self.traffic:
+            traffic, self.traffic = self.traffic, {}
+            events += [
+                {"type": "traffic", "channel": name, "published": published, "delivered": delivered}
+                for name, (published, delivered) in traffic.items()
+            ]
+        if any(self._visitors):
+            opened, closed = self._visitors
+            self._visitors = [0, 0]
+            events.append({"type": "visitors", "opened": opened, "closed": closed})
+        return events
+
+
+def _latencies(settled: list[tuple[float, Sequence[Entry]]]) -> list[Fields]:
+    """By channel, how long messages took from the log to the settling: their places there are microseconds."""
+    sums: dict[str, int] = {}
+    buckets: dict[str, list[int]] = {}
+    for now, entries in settled:
+        now_us = int(now * 1_000_000)
+        for entry in entries:
+            if (
+                not entry.position or not entry.channel
+            ):  # not stored; or shed from memory, so that nobody knows the channel
+                continue
+            took_ms = max((now_us - entry.position) // 1000, 0)  # the store's clock may be ahead
+            counts = buckets.get(entry.channel)
+            if counts is None:
+                counts = buckets[entry.channel] = [0] * (len(BUCKETS_MS) + 1)
+                sums[entry.channel] = 0
+            counts[bisect_left(BUCKETS_MS, took_ms)] += 1
+            sums[entry.channel] += took_ms
+    return [
+        {"type": "settled", "channel": channel, "count": sum(counts), "sum": sums[channel], "buckets": counts}
+        for channel, counts in buckets.items()
+    ]
+
+
+def _now_ms() -> int:
+    return int(time() * 1000)

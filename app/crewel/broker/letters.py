@@ -1,0 +1,155 @@
+"""Who wants to know of dead letters as they are made: operators on the live channel, functions of services, and the webhook.
+
+The store has the letters. Each follower keeps no more than their ids, up to a bound, and a task of its own reads them when it
+has time; what is beyond the bound is counted, and only not shown. So a flood of letters costs nobody else anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.broker.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.sessions import Session
+from crewel.broker.webhook import Webhook
+from crewel.delivery.records import Letter
+from crewel.errors import StoreError, class_of
+from crewel.storage import letters as stored_letters
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["MOST_WAITING", "Follower", "Letters"]
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 10_000
+"""Letters that wait for one follower at most."""
+_AT_ONCE: Final = 100
+_PAUSE_S: Final = 0.5  # before the store is asked again that was away
+_HOOK_LIMIT_S: Final = 60.0
+
+
+class Follower:
+    """One who wants to know of letters: `show` gets them in their order, a few at a time."""
+
+    def __init__(self, name: str, broker: Broker, show: Callable[[list[DeadLetter]], Awaitable[None]]) -> None:
+        self._name = name
+        self._broker = broker
+        self._show = show
+        self._waiting: deque[str] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def offer(self, dead_ids: Sequence[str]) -> None:
+        """Let these letters be shown, as far as there is room."""
+        room = MOST_WAITING - len(self._waiting)
+        self._waiting.extend(islice(dead_ids, room))
+        if len(dead_ids) > room:
+            self._broker.metrics.letters_not_shown[self._name] += len(dead_ids) - room
+        if self._task is None and self._waiting:
+            self._task = self._broker.spawn(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            while self._waiting:
+                ids = list(islice(self._waiting, _AT_ONCE))
+                try:
+                    letters = await self._read(ids)
+                except StoreError as error:
+                    log.warning("dead letters cannot be read yet, to show them: %s", error)
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                for _ in ids:
+                    self._waiting.popleft()
+                await self._show(letters)
+        finally:
+            self._task = None
+
+    async def _read(self, ids: list[str]) -> list[DeadLetter]:
+        durability = self._broker.durability
+        assert durability is not None
+        node = self._broker.settings.node.name
+        found = await stored_letters.get(durability.store, ids)
+        return [DeadLetter.read(each, node) for each in found]
+
+
+class Letters:
+    """The followers of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        channel = parse(CHANNEL)
+        assert channel is not None
+        self._channel: Channel = channel
+        self._live = Follower("channel", broker, self._deliver)
+        self._hooks = Follower("hook", broker, self._call)
+        self._webhook: Webhook | None = None
+        self._posts: Follower | None = None
+        address = broker.settings.delivery.dead_letter_webhook
+        if address:
+            self._webhook = Webhook(address, broker.settings.delivery, broker.metrics)
+            self._posts = Follower("webhook", broker, self._webhook.post)
+
+    def made(self, letters: Iterable[Letter]) -> None:
+        """Count letters that the store has now."""
+        for letter in letters:
+            self._broker.metrics.letters[class_of(letter.code)] += 1
+
+    def stored(self, dead_ids: Sequence[str]) -> None:
+        """The store has these letters since just now: show them to who follows."""
+        if not dead_ids:
+            return
+        if self._broker.channels.count(CHANNEL):
+            self._live.offer(dead_ids)
+        if self._broker.registry.dead_letter:
+            self._hooks.offer(dead_ids)
+        if self._posts is not None:
+            self._posts.offer(dead_ids)
+
+    async def close(self) -> None:
+        """Let go of the webhook's connections."""
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    # The live channel
+
+    async def _deliver(self, letters: list[DeadLetter]) -> None:
+        for letter in letters:
+            fields = letter.fields()
+            if not self._broker.outbound.pipe.send(None, fields):
+                continue
+            entry = letter.entry(fields, *self._broker.ids.stamp())
+            self._broker.outbound.fan_out(entry, self._listening(), None)
+        self._broker.metrics.letters_shown += len(letters)
+
+    def _listening(self) -> list[Session]:
+        """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
+        no queue overflows for letters, or they would make others."""
+        listening = []
+        for session in self._broker.channels.subscribers(self._channel):
+            if not session.is_operator:
+                continue
+            limit = session.queue_limit or self._broker.settings.bayeux.max_queue_messages
+            if len(session.queue) + session.retained < limit:
+                listening.append(session)
+            else:
+                self._broker.metrics.letters_not_shown["channel"] += 1
+        return listening
+
+    # Functions of services
+
+    async def _call(self, letters: list[DeadLetter]) -> None:
+        for letter in letters:
+            for hook in self._broker.registry.dead_letter:
+                try:
+                    result = hook(letter)
+                    if isawaitable(result):
+                        await asyncio.wait_for(result, _HOOK_LIMIT_S)
+                except Exception:
+                    log.exception("a service failed in %s", getattr(hook, "__qualname__", hook))

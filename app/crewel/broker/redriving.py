@@ -1,0 +1,231 @@
+"""Dead letters sent again, or thrown away, because an operator says so.
+
+Each letter is moved by one step of the store: whenever this ends, a letter is in exactly one place, and what is left is what
+is not done. A call works on so many letters, or for so long, and answers where to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crewel.broker.steps import resolve
+from crewel.errors import StoreUnavailable
+from crewel.storage import letters as stored_letters
+from crewel.storage.letters import LetterFilter, Redriven, RedriveOutcome, StoredLetter
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability import Durability
+
+__all__ = ["Chosen", "Limits", "Redriving", "Report", "Undone"]
+
+_AT_ONCE: Final = 64
+"""Letters whose steps are under way together."""
+_PER_SECOND: Final = 10  # portions, where there is a rate
+_READ: Final = 500
+_PATIENCE_S: Final = 5.0  # for the store's answer to what it was asked
+
+
+class Undone(NamedTuple):
+    """A letter that stayed where it was, or that there is none of."""
+
+    dead_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which letters: these, or all that are wanted, after this place."""
+
+    wanted: LetterFilter = field(default_factory=LetterFilter)
+    after: str = ""
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one call does."""
+
+    count: int = 1000
+    """Letters at most."""
+    seconds: float = 5.0
+    rate: float | None = None
+    """Letters a second at most."""
+    is_interrupted: Callable[[], bool] = lambda: False
+    """Asked between letters: whether nobody wants it any more."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What one call did."""
+
+    done: int = 0
+    undone: list[Undone] = field(default_factory=list)
+    next: str = ""
+    """The place to go on after; empty if nothing is left to do."""
+    wait_s: float = 0.0
+    """How long to wait before going on, for the rate."""
+
+
+class Redriving:
+    """Operators' work on the letters of one broker's store."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def durability(self) -> Durability:
+        """The broker's durable half. Raises StoreUnavailable if it has none, or one that may not write."""
+        durability = self._broker.durability
+        if durability is None:
+            raise StoreUnavailable("this server keeps no store, and so no dead letters")
+        if durability.trouble is not None:
+            raise StoreUnavailable(durability.trouble)
+        return durability
+
+    async def count(self, chosen: Chosen) -> int:
+        """How many letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
+        store = self.durability.store
+        if chosen.ids is not None:
+            return len(await stored_letters.get(store, chosen.ids))
+        return await stored_letters.count(store, chosen.wanted)
+
+    async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
+        """Send letters again: to their receivers, or to all who are subscribed to their channels. Raises StoreError,
+        ValueError for a place that is no dead id."""
+        loop, report = self._broker.loop, Report()
+        start, moved = loop.time(), 0
+        portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
+        async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
+            async for letters in portions:
+                await self._send(letters, report, to_channel=to_channel)
+                moved += len(letters)
+                due = 0.0 if limits.rate is None else start + moved / limits.rate - loop.time()
+                if limits.is_interrupted() or loop.time() + due > start + limits.seconds:
+                    report.wait_s = max(0.0, due)
+                    break
+                await asyncio.sleep(due)  # zero lets others have their turn
+        return report
+
+    async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
+        """Throw letters away. Raises as `redrive` does."""
+        loop, report = self._broker.loop, Report()
+        start = loop.time()
+        async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
+            async for letters in portions:
+                ids = [letter.dead_id for letter in letters]
+                durability = self.durability
+                step = stored_letters.discard(durability.store.keys, durability.token, ids, durability.facts_max, who)
+                report.done += await durability.writing.ask(step)
+                if limits.is_interrupted() or loop.time() > start + limits.seconds:
+                    break
+        return report
+
+    async def _portions(
+        self, chosen: Chosen, count: int, portion: int, report: Report
+    ) -> AsyncGenerator[list[StoredLetter], None]:
+        """The chosen letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
+        if chosen.ids is not None:
+            async for letters in self._by_id(chosen.ids[:count], portion, report):
+                yield letters
+            return
+        place, left = chosen.after, count
+        while left > 0:
+            page = await stored_letters.page(self.durability.store, chosen.wanted, place, min(left, _READ))
+            left -= len(page.letters)
+            for start in range(0, len(page.letters), portion):
+                letters = page.letters[start : start + portion]
+                is_last = start + portion >= len(page.letters)
+                report.next = page.next if is_last else letters[-1].dead_id
+                yield letters
+            report.next = place = page.next
+            if not place:
+                return
+
+    async def _by_id(self, ids: Sequence[str], portion: int, report: Report) -> AsyncGenerator[list[StoredLetter], None]:
+        for start in range(0, len(ids), portion):
+            asked = ids[start : start + portion]
+            letters = await stored_letters.get(self.durability.store, asked)
+            there = {letter.dead_id for letter in letters}
+            report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
+            report.next = asked[-1] if start + portion < len(ids) else ""
+            yield letters
+
+    async def _send(self, letters: list[StoredLetter], report: Report, *, to_channel: bool) -> None:
+        """Have the store move these letters, all at once and each for itself."""
+        if not letters:
+            return
+        asked = [self._ask(letter, to_channel=to_channel) for letter in letters]
+        done, _ = await asyncio.wait(asked, timeout=_PATIENCE_S)
+        failures = [failure for future in done if (failure := future.exception()) is not None]
+        if failures:
+            raise failures[0]
+        for letter, future in zip(letters, asked, strict=True):
+            if not future.done():
+                text = "the store does not answer; as soon as it does, the letter is sent"
+                report.undone.append(Undone(letter.dead_id, "resource.unavailable", text))
+            elif (answer := future.result()).outcome is RedriveOutcome.MOVED:
+                report.done += 1
+            else:
+                report.undone.append(_undone(letter, answer.outcome))
+        if to_channel:
+            self.durability.writing.look()
+
+    def _ask(self, letter: StoredLetter, *, to_channel: bool) -> asyncio.Future[Redriven]:
+        durability = self.durability
+        max_entries, max_bytes = self._bounds(letter)
+        step = stored_letters.redrive(
+            durability.store.keys,
+            durability.token,
+            letter,
+            durability.facts_max,
+            to_channel=to_channel,
+            max_entries=max_entries,
+            max_bytes=max_bytes,
+        )
+        future: asyncio.Future[Redriven] = self._broker.loop.create_future()
+
+        def answered(answer: Any) -> None:
+            # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
+            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and not to_channel:
+                self._arrived(letter, answer)
+            resolve(future, answer)
+
+        durability.writing.submit(step, answered, insists=True)
+        return future
+
+    def _arrived(self, letter: StoredLetter, moved: Redriven) -> None:
+        session = self._broker.logins.names.find(letter.receiver)
+        if session is not None and session.durable is not None:
+            self._broker.dispatching.arrived(session, moved.id, moved.size)
+
+    def _bounds(self, letter: StoredLetter) -> tuple[int, int]:
+        session = self._broker.logins.names.find(letter.receiver)
+        if session is not None and session.bounds is not None:
+            return session.bounds.max_entries, session.bounds.max_bytes
+        delivery = self._broker.settings.delivery
+        return delivery.queue_max_entries, delivery.queue_max_bytes
+
+
+def _gone(dead_id: str) -> Undone:
+    return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or not any more")
+
+
+def _undone(letter: StoredLetter, outcome: RedriveOutcome) -> Undone:
+    """Why a letter was not moved."""
+    match outcome:
+        case RedriveOutcome.NO_RECEIVER:
+            text = f"there is no session {letter.receiver}; it can be sent to its channel instead"
+            return Undone(letter.dead_id, "user.ptp.unknownDestinationSession", text)
+        case RedriveOutcome.FULL:
+            text = f"the queue of {letter.receiver} is full"
+            return Undone(letter.dead_id, "resource.overflow.queue.entries", text)
+        case RedriveOutcome.EMPTY:
+            return Undone(letter.dead_id, "user.message.invalid", "nothing is left of its message")
+        case _:
+            return _gone(letter.dead_id)

@@ -1,0 +1,26 @@
+"""Replies on their way to bytes."""
+
+from __future__ import annotations
+
+import logging
+
+from crewel.bayeux.codec import encode
+from crewel.bayeux.replies import Reply
+from crewel.errors import BayeuxCode
+from crewel.metrics import Metrics
+
+__all__ = ["encoded"]
+
+log = logging.getLogger(__name__)
+
+
+def encoded(reply: Reply, metrics: Metrics) -> bytes:
+    """The reply's JSON; a failure is counted by its code. What JSON cannot say becomes an internal error."""
+    if not reply["successful"] and "error" in reply:
+        metrics.errors[reply["error"][:3]] += 1
+    try:
+        return encode(reply)
+    except TypeError:
+        log.exception("a policy or an extension put what JSON cannot say into a reply")
+        plain = {name: reply[name] for name in ("channel", "id") if name in reply}
+        return encode(plain | {"successful": False, "error": BayeuxCode.INTERNAL_ERROR})

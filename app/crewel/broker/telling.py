@@ -1,0 +1,53 @@
+"""Messages as sessions get them that are told their origin: the one encoding that all share, and what is each session's own."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from crewel.bayeux.channel import parse
+from crewel.broker.sessions import Session
+from crewel.delivery.dispatcher import Dispatcher
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["tell"]
+
+
+def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
+    """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a remote
+    call, stay as they are: nobody can say anything of them."""
+    now = broker.loop.time()
+    size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
+    parts = []
+    for index, entry in enumerate(entries):
+        if entry.origin is None:
+            parts.append(entry.wire)
+            continue
+        redeliver = dispatcher.send(entry, now)
+        if entry.position:
+            redeliver += _sent_before(session, entry.position)
+        subscription = "" if entry.channel in session.subscriptions else _pattern(session, entry.channel)
+        parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None))
+    dispatcher.flushes = dispatcher.flushes and size > len(entries)
+    broker.dispatching.unsettled.note_retained(session)
+    if dispatcher.rules.ack_wait != inf:
+        broker.outbound.alarms.at(session, dispatcher.next_at())
+    return parts
+
+
+def _sent_before(session: Session, place: LogId) -> int:
+    """How often an earlier server may have sent it."""
+    durable = session.durable
+    waiting = None if durable is None else durable.open.get(place) or durable.inbox.get(place)
+    return 0 if waiting is None else waiting.attempts
+
+
+def _pattern(session: Session, name: str) -> str:
+    """The pattern by which the session hears the channel; empty if it was sent without a subscription."""
+    channel = parse(name)
+    patterns = () if channel is None else channel.patterns
+    return next((pattern for pattern in patterns if pattern in session.subscriptions), "")

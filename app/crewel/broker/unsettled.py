@@ -1,0 +1,210 @@
+"""What one session has not settled, wherever it lies: in its queue, at its client, or parked in the store.
+
+Stored messages are moved by their place in the log: what must wait again is parked, and read back in the order of the log. So
+a message that is delivered again keeps its place without anybody sorting queues. Transient ones are few, and stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.sessions import Session
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Letter, LogId, Transient
+from crewel.delivery.update_qos import Origin
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["SYSTEM", "Unsettled"]
+
+SYSTEM: Final = "/__sys__"
+"""What the channels begin with on which the server speaks of itself: their messages never become dead letters."""
+
+
+class Unsettled:
+    """Moves and ends messages of sessions that are live here."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # Waiting
+
+    def count(self, session: Session) -> int:
+        """How many messages wait, are sent, or are open for the session."""
+        stored = 0 if session.durable is None else len(session.durable)
+        return stored + len(self.transients(session))
+
+    def size(self, session: Session) -> int:
+        """Their bytes."""
+        stored = 0 if session.durable is None else session.durable.size
+        return stored + sum(len(entry.wire) for entry in self.transients(session))
+
+    def stored(self, session: Session) -> list[LogId]:
+        """The places of the stored ones, oldest first."""
+        durable = session.durable
+        return [] if durable is None else list(merge(sorted(durable.open), sorted(durable.inbox)))
+
+    def transients(self, session: Session) -> list[Entry]:
+        """Those that are not stored: what the client has got first, then what is queued."""
+        sent = session.batches.unacknowledged if session.batches is not None else []
+        opened = [entry for entry, _ in session.dispatcher.open.values()] if session.dispatcher is not None else []
+        entries = dict.fromkeys((*opened, *sent, *session.queue))
+        return [entry for entry in entries if not entry.position and not entry.channel.startswith("/meta/")]
+
+    # Waiting again
+
+    def recall(self, session: Session, entries: Iterable[Entry] = ()) -> None:
+        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
+        if session.batches is not None:
+            session.batches.lift()
+        durable = session.durable
+        queued = session.queue
+        if durable is not None:
+            places = {each.position for each in (*entries, *queued) if each.position}
+            for place in sorted(places.difference(durable.parked)):
+                if place in durable.open or place in durable.inbox:
+                    durable.park(place)
+            queued = [each for each in queued if not each.position]
+            entries = [each for each in entries if not each.position]
+        session.queue = list(dict.fromkeys((*entries, *queued)))
+        session.urgent = bool(session.queue)
+        self.note_retained(session)
+
+    def renew(self, session: Session) -> None:
+        """Another client goes on with the session: all that was sent goes out again."""
+        sent = [] if session.batches is None else session.batches.forget()
+        if session.dispatcher is None:
+            session.queue = [*sent, *session.queue]
+            session.retained = 0
+        else:
+            entries = dict.fromkeys((*session.dispatcher.forget(), *sent))
+            self.recall(session, entries)
+
+    @staticmethod
+    def note_retained(session: Session) -> None:
+        """What the client has and has not settled counts against the bounds of the queue."""
+        if session.dispatcher is not None and session.dispatcher.rules.tells:
+            resending = 0 if session.batches is None else session.batches.resending
+            session.retained = max(len(session.dispatcher.open) - resending, 0)
+
+    # Ends
+
+    def take_out(self, session: Session, entry: Entry) -> None:
+        """The entry is neither to be sent nor to be acknowledged any more."""
+        if session.batches is not None:
+            session.queue = session.batches.take_out(entry, session.queue)
+        if session.dispatcher is not None:
+            session.dispatcher.close(entry)
+
+    def end(self, session: Session, entry: Entry, reason: EndReason) -> None:
+        """The message has ended in this way."""
+        self.take_out(session, entry)
+        if entry.position and session.durable is not None and self._broker.durability is not None:
+            session.durable.settle(entry.position, reason)
+            self._broker.durability.node.touch(session.durable)
+
+    def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
+        """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
+        that the store does not have."""
+        durable, durability = session.durable, self._broker.durability
+        self.take_out(session, entry)
+        if durable is None or durability is None or entry.channel.startswith(SYSTEM):
+            self._broker.metrics.dropped["noLetter"] += 1
+            if entry.position and durable is not None:
+                durable.settle(entry.position, EndReason.DROPPED)
+        else:
+            message = None if entry.position else self.kept(entry)
+            durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
+        if durable is not None and durability is not None:
+            durability.node.touch(durable)
+
+    def kept(self, entry: Entry) -> Transient:
+        """A message that is not stored, as its letter keeps it."""
+        origin = entry.origin or Origin(*self._broker.ids.stamp())
+        return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
+
+    def bury_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
+        """The stored message at this place becomes a dead letter; False if it is not open."""
+        durable, durability = session.durable, self._broker.durability
+        if durable is None or durability is None:
+            return False
+        waiting = durable.open.get(place) or durable.inbox.get(place)
+        if waiting is None:
+            return False
+        self._forget_stored(session, place)
+        durable.bury(Letter(durable.name, place, code, reason, waiting.attempts))
+        durability.node.touch(durable)
+        return True
+
+    def drop_stored(self, session: Session, place: LogId) -> None:
+        """The stored message at this place ends, and leaves nothing behind."""
+        durable, durability = session.durable, self._broker.durability
+        if durable is not None and durability is not None:
+            self._forget_stored(session, place)
+            durable.settle(place, EndReason.DROPPED)
+            durability.node.touch(durable)
+
+    def _forget_stored(self, session: Session, place: LogId) -> None:
+        """Memory has it no more, wherever it was."""
+        held = [session.queue]
+        if session.batches is not None:
+            held.append(session.batches.unacknowledged)
+        if session.dispatcher is not None:
+            held.append([entry for entry, _ in session.dispatcher.open.values()])
+        for entry in dict.fromkeys(entry for entries in held for entry in entries if entry.position == place):
+            self.take_out(session, entry)
+        session.queue = [entry for entry in session.queue if entry.position != place]
+        if session.durable is not None and place in session.durable.parked:
+            session.durable.parked.remove(place)
+
+    def bury_transients(self, session: Session, code: str, reason: str) -> None:
+        """All that is not stored becomes dead letters: nobody will deliver it."""
+        for entry in self.transients(session):
+            tries = 0
+            if session.dispatcher is not None and entry.origin is not None:
+                tries = session.dispatcher.tries.get(entry.origin.id, 0) + (entry.origin.id in session.dispatcher.open)
+            self.bury(session, entry, code, reason, tries)
+        session.queue = [entry for entry in session.queue if entry.position or entry.channel.startswith("/meta/")]
+
+    # What operators do
+
+    def bury_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
+        """Make a dead letter of the message of this id, or else of the oldest; False if nothing waits."""
+        for entry in self.transients(session):
+            if message_id and entry.origin is not None and entry.origin.id == message_id:
+                self.bury(session, entry, code, reason, 1)
+                return True
+        places = self.stored(session)
+        if places:
+            held = LogId(int(message_id)) if message_id.isdecimal() else places[0]
+            return self.bury_stored(session, held if held in places else places[0], code, reason)
+        for entry in self.transients(session)[:1]:
+            self.bury(session, entry, code, reason, 0)
+            return True
+        return False
+
+    def bury_all(self, session: Session, code: str, reason: str) -> int:
+        """Make dead letters of all that waits; returns how many."""
+        count = self.count(session)
+        self.renew(session)
+        self.bury_transients(session, code, reason)
+        if session.durable is not None:
+            session.durable.parked.clear()
+            for place in self.stored(session):
+                self.bury_stored(session, place, code, reason)
+        return count
+
+    def drop(self, session: Session, count: int) -> int:
+        """Drop the oldest so many of what waits, the stored ones first; returns how many."""
+        places = self.stored(session)[:count]
+        entries = self.transients(session)[: count - len(places)]
+        for place in places:
+            self.drop_stored(session, place)
+        for entry in entries:
+            self.end(session, entry, EndReason.DROPPED)
+            session.queue = [each for each in session.queue if each is not entry]
+        self.note_retained(session)
+        return len(places) + len(entries)

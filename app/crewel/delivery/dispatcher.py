@@ -1,0 +1,261 @@
+"""The dispatcher of one session: what its client has got and not settled, and what a failure does (design, section 3.5).
+
+It decides and changes nothing else: `judge` and `overdue` answer what is to be done with each message, and who calls moves it.
+Times are seconds on one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+from crewel.delivery.connect_qos import Settle
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import OnUserError, Outcome, outcome_of
+from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
+from crewel.delivery.statuses import NOT_OPEN, Status, Verdict
+
+__all__ = ["NO_STATUS", "Buried", "Dispatcher", "Judgement", "Rules"]
+
+NO_STATUS = "communication.responseTimeout"
+"""The code of a message whose status did not come in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the login has asked for, or the server has configured."""
+
+    tells: bool = False
+    """Whether the client is told the origin of its messages, and answers statuses."""
+    settle: Settle = Settle.BATCH
+    ack_wait: float = inf
+    """How long a sent message waits for its status."""
+    retries: int = 0
+    """How often in a row the client may fail before it is given up; -1: for ever."""
+    delay: float = 60.0
+    on_user_error: OnUserError = OnUserError.CONTINUE
+    gives_up: float = inf
+    """How long the client may be gone before it is given up, if its login said so."""
+
+
+class Buried(NamedTuple):
+    """A message that becomes a dead letter."""
+
+    entry: Entry
+    code: str
+    reason: str
+    attempts: int
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What is to be done with messages."""
+
+    settled: list[Entry] = field(default_factory=list)
+    buried: list[Buried] = field(default_factory=list)
+    put_back: list[Entry] = field(default_factory=list)
+    """They wait again, in their place."""
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    """Statuses that did not count, as sent plus `reason`."""
+    has_failed: bool = False
+    """Whether the client itself has failed. Several such reports in one turn tell of the same trouble."""
+    death: tuple[str, str] | None = None
+    """The session ends, of this code and reason, and what waits becomes dead letters."""
+
+
+class Dispatcher:
+    """One session's. `open` is what the client was sent and has not settled, by id, in the order of sending."""
+
+    __slots__ = (
+        "failures",
+        "flushes",
+        "holdback",
+        "last_failure",
+        "open",
+        "rules",
+        "sink",
+        "state",
+        "tries",
+        "waits_until",
+    )
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.state = DispatcherState.POLLING
+        self.holdback: Holdback | None = None
+        self.sink: tuple[str, str] | None = None
+        """Code and reason, if all that comes becomes dead letters."""
+        self.waits_until = 0.0
+        """When the delay after a failure is over; 0 if there is none."""
+        self.failures = 0
+        """Failures in a row."""
+        self.last_failure: tuple[str, str] | None = None
+        self.open: dict[str, tuple[Entry, float]] = {}
+        self.flushes = True
+        """Whether what waited while the client was away is being sent."""
+        self.tries: dict[str, int] = {}
+        """How often a message may have been sent before."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is sent: it is held back, or waits after a failure."""
+        return self.holdback is not None or self.waits_until > 0
+
+    def observe(self, *, is_gone: bool) -> DispatcherState:
+        """Its state, now that the client is there or gone. After a failure it waits, whether or not the client is there."""
+        if not self.waits_until:
+            self.move(DispatcherEvent.GONE if is_gone else DispatcherEvent.CONNECTED)
+        return self.state
+
+    def revive(self, rules: Rules) -> None:
+        """The client shook hands anew. A holdback stays."""
+        self.rules = rules
+        self.move(DispatcherEvent.REVIVED)
+        self.sink, self.waits_until, self.failures = None, 0.0, 0
+
+    def move(self, event: DispatcherEvent) -> None:
+        """Go to the state that the table names, if it names one."""
+        self.state = TRANSITIONS[self.state].get(event, self.state)
+
+    # What leaves, and what is acknowledged
+
+    def send(self, entry: Entry, now: float) -> int:
+        """The message leaves; returns how often it may have been sent before."""
+        assert entry.origin is not None
+        message_id = entry.origin.id
+        if self.open.pop(message_id, None) is not None:  # no reply has confirmed it
+            self.tries[message_id] = self.tries.get(message_id, 0) + 1
+        self.open[message_id] = (entry, now)
+        return self.tries.get(message_id, 0) if self.tries else 0
+
+    def acknowledge(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The client has got these; returns those that are settled by that. A message of unknown origin has no id, so that
+        there will be no status of it."""
+        if self.rules.settle is Settle.MESSAGE:
+            return [entry for entry in entries if entry.origin is None]
+        settled = [entry for entry in entries if entry.origin is None or self._close(entry.origin.id) is not None]
+        if settled:
+            self.failures = 0
+        return settled
+
+    def forget(self) -> list[Entry]:
+        """Another client goes on: it has got nothing. Returns what was open; each counts as sent once more."""
+        entries = []
+        for message_id, (entry, _) in self.open.items():
+            self.tries[message_id] = self.tries.get(message_id, 0) + 1
+            entries.append(entry)
+        self.open.clear()
+        return entries
+
+    def close(self, entry: Entry) -> None:
+        """The message has ended in another way."""
+        if entry.origin is not None:
+            self._close(entry.origin.id)
+
+    def _close(self, message_id: str) -> Entry | None:
+        entry, _ = self.open.pop(message_id, (None, 0.0))
+        if self.tries:
+            self.tries.pop(message_id, None)
+        return entry
+
+    # What the client says
+
+    def judge(self, statuses: Iterable[Status], receiver: str, now: float, now_ms: int) -> Judgement:
+        """What these statuses mean, in their order. `receiver` is the session's name; `now_ms` counts from 1970."""
+        judgement = Judgement()
+        for status in statuses:
+            if status.id not in self.open:
+                judgement.rejected.append({**status.given, "reason": NOT_OPEN})
+            elif status.verdict is Verdict.WORKING:
+                entry, _ = self.open.pop(status.id)
+                self.open[status.id] = (entry, now)
+            elif status.verdict is Verdict.OK:
+                self._settled(status.id, judgement)
+            else:
+                self._failed(status, judgement, receiver, now, now_ms)
+        return judgement
+
+    def _settled(self, message_id: str, judgement: Judgement) -> None:
+        entry = self._close(message_id)
+        assert entry is not None
+        judgement.settled.append(entry)
+        self.failures = 0
+
+    def _failed(self, status: Status, judgement: Judgement, receiver: str, now: float, now_ms: int) -> None:
+        code, reason = status.code, status.reason
+        self.last_failure = (code, reason)
+        outcome = outcome_of(code, self.rules.on_user_error)
+        if outcome is Outcome.HOLDBACK:
+            self._put_back(status.id, judgement)
+            self.holdback = self.holdback or Holdback(receiver, now_ms, code, status.id, reason)
+        elif outcome is Outcome.RETRY:
+            self._put_back(status.id, judgement)
+            self._fail(code, reason, judgement, now)
+        else:
+            self._bury(status.id, code, reason, judgement)
+            if outcome is Outcome.SINK:
+                self.sink = (code, reason)
+                self.move(DispatcherEvent.DIED)
+            elif outcome is Outcome.SESSION_DEAD:
+                self._die(code, reason, judgement)
+
+    def _bury(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:
+        attempts = self.tries.get(message_id, 0) + 1
+        entry = self._close(message_id)
+        assert entry is not None
+        judgement.buried.append(Buried(entry, code, reason, attempts))
+
+    def _put_back(self, message_id: str, judgement: Judgement) -> None:
+        entry, _ = self.open.pop(message_id)
+        self.tries[message_id] = self.tries.get(message_id, 0) + 1
+        judgement.put_back.append(entry)
+
+    def _fail(self, code: str, reason: str, judgement: Judgement, now: float) -> None:
+        """One more failure in a row, unless it tells of the same trouble as the last one."""
+        if judgement.has_failed or self.waits_until > now:
+            return
+        judgement.has_failed = True
+        self.failures += 1
+        if 0 <= self.rules.retries < self.failures:
+            self._die(code, reason, judgement)
+        elif self.rules.delay:
+            self.move(DispatcherEvent.FAILED)
+            self.waits_until = now + self.rules.delay
+
+    def _die(self, code: str, reason: str, judgement: Judgement) -> None:
+        judgement.death = judgement.death or (code, reason)
+        self.move(DispatcherEvent.DIED)
+
+    # What time does
+
+    def next_at(self) -> float:
+        """When `overdue` or `resume` has something to do; infinite if never."""
+        due = self.waits_until or inf
+        if self.open and self.rules.ack_wait != inf:
+            due = min(due, next(iter(self.open.values()))[1] + self.rules.ack_wait)
+        return due
+
+    def resume(self, now: float) -> bool:
+        """Whether the delay after a failure is over by now."""
+        if not 0 < self.waits_until <= now:
+            return False
+        self.waits_until = 0.0
+        self.move(DispatcherEvent.RESUMED)
+        return True
+
+    def overdue(self, now: float) -> Judgement:
+        """What the statuses that did not come in time mean."""
+        judgement = Judgement()
+        reason = f"no status came within {self.rules.ack_wait:g} s"
+        for message_id, (_, sent) in list(self.open.items()):
+            if sent + self.rules.ack_wait > now:
+                break
+            self.last_failure = (NO_STATUS, reason)
+            if self.rules.retries == 0:  # the client is there: one message is not worth its session
+                self._bury(message_id, NO_STATUS, reason, judgement)
+            else:
+                self._put_back(message_id, judgement)
+                self._fail(NO_STATUS, reason, judgement, now)
+        return judgement

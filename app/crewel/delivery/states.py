@@ -1,0 +1,94 @@
+"""The states of a dispatcher, which delivers to one session, as a table (design, section 3.5; xmlBlaster's dispatch framework).
+
+Apart from its state a dispatcher is active or held back: `Holdback` says by whom and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import Any, Final, NamedTuple
+
+__all__ = ["TRANSITIONS", "DispatcherEvent", "DispatcherState", "Holdback"]
+
+
+class DispatcherState(StrEnum):
+    """Where a dispatcher stands."""
+
+    ALIVE = "ALIVE"
+    POLLING = "POLLING"
+    DEAD = "DEAD"
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in one line."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    DispatcherState.ALIVE: "The client is there, and messages go to it.",
+    DispatcherState.POLLING: "The client is gone, or has failed: messages wait for it.",
+    DispatcherState.DEAD: "It failed for good: what waits and what arrives becomes dead letters.",
+}
+
+
+class DispatcherEvent(Enum):
+    """What moves a dispatcher on."""
+
+    FAILED = "the client reported a failure of its own, or no status came in time"
+    RESUMED = "the delay after a failure is over"
+    GONE = "no connect came in time"
+    CONNECTED = "a connect came"
+    DIED = "it failed more often than it may, or for good"
+    REVIVED = "the client shook hands anew"
+
+
+TRANSITIONS: Final[Mapping[DispatcherState, Mapping[DispatcherEvent, DispatcherState]]] = {
+    DispatcherState.ALIVE: {
+        DispatcherEvent.FAILED: DispatcherState.POLLING,
+        DispatcherEvent.RESUMED: DispatcherState.ALIVE,
+        DispatcherEvent.GONE: DispatcherState.POLLING,
+        DispatcherEvent.CONNECTED: DispatcherState.ALIVE,
+        DispatcherEvent.DIED: DispatcherState.DEAD,
+        DispatcherEvent.REVIVED: DispatcherState.ALIVE,
+    },
+    DispatcherState.POLLING: {
+        DispatcherEvent.FAILED: DispatcherState.POLLING,
+        DispatcherEvent.RESUMED: DispatcherState.ALIVE,
+        DispatcherEvent.GONE: DispatcherState.POLLING,
+        DispatcherEvent.CONNECTED: DispatcherState.ALIVE,
+        DispatcherEvent.DIED: DispatcherState.DEAD,
+        DispatcherEvent.REVIVED: DispatcherState.ALIVE,
+    },
+    DispatcherState.DEAD: {DispatcherEvent.REVIVED: DispatcherState.ALIVE},
+}
+"""An event that is missing from a state's row changes nothing there: DEAD is final, but for a new handshake of a sink."""
+
+
+class Holdback(NamedTuple):
+    """Why a dispatcher is inactive. It is kept in the store with the session."""
+
+    who: str
+    """The receiver itself, by its name, or the operator."""
+    since_ms: int
+    """Milliseconds since 1970."""
+    code: str = ""
+    message_id: str = ""
+    """The message that was held back; empty if an operator did it."""
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that is stored, and that operators are shown."""
+        return {
+            "active": False,
+            "who": self.who,
+            "since": self.since_ms,
+            "code": self.code,
+            "id": self.message_id,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Holdback:
+        """What `as_json` made."""
+        return cls(told["who"], told["since"], told["code"], told["id"], told["reason"])

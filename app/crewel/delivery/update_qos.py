@@ -1,0 +1,75 @@
+"""What a delivery says of its message, in `ext.update` (xmlBlaster's UpdateQos; design, section 3.3).
+
+What is the same for all receivers is encoded once a message (`shared`); what differs is added behind it. Defaults are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from crewel.bayeux.codec import encode, reread
+from crewel.delivery.records import Logged, LogId
+
+__all__ = ["Origin", "own", "shared"]
+
+
+class Origin(NamedTuple):
+    """Where a message comes from, as far as its receivers may know."""
+
+    id: str
+    received: str
+    """When it was accepted: nanoseconds since 1970, in digits."""
+    sender: str = ""
+    """Public name of the session that published it; empty for the server and for back ends."""
+    qos: bytes = b""
+    """What differs from the defaults of PublishQos, a JSON object, or empty."""
+    is_persistent: bool = False
+    redrive_of: str = ""
+    """The dead letter that it was."""
+
+    @classmethod
+    def stored(cls, position: LogId, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
+        """Of a message at this place of the log."""
+        return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of)
+
+    @classmethod
+    def logged(cls, logged: Logged) -> Origin:
+        """Of a message that was read from the store."""
+        return cls.stored(logged.id, logged.sender, logged.qos, logged.redrive_of)
+
+
+def shared(wire: bytes, origin: Origin) -> bytes:
+    """The message with what all its receivers are told, but for the three braces at its end."""
+    update = _fields(origin)
+    if b'"ext"' in wire:  # in the data, perhaps; if it is the publisher's own, the two become one
+        fields = reread(wire)
+        ext = {**fields.pop("ext", {})}
+        ext.pop("update", None)  # so that ours is the last field
+        return encode(fields)[:-1] + b',"ext":' + encode({**ext, "update": update})[:-2]
+    return wire[:-1] + b',"ext":{"update":' + encode(update)[:-1]
+
+
+def _fields(origin: Origin) -> dict[str, Any]:
+    fields: dict[str, Any] = {"id": origin.id, "rcvTimestamp": origin.received}
+    if origin.sender:
+        fields["sender"] = origin.sender
+    if origin.is_persistent:
+        fields["persistent"] = True
+    if origin.qos:
+        fields |= reread(origin.qos)
+    if origin.redrive_of:
+        fields["clientProperties"] = {**fields.get("clientProperties", {}), "__redriveOf": origin.redrive_of}
+    return fields
+
+
+def own(begun: bytes, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:
+    """The whole message for one receiver, from what `shared` began. `subscription` is the pattern by which it hears the
+    channel, if that is not the channel itself; `queue` its place in this response, and how many wait in all."""
+    more = b""
+    if subscription:
+        more += b',"subscription":' + encode(subscription)
+    if redeliver:
+        more += b',"redeliver":%d' % redeliver
+    if queue is not None:
+        more += b',"queue":{"index":%d,"size":%d}' % queue
+    return begun + more + b"}}}"

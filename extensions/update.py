@@ -1,0 +1,57 @@
+"""Updates: what a delivery says of its message, and what its receiver says of it (design, 3.3 and 3.4).
+
+The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
+beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does
+not count is told back in `ext.update.rejected` of the reply. The engine behind it is `broker.dispatching`.
+"""
+
+from __future__ import annotations
+
+from crewel.bayeux import replies
+from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.broker import Broker
+from crewel.broker.sessions import Session
+from crewel.errors import IllegalArgument
+from crewel.extension import Extension
+
+__all__ = ["SERVICE", "UpdateExtension"]
+
+CONNECT = "/meta/connect"
+SERVICE = "/service/update"
+
+
+class UpdateExtension(Extension):
+    """Lets sessions ask for updates, and takes their statuses."""
+
+    name = field = "update"
+    meta_channels = frozenset((CONNECT,))
+
+    def installed(self, broker: Broker) -> None:
+        """Offer updates to sessions."""
+        self._dispatching = broker.dispatching
+        broker.dispatching.is_offered = True
+        broker.registry.answers[SERVICE] = self._answer
+
+    def rcv_meta(self, session: Session | None, message: Message) -> bool:
+        """Take the statuses that a connect carries, before its acknowledgement counts. What is left of them in the message
+        is what did not count."""
+        if session is not None:
+            message.ext["update"] = self._dispatching.told(session, message.ext["update"])
+        return True
+
+    def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
+        """Tell which statuses did not count."""
+        rejected = message.ext["update"]
+        if session is not None and rejected:
+            reply.setdefault("ext", {})["update"] = {"rejected": rejected}
+        return True
+
+    def _answer(self, session: Session, message: Message) -> Reply:
+        if not isinstance(message.data, list):
+            raise IllegalArgument("data", "must be a list of statuses, such as {id, state} or {id, errorCode, message}")
+        rejected = self._dispatching.told(session, message.data)
+        reply = replies.ok(message)
+        if rejected:
+            reply["ext"] = {"update": {"rejected": rejected}}
+        return reply
