@@ -9,8 +9,9 @@ from crewel.storage.scripts import scripts
 def all_names(keys: Keys) -> dict[str, str]:
     """Return each family as the table names it, and what `keys` makes of it."""
     plain = {
-        name: getattr(keys, name) for name in ("format", "log", "last", "names", "epoch", "nodes", "dead", "facts", "events")
-    } | {"dead:dropped": keys.dropped}
+        name: getattr(keys, name)
+        for name in ("format", "log", "last", "names", "epoch", "nodes", "dead", "facts", "events")
+    } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
     for kind in ("code", "receiver", "channel"):
         plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}
     families = {

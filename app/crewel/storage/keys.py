@@ -189,6 +189,15 @@ KEYS: tuple[Key, ...] = (
         "Counts the letters that were dropped because there were more than `delivery.dead_letters_max`.",
     ),
     Key(
+        "dead:returned",
+        "string",
+        "a whole number",
+        _EVER,
+        "commit, end",
+        "operators",
+        "Counts the letters whose message had been sent again by an operator.",
+    ),
+    Key(
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
@@ -212,7 +221,20 @@ KEYS: tuple[Key, ...] = (
 class Keys:
     """The names of all keys under one `storage.prefix`."""
 
-    __slots__ = ("_base", "dead", "dropped", "epoch", "events", "facts", "format", "last", "log", "names", "nodes")
+    __slots__ = (
+        "_base",
+        "dead",
+        "dropped",
+        "epoch",
+        "events",
+        "facts",
+        "format",
+        "last",
+        "log",
+        "names",
+        "nodes",
+        "returned",
+    )
 
     def __init__(self, prefix: str) -> None:
         self._base = prefix + _TAG
@@ -224,6 +246,7 @@ class Keys:
         self.nodes = self._base + "nodes"
         self.dead = self._base + "dead"
         self.dropped = self._base + "dead:dropped"
+        self.returned = self._base + "dead:returned"
         self.facts = self._base + "facts"
         self.events = self._base + "events"
 

@@ -34,6 +34,7 @@ __all__ = [
     "newest",
     "page",
     "redrive",
+    "returned",
 ]
 
 MOST_DISCARDED: Final = 1000
@@ -116,3 +117,8 @@ async def newest(store: Store) -> str:
 async def dropped(store: Store) -> int:
     """Return how many letters were dropped because there were too many. Raises StoreError."""
     return int(await store.reader.get(store.keys.dropped) or 0)
+
+
+async def returned(store: Store) -> int:
+    """Return how many letters there have been whose message had been sent again. Raises StoreError."""
+    return int(await store.reader.get(store.keys.returned) or 0)

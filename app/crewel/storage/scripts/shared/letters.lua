@@ -30,6 +30,9 @@ local function bury(name, inbox, at)
         more[#more + 1] = known[field]
       end
     end
+    if known.r then
+      call('INCR', base .. 'dead:returned')
+    end
   end
   local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
     'attempts', attempts, 'channel', channel, 'body', body, 'sender', sender, 'qos', qos, unpack(more))
