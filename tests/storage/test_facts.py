@@ -1,9 +1,10 @@
 """The schema of the facts, and reading them."""
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
-from crewel.storage import facts
+from crewel.storage import facts, letters
 from crewel.storage.store import Store
-from tests.storage.owner import JOE, Owner, change, started
+from tests.storage.buried import letter
+from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
 
 
 async def do_everything(owner: Owner) -> None:
@@ -12,9 +13,20 @@ async def do_everything(owner: Owner) -> None:
     (log_id,) = await owner.publish("/a")
     await owner.unsubscribe("/b")
     await owner.commit(log_id, change(opened=[log_id]), ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
+    about = '"who":"ann","since":5,"code":"user.x","id":"7","reason":"why"'
+    for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,{about}}}', ""):
+        await owner.hold(dispatch.encode() or None)
+    await do_all_with_letters(owner)
     await owner.close()
     ended = [Ended(JOE, EndReason.DEAD, (log_id,))]
     await owner.end(ended, [Letter(JOE, log_id, "user.x", "why")])
+
+
+async def do_all_with_letters(owner: Owner) -> None:
+    made = await letters.get(owner.store, await owner.bury(letter(), letter(), letter()))
+    for each, to_channel in zip(made[:2], (False, True), strict=True):
+        await owner.do(letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel))
+    await owner.do(letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
 
 
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:
@@ -39,6 +51,13 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
         "published",
         "unsubscribed",
         "ended",
+        "held",
+        "held",
+        "released",
+        "redriven",
+        "published",
+        "redriven",
+        "discarded",
         "unsubscribed",
         "ended",
         "closed-session",

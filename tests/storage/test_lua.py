@@ -9,9 +9,10 @@ import pytest
 import crewel.storage
 from crewel.delivery.records import Ended, EndReason, Letter
 from crewel.errors import StoreFull
-from crewel.storage import sessions
+from crewel.storage import letters, sessions
 from crewel.storage.scripts import scripts
 from crewel.storage.store import Store
+from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.owner import JOE, Owner, change, started
 
@@ -42,9 +43,7 @@ def test_a_script_says_what_it_does_and_takes(file: Path) -> None:
 
 def test_scripts_that_write_letters_write_them_alike() -> None:
     texts = [scripts()[name].text.decode() for name in ("commit", "end")]
-    pattern = re.compile(
-        r"^-- The message of a letter.*?^end\n\n-- Stores the letter.*?^end\n", re.DOTALL | re.MULTILINE
-    )
+    pattern = re.compile(r"^-- Enters a letter.*?^-- Removes the oldest letters.*?^end\n", re.DOTALL | re.MULTILINE)
     first, second = (pattern.search(text) for text in texts)
     assert first is not None
     assert second is not None
@@ -78,6 +77,7 @@ async def prepare(owner: Owner) -> None:
     ids = await owner.publish("/a", "/a", "/a")
     owner.number = 1
     await owner.apply(owner.next_commit(ids[-1], change(opened=ids), low=0))
+    await owner.bury(letter(), letter())
 
 
 async def contents(owner: Owner) -> dict[bytes, bytes | None]:
@@ -86,12 +86,15 @@ async def contents(owner: Owner) -> dict[bytes, bytes | None]:
 
 async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore, start_store: StartStore) -> None:
     owner = await full(open_store, start_store, prepare)
+    first, *_ = await all_letters(owner)
     before = await contents(owner)
     for growing in (
         lambda: owner.publish("/a", "/b", key="x"),
         lambda: owner.login("client/joe/"),
         lambda: owner.login(JOE, id="new"),
         lambda: owner.subscribe("/b"),
+        lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000)),
+        lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
     ):
         with pytest.raises(StoreFull) as caught:
             await growing()
@@ -103,15 +106,21 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     owner = await full(open_store, start_store, prepare)
     first, second, third = await owner.log_ids()
     assert await owner.spill(first) == [first]
-    letters = [Letter(JOE, second, "user.x", "why")]
-    await owner.commit(third, change(settled=[second]), letters=letters, ended=[Ended(JOE, EndReason.DEAD, (second,))])
+    await owner.hold(b'{"active":false}')
+    dead = [Letter(JOE, second, "user.x", "why"), letter("user.new", channel="/new")]
+    await owner.commit(third, change(settled=[second]), letters=dead, ended=[Ended(JOE, EndReason.DEAD, (second,))])
+    await assert_indexes_agree(owner)
+    old = [each.dead_id for each in await all_letters(owner)]
+    assert await owner.do(letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
+    await assert_indexes_agree(owner)
     assert await owner.trim() == 3
     assert (await owner.unsubscribe("/a")) == {"/a": (0, third)}
     heir = await started(owner.store, "b")
     assert set(await heir.adopt_all()) == {JOE}
-    assert await heir.close() == third
-    await heir.end([Ended(JOE, EndReason.LAPSED, (third,))])
-    assert len(await heir.letters()) == 1
+    assert await heir.close(death=("user.x", "why")) == third
+    await heir.end([Ended(JOE, EndReason.DEAD, (third,))], [Letter(JOE, third, "user.last", "why")])
+    assert [each.code for each in await all_letters(heir)] == ["user.x", "user.last"]
+    await assert_indexes_agree(heir)
     assert await sessions.nodes(owner.store) == {"b"}
 
 

@@ -139,7 +139,7 @@ async def _read(store: Store, span: _Range, count: int) -> list[StoredLetter]:
 
 async def _merged(store: Store, keys: Sequence[str], span: _Range, count: int) -> tuple[list[str], str]:
     """The next ids of several indexes in one order, and the last of them; empty if nothing comes after it."""
-    each = max(count // len(keys), 16)
+    each = max(count // len(keys), min(count, 16))
     pipeline = store.reader.pipeline(transaction=False)
     for key in keys:
         pipeline.execute_command(*span.command(key, each))

@@ -1,0 +1,73 @@
+"""What tests of dead letters share: letters to make, and a look at whether everything about them agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from crewel.bayeux.channel import matches
+from crewel.delivery.records import Letter, LogId, SessionName, Transient
+from crewel.storage import letters
+from crewel.storage.letters import LetterFilter, StoredLetter
+from tests.storage.owner import JOE, Owner
+
+KINDS = ("code", "receiver", "channel")
+
+
+def letter(
+    code: str = "user.x",
+    receiver: str = JOE,
+    channel: str = "/a",
+    body: bytes = b'{"data":1}',
+    message_id: str = "7-1-t",
+) -> Letter:
+    """A letter of a message that was never stored."""
+    message = Transient(message_id, "1795000000123", channel, body, "client/ann/1", b'{"priority":9}')
+    return Letter(SessionName(receiver), LogId(0), code, "why", 2, message)
+
+
+async def all_letters(owner: Owner) -> list[StoredLetter]:
+    """Every letter, oldest first, read past the indexes."""
+    found: Any = await owner.store.reader.xrange(owner.keys.dead)
+    return await letters.get(owner.store, [place.decode() for place, _ in found])
+
+
+async def assert_indexes_agree(owner: Owner) -> None:
+    """Each index knows exactly the letters that there are, and nothing else lies beside them."""
+    reader, keys = owner.store.reader, owner.keys
+    expected: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS}
+    for each in await all_letters(owner):
+        for kind in KINDS:
+            if value := getattr(each, kind):
+                expected[kind].setdefault(value, []).append(each.dead_id)
+    known = {keys.dead, keys.dropped}
+    for kind in KINDS:
+        members: Any = await reader.zrange(keys.letter_values(kind), 0, -1)
+        assert [member.decode() for member in members] == sorted(expected[kind])
+        known.add(keys.letter_values(kind))
+        for value, places in expected[kind].items():
+            entries: Any = await reader.xrange(keys.letters_by(kind, value))
+            assert [place.decode() for place, _ in entries] == places, (kind, value)
+            known.add(keys.letters_by(kind, value))
+    pattern = f"{keys.base}dead*"
+    assert {key.decode() async for key in reader.scan_iter(match=pattern, count=1000)} <= known
+
+
+def wanted_of(every: Iterable[StoredLetter], wanted: LetterFilter) -> list[str]:
+    """The dead ids that a filter means, found the plain way; oldest first."""
+
+    def fits(each: StoredLetter) -> bool:
+        code = not wanted.code or f"{each.code}.".startswith(f"{wanted.code}.")
+        receiver = not wanted.receiver or f"{each.receiver}/".startswith(f"{wanted.receiver}/")
+        channel = not wanted.channel or matches(wanted.channel, each.channel)
+        since = place(each.dead_id) >= (wanted.since_ms, 0)
+        until = not wanted.until or place(each.dead_id) <= place(wanted.until)
+        return code and receiver and channel and since and until
+
+    return [each.dead_id for each in every if fits(each)]
+
+
+def place(dead_id: str) -> tuple[int, int]:
+    """What dead ids are ordered by."""
+    milliseconds, number = dead_id.split("-")
+    return int(milliseconds), int(number)

@@ -1,0 +1,71 @@
+"""discard.lua: dead letters are thrown away."""
+
+import pytest
+
+from crewel.errors import Fenced
+from crewel.storage import letters
+from crewel.storage.store import Store
+from tests.storage.buried import all_letters, assert_indexes_agree, letter
+from tests.storage.owner import FACTS_MAX, JOE, Owner, started
+
+
+async def owner_of_letters(store: Store, count: int = 4) -> tuple[Owner, list[str]]:
+    owner = await started(store)
+    await owner.login(JOE)
+    return owner, await owner.bury(*(letter(f"user.c{number % 2}") for number in range(count)))
+
+
+async def discard(owner: Owner, *dead_ids: str, who: str = "") -> int:
+    return await owner.do(letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who))
+
+
+async def test_they_are_gone_and_their_indexes_with_them(store: Store) -> None:
+    owner, (first, second, third, fourth) = await owner_of_letters(store)
+    assert await discard(owner, third, first) == 2
+    assert [each.dead_id for each in await all_letters(owner)] == [second, fourth]
+    await assert_indexes_agree(owner)
+    assert await discard(owner, second, fourth) == 2
+    assert await all_letters(owner) == []
+    await assert_indexes_agree(owner)
+    assert await letters.dropped(store) == 0
+
+
+async def test_a_fact_tells_of_them(store: Store) -> None:
+    owner, (first, second, third, _) = await owner_of_letters(store)
+    await discard(owner, third, first)
+    await discard(owner, second, who='ann "the" boss')
+    assert await owner.facts("discarded") == [
+        {"letters": [third, first]},
+        {"letters": [second], "who": 'ann "the" boss'},
+    ]
+
+
+async def test_what_has_gone_is_left_out(store: Store) -> None:
+    owner, (first, second, *_) = await owner_of_letters(store)
+    assert await discard(owner, first, "1-1", first, "no id", second) == 2
+    assert await discard(owner, first, second) == 0
+    assert await discard(owner) == 0
+    assert await owner.facts("discarded") == [{"letters": [first, second]}]
+
+
+async def test_a_new_letter_finds_its_place_in_an_index_that_was_empty(store: Store) -> None:
+    owner, places = await owner_of_letters(store)
+    await discard(owner, *places)
+    await owner.bury(letter("user.c0"))
+    await assert_indexes_agree(owner)
+
+
+async def test_a_superseded_server_discards_nothing(store: Store) -> None:
+    owner, places = await owner_of_letters(store)
+    await (await started(store, "b")).adopt_all()
+    with pytest.raises(Fenced):
+        await discard(owner, *places)
+    assert len(await all_letters(owner)) == 4
+    await assert_indexes_agree(owner)
+
+
+async def test_one_step_takes_a_bounded_number(store: Store) -> None:
+    owner, places = await owner_of_letters(store, letters.MOST_DISCARDED)
+    assert await discard(owner, *places) == letters.MOST_DISCARDED
+    with pytest.raises(ValueError, match="dead_ids: expected at most 1000, not 1001"):
+        await discard(owner, *places, places[0])
