@@ -19,6 +19,9 @@ from typing import Any
 from aiohttp import web
 
 from crewel import assets
+from crewel.admin.administration import Administration
+from crewel.admin.remote import answer_commands
+from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.services import Service
@@ -40,6 +43,7 @@ __all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
 log = logging.getLogger(__name__)
 
 BROKER = web.AppKey("BROKER", Broker)
+ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
@@ -85,6 +89,8 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
     if settings.security.policy == "jwt":
         broker.set_policy(JwtPolicy(Tokens(settings.security), broker.logins.admin.matches))
     broker.install(services)
+    app[ADMIN] = Administration(broker)
+    answer_commands(app[ADMIN])
     endpoint = Endpoint(broker)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
@@ -149,6 +155,7 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
         services.append(chat_service())
     attach(app, settings, services)
     mount_api(app, app[BROKER])
+    mount_rest(app, app[ADMIN], assets.static_dir())
     mount_pages(app, app[BROKER], assets.static_dir(), assets.extensions_dir())
     return app
 

@@ -1,0 +1,86 @@
+"""What the administration of one server knows beside the broker: since when sessions are there, and how pings went.
+
+Sessions are found by their public names. Their `clientId`s are secrets and appear nowhere here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from logging import getLogger
+from time import time
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from crewel.broker.broker import Broker
+from crewel.broker.dispatching import Dispatching
+from crewel.broker.durability import Durability
+from crewel.broker.redriving import Redriving
+from crewel.broker.sessions import Session
+from crewel.errors import StoreUnavailable
+
+__all__ = ["Administration"]
+
+audit = getLogger("crewel.audit")
+"""What operators do, one entry an action: who, what, which. Never a secret."""
+
+
+class Administration:
+    """The administration of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.started = broker.loop.time()
+        self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
+        """The round trip of the last ping, in milliseconds."""
+        self._added: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
+        self.redriving = Redriving(broker)
+        broker.registry.session_added.append(self._note)
+
+    def _note(self, session: Session) -> None:
+        self._added[session] = self.broker.loop.time()
+
+    @property
+    def node(self) -> str:
+        """The server's name."""
+        return self.broker.settings.node.name
+
+    @property
+    def dispatching(self) -> Dispatching:
+        """What operators may do with a session's queue."""
+        return self.broker.dispatching
+
+    @property
+    def durability(self) -> Durability:
+        """The broker's durable half. Raises StoreUnavailable if it has none."""
+        if self.broker.durability is None:
+            raise StoreUnavailable("this server keeps no store, and so no dead letters")
+        return self.broker.durability
+
+    def find(self, name: str) -> Session | None:
+        """The session of this name, `client/joe/1`."""
+        return self.broker.logins.names.find(name)
+
+    def named(self) -> Iterator[Session]:
+        """All sessions that have a name. Those that said nothing of who they are cannot be told apart."""
+        return (session for session in self.broker.sessions.values() if session.name)
+
+    def subjects(self) -> list[str]:
+        """Who has sessions here, in order."""
+        return sorted({session.name.split("/")[1] for session in self.named()})
+
+    def logged_in_at(self, session: Session) -> float:
+        """Loop time (s) since which this server has had the session."""
+        return self._added.get(session, self.started)
+
+    def clock_ms(self, loop_time: float) -> float:
+        """Milliseconds since 1970 of a loop time."""
+        return (time() + loop_time - self.broker.loop.time()) * 1000
+
+    async def ping(self, session: Session) -> float:
+        """The round trip to the client in milliseconds. Raises CrewelError with the code communication.noConnection."""
+        took = self.pings[session] = round(await self.dispatching.ping(session), 3)
+        return took
+
+    def note(self, who: str, what: str, **which: Any) -> None:
+        """Write an entry of the audit: an operator has done something."""
+        audit.info("operator: %s", what, extra={"who": who, **which})

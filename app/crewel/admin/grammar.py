@@ -1,0 +1,112 @@
+"""The form of a command (reference: xmlBlaster's `__cmd:`), read without knowing which commands there are.
+
+`__cmd:[/node/heron/]<path>/?<property>[=<value>[&<value>…]]`, where the path is empty or `node` (the server itself),
+`client/joe` (a subject), `client/joe/1` or `client/joe/session/1` (a session), or `topic/a/b` (the channel `/a/b`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+from urllib.parse import unquote
+
+from crewel.bayeux.channel import parse as parse_channel
+from crewel.delivery.names import parse_name
+from crewel.errors import IllegalArgument
+
+__all__ = ["PREFIX", "Level", "Order", "read_order"]
+
+PREFIX: Final = "__cmd:"
+_MAX_LENGTH: Final = 4096
+_ORDER: Final = re.compile(r"__cmd:(?P<path>[^?]*)\?(?P<property>[^=]*)(?:=(?P<values>.*))?", re.DOTALL)
+_KNOWN_PATHS: Final = "nothing or `node`, client/<subject>, client/<subject>/<number>, topic/<channel>"
+
+
+class Level(StrEnum):
+    """What a command is about."""
+
+    NODE = "node"
+    SUBJECT = "subject"
+    SESSION = "session"
+    TOPIC = "topic"
+
+    @property
+    def path(self) -> str:
+        """How it is written."""
+        return _PATHS[self]
+
+
+_PATHS = {
+    Level.NODE: "__cmd:?",
+    Level.SUBJECT: "__cmd:client/joe/?",
+    Level.SESSION: "__cmd:client/joe/1/?",
+    Level.TOPIC: "__cmd:topic/a/b/?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One command as it was given."""
+
+    level: Level
+    name: str
+    """`client/joe`, `client/joe/1`, or the channel's name; empty for the node."""
+    property: str
+    values: tuple[str, ...] | None
+    """What stands after `=`, split at `&`; None if there is no `=`."""
+
+    def absolute(self, node: str) -> str:
+        """The command with its node, as it is answered and noted."""
+        path = f"topic{self.name}" if self.level is Level.TOPIC else self.name
+        values = "" if self.values is None else "=" + "&".join(self.values)
+        return f"{PREFIX}/node/{node}/{path + '/' if path else ''}?{self.property}{values}"
+
+
+def read_order(text: object, node: str) -> Order:
+    """The command that this text says, for the node of this name. Raises IllegalArgument, which names what is wrong."""
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_LENGTH:
+        raise _illegal(f"must be a text of 1 to {_MAX_LENGTH} characters that begins with {PREFIX}")
+    if not text.startswith(PREFIX):
+        raise _illegal(f"must begin with {PREFIX}, as in __cmd:client/joe/1/?dispatcherActive")
+    found = _ORDER.fullmatch(text)
+    if found is None or not found["property"]:
+        raise _illegal("names no property: it stands after a question mark, as in __cmd:client/joe/1/?dispatcherActive")
+    level, name = _target(found["path"], node)
+    values = None if found["values"] is None else tuple(unquote(each) for each in found["values"].split("&"))
+    return Order(level, name, found["property"], values)
+
+
+def _target(path: str, node: str) -> tuple[Level, str]:
+    segments = path.strip("/").split("/")
+    if segments[0] == "node":
+        if len(segments) > 1 and segments[1] != node:
+            raise _illegal(f"is for the node {segments[1]!r}, and this is the node {node!r}")
+        segments = segments[2:] or [""]
+    head, *rest = segments
+    if not head and not rest:
+        return Level.NODE, ""
+    if head == "client":
+        return _client("/".join(segments))
+    if head == "topic":
+        return _topic("/" + "/".join(rest))
+    raise _illegal(f"has the unknown path {path!r}; known are {_KNOWN_PATHS}")
+
+
+def _client(path: str) -> tuple[Level, str]:
+    name = parse_name(path)
+    if name is None or (not name.number and path.count("/") > 1) or path.count("/") == 0:
+        raise _illegal(f"has {path!r}, which is neither client/<subject> nor client/<subject>/<number>")
+    return (Level.SESSION if name.number else Level.SUBJECT), name.relative
+
+
+def _topic(name: str) -> tuple[Level, str]:
+    channel = parse_channel(name)
+    if channel is None:
+        raise _illegal(f"has topic{name}, and {name!r} is not the name of a channel; topic/a/b is the channel /a/b")
+    return Level.TOPIC, channel.name
+
+
+def _illegal(message: str) -> IllegalArgument:
+    return IllegalArgument("command", message)

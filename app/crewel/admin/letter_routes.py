@@ -1,0 +1,315 @@
+"""The REST resources of dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import time
+from typing import Any, Final
+
+from aiohttp import web
+
+from crewel.admin.moments import EXPECTED, moment
+from crewel.admin.routes import Ask, Field, NotThere, Route, flag_field, flag_text, number_text, text_field
+from crewel.bayeux.channel import parse as parse_channel
+from crewel.bayeux.codec import encode
+from crewel.broker.dead_letter import DeadLetter
+from crewel.broker.redriving import Chosen, Limits, Report
+from crewel.delivery.fields import list_of, whole
+from crewel.delivery.names import parse_name
+from crewel.errors import IllegalArgument
+from crewel.storage import letters as stored_letters
+from crewel.storage.letters import LetterFilter, StoredLetter, is_dead_id
+
+__all__ = ["LETTER_ROUTES"]
+
+_PAGE: Final = 100
+_MOST: Final = 1000
+_MOST_WORKED: Final = 10_000
+_MOST_TOLD: Final = 1000
+_SECONDS: Final = 5.0
+_EXPORTED: Final = 200
+
+
+# Fields
+
+
+def _dead_id(value: object) -> str:
+    if not isinstance(value, str) or not is_dead_id(value):
+        raise ValueError("the id of a dead letter, such as 1795179106957-0")
+    return value
+
+
+def _since(value: object) -> int:
+    if type(value) is int and value >= 0:
+        return value
+    if not isinstance(value, str):
+        raise ValueError(EXPECTED)  # noqa: TRY004 - one error for all that does not fit
+    return moment(value, int(time() * 1000))
+
+
+def _receiver(value: object) -> str:
+    name = parse_name(value) if isinstance(value, str) else None
+    if name is None:
+        raise ValueError("the name of a session or a subject: client/joe/1 or client/joe")
+    return name.relative
+
+
+def _channel(value: object) -> str:
+    channel = parse_channel(value) if isinstance(value, str) else None
+    if channel is None:
+        raise ValueError("a channel or a pattern such as /chat/**")
+    return channel.name
+
+
+def _code(value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 128 or not value.replace(".", "").isalnum():
+        raise ValueError("an error code, or its beginning: user.update")
+    return value.rstrip(".")
+
+
+def _rate(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1_000_000:
+        raise ValueError("a number from 0.001 to 1000000")
+    return float(value)
+
+
+def _all(value: object) -> bool:
+    if value is not True:
+        raise ValueError("true")
+    return True
+
+
+_FILTERS: Final = (
+    text_field("code", "Only letters with this error code, or one below it.", _code),
+    text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
+    text_field("channel", "Only those of this channel or pattern.", _channel),
+    text_field("since", f"Only those that are not older: {EXPECTED}.", _since),
+    text_field("until", "Only those up to this id.", _dead_id),
+    text_field("after", "Go on after this id: the `next` of the answer before.", _dead_id),
+)
+_CHOICE: Final = (
+    Field(
+        "ids",
+        list_of(_dead_id, _MOST),
+        {"type": "array", "items": {"type": "string"}, "maxItems": _MOST},
+        "These letters.",
+    ),
+    Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all letters, or those that the filters leave."),
+    *_FILTERS,
+    flag_field("dryRun", "Only count them."),
+    Field(
+        "count",
+        whole(1, _MOST_WORKED),
+        {"type": "integer", "minimum": 1, "maximum": _MOST_WORKED, "default": _MOST},
+        "Most letters that this request works on.",
+    ),
+)
+
+
+def _filter(fields: dict[str, Any], until: str = "") -> LetterFilter:
+    return LetterFilter(
+        fields.get("code", ""),
+        fields.get("receiver", ""),
+        fields.get("channel", ""),
+        fields.get("since", 0),
+        fields.get("until", until),
+    )
+
+
+# Looking
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    fields = ask.fields
+    page = await stored_letters.page(
+        ask.admin.durability.store,
+        _filter(fields),
+        fields.get("after", ""),
+        fields.get("count", _PAGE),
+        newest_first=fields.get("newestFirst", False),
+    )
+    return {"letters": [_shown(ask, letter) for letter in page.letters], "next": page.next}
+
+
+async def _count(ask: Ask) -> dict[str, Any]:
+    store = ask.admin.durability.store
+    count = await stored_letters.count(store, _filter(ask.fields))
+    return {"count": count, "dropped": await stored_letters.dropped(store)}
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    dead_id = ask.path["id"]
+    if not is_dead_id(dead_id):
+        raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
+    found = await stored_letters.get(ask.admin.durability.store, [dead_id])
+    if not found:
+        raise NotThere(f"there is no dead letter {dead_id}, or not any more")
+    return _shown(ask, found[0])
+
+
+async def _export(ask: Ask) -> web.StreamResponse:
+    """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
+    store = ask.admin.durability.store
+    wanted = _filter(ask.fields, await stored_letters.newest(store))
+    place = ask.fields.get("after", "")
+    page = await stored_letters.page(store, wanted, place, _EXPORTED)
+    headers = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(ask.request)
+    while True:
+        lines = [encode(_shown(ask, letter)) + b"\n" for letter in page.letters]
+        if lines:
+            await response.write(b"".join(lines))  # waits while the client reads slowly, and raises once it is gone
+        if not page.next:
+            break
+        if ask.request.transport is None:
+            raise ConnectionResetError
+        await asyncio.sleep(0)
+        page = await stored_letters.page(store, wanted, page.next, _EXPORTED)
+    await response.write_eof()
+    return response
+
+
+def _shown(ask: Ask, letter: StoredLetter) -> dict[str, Any]:
+    return DeadLetter.read(letter, ask.admin.node).as_json()
+
+
+# Working
+
+
+async def _redrive(ask: Ask) -> dict[str, Any]:
+    fields = ask.fields
+    chosen = await _chosen(ask)
+    if fields.get("dryRun", False):
+        return await _counted(ask, chosen)
+    to_channel = fields.get("toChannel", False)
+    _note(ask, "redrive dead letters", chosen, toChannel=to_channel)
+    limits = Limits(fields.get("count", _MOST), _SECONDS, fields.get("rate"), lambda: ask.request.transport is None)
+    report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
+    ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
+    return {"redriven": report.done} | _told(report, chosen)
+
+
+async def _discard(ask: Ask) -> dict[str, Any]:
+    chosen = await _chosen(ask)
+    if ask.fields.get("dryRun", False):
+        return await _counted(ask, chosen)
+    _note(ask, "discard dead letters", chosen)
+    limits = Limits(ask.fields.get("count", _MOST), _SECONDS, None, lambda: ask.request.transport is None)
+    report = await ask.admin.redriving.discard(chosen, limits, ask.who)
+    ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
+    return {"discarded": report.done} | _told(report, chosen)
+
+
+async def _chosen(ask: Ask) -> Chosen:
+    """What the body says. Letters that are made from now on are not part of it: what comes back would be sent for ever."""
+    fields = ask.fields
+    ids: Sequence[str] | None = fields.get("ids")
+    if (ids is None) is ("all" not in fields):
+        raise IllegalArgument("ids", 'must be there, or "all": true; not both, for one of them would not count')
+    if ids is None:
+        until = fields.get("until") or await stored_letters.newest(ask.admin.durability.store)
+        return Chosen(_filter(fields, until), fields.get("after", ""))
+    for each in _FILTERS:
+        if each.name in fields:
+            raise IllegalArgument(each.name, 'goes with "all": true, and not with `ids`')
+    return Chosen(ids=tuple(ids))
+
+
+async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
+    return {"count": await ask.admin.redriving.count(chosen), "until": chosen.wanted.until, "dryRun": True}
+
+
+def _note(ask: Ask, what: str, chosen: Chosen, **more: Any) -> None:
+    """Write the audit entry of a piece of work, before it begins."""
+    wanted = chosen.wanted
+    which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
+    which |= {"since": wanted.since_ms, "until": wanted.until, "after": chosen.after}
+    if chosen.ids is not None:
+        which = {"ids": list(chosen.ids[:20]), "count": len(chosen.ids)}
+    ask.admin.note(ask.who, what, **{name: value for name, value in which.items() if value}, **more)
+
+
+def _told(report: Report, chosen: Chosen) -> dict[str, Any]:
+    return {
+        "undone": [
+            {"id": each.dead_id, "errorCode": each.code, "message": each.message} for each in report.undone[:_MOST_TOLD]
+        ],
+        "undoneCount": len(report.undone),
+        "next": report.next,
+        "until": chosen.wanted.until,
+        "waitMs": round(report.wait_s * 1000),
+    }
+
+
+_WORK: Final = (
+    "`undone`: those that stayed, with `id`, `errorCode` and `message` (the first 1000), `undoneCount`: how many. A request"
+    " works for five seconds at most: `next` is empty if all is done; else send the same again with `after`: `next`,"
+    " `until` as answered (of `ids`, those behind `next`), and not before `waitMs` milliseconds have passed. With `dryRun`"
+    " it answers `count` instead."
+)
+_LETTER: Final = (
+    "`id` (the dead id), `message` (the message's), `channel`, `receiver`, `errorCode`, `reason`, `attempts`, `data`, `ext`,"
+    " `sender`, `rcvTimestamp`, `persistent`, `qos`; of one that came back `redriveOf` and `returns`."
+)
+
+LETTER_ROUTES: Final = (
+    Route(
+        "GET",
+        "/dead-letters",
+        "The dead letters, the oldest first, a page at a time.",
+        _list,
+        f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A letter has {_LETTER}",
+        query=(
+            *_FILTERS,
+            number_text("count", "Most letters in the page.", 1, _MOST, _PAGE),
+            flag_text("newestFirst", "true: the newest first."),
+        ),
+    ),
+    Route(
+        "GET",
+        "/dead-letters/count",
+        "How many dead letters there are.",
+        _count,
+        "`count`; `dropped`: how many were dropped since the store exists, because there were too many.",
+        query=_FILTERS[:-1],
+    ),
+    Route(
+        "GET",
+        "/dead-letters/export",
+        "All dead letters, the oldest first, as lines of JSON.",
+        _export,
+        "A letter a line, as the list has them.",
+        query=_FILTERS,
+        media_type="application/x-ndjson",
+    ),
+    Route(
+        "GET",
+        "/dead-letters/{id}",
+        "One dead letter.",
+        _show,
+        _LETTER,
+        refusals={404: "There is no such letter, or not any more."},
+    ),
+    Route(
+        "POST",
+        "/dead-letters/redrive",
+        "Send dead letters again: each to the receiver that it was for.",
+        _redrive,
+        f"`redriven`: how many were sent. {_WORK}",
+        body=(
+            *_CHOICE,
+            flag_field("toChannel", "Send them to all who are subscribed to their channels instead."),
+            Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Letters a second at most."),
+        ),
+    ),
+    Route(
+        "POST",
+        "/dead-letters/discard",
+        "Throw dead letters away.",
+        _discard,
+        f"`discarded`: how many. {_WORK}",
+        body=_CHOICE,
+    ),
+)

@@ -1,0 +1,39 @@
+"""Points in time: as operators write them, and as they are shown."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+__all__ = ["EXPECTED", "moment", "shown"]
+
+EXPECTED: Final = "a date such as 2026-11-20 or 2026-11-20T15:30:00Z, how long ago (90s, 30m, 2h, 7d), or milliseconds"
+"""What `moment` takes."""
+
+_AGO: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)", re.ASCII)
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def moment(text: str, now_ms: int) -> int:
+    """Milliseconds since 1970. A date without a zone is UTC. Raises ValueError, with what was expected."""
+    text = text.strip()
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_ms - int(ago[1]) * _UNITS_MS[ago[2]])
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(EXPECTED) from None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0, int(date.timestamp() * 1000))
+
+
+def shown(milliseconds: float) -> str:
+    """The moment as ISO 8601 in UTC, to the millisecond."""
+    date = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,15 @@
+"""How a failure is told to an operator: a dotted code and words, the same on every face."""
+
+from __future__ import annotations
+
+from crewel.errors import CrewelError
+
+__all__ = ["told"]
+
+
+def told(error: CrewelError) -> dict[str, str]:
+    """`{"errorCode": …, "message": …}`."""
+    return {
+        "errorCode": getattr(error, "code", "") or "internal.unknown",
+        "message": getattr(error, "message", "") or str(error),
+    }

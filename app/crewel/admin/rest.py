@@ -1,0 +1,189 @@
+"""`/admin/api`: who may ask, the routes, and how failures are told.
+
+Closed by default: a request is answered only if its origin may talk to the server and its token makes an operator, unless
+the route's row says that it is public.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from crewel.admin.administration import Administration
+from crewel.admin.commands import run
+from crewel.admin.letter_routes import LETTER_ROUTES
+from crewel.admin.node_facts import VERSION
+from crewel.admin.openapi import document
+from crewel.admin.refusals import told
+from crewel.admin.routes import API, Ask, Field, NotThere, Route, read
+from crewel.admin.session_routes import SESSION_ROUTES
+from crewel.bayeux.codec import encode
+from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.errors import CrewelError, IllegalArgument, PayloadError, Refused, status_of
+from crewel.errors.dotted import is_below
+from crewel.security.bearer import grants_of
+from crewel.security.grants import Grants
+from crewel.security.jwt import BadToken
+from crewel.transports.bodies import read_body
+from crewel.transports.origins import Origins
+
+__all__ = ["ROUTES", "mount_rest"]
+
+_ADMIN: Final = "admin"
+"""How the audit calls who shows the admin token."""
+
+
+def _any(value: object) -> object:
+    return value
+
+
+async def _command(ask: Ask) -> dict[str, Any]:
+    return await run(ask.admin, ask.fields.get("command"), ask.who)
+
+
+async def _document(_: Ask) -> dict[str, Any]:
+    return document(ROUTES, VERSION)
+
+
+ROUTES: Final = (
+    Route(
+        "POST",
+        "/commands",
+        "Carry out a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
+        _command,
+        "`command`: the command with its node; `result`: what came of it, OK for a value that was written.",
+        body=(Field("command", _any, {"type": "string"}, "The command."),),
+    ),
+    *SESSION_ROUTES,
+    *LETTER_ROUTES,
+    Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
+)
+
+
+class Rest:
+    """The resources of one server."""
+
+    def __init__(self, admin: Administration, static: Path) -> None:
+        self._admin = admin
+        self._origins = Origins(admin.broker.settings)
+        self._static = static
+
+    def mount(self, app: web.Application) -> None:
+        """Serve them in this application."""
+        for route in ROUTES:
+            path = re.sub(r"{(subject|number|id)}", r"{\1:[^/]+}", API + route.path)
+            app.router.add_route(route.method, path, self._handler(route))
+        for name, file in (("", "api.html"), ("page.js", "api.js"), ("style.css", "style.css")):
+            app.router.add_get(f"{API}/{name}", self._file(file))
+        app.router.add_get(API, _to_page)
+        app.router.add_route("*", API + "/{below:.*}", self._unknown)
+
+    def _handler(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                who = await self._who(request, route)
+                return await self._answer(request, route, who)
+            except CrewelError as error:
+                return _refused(error)
+
+        return handle
+
+    async def _who(self, request: web.Request, route: Route) -> str:
+        """The operator's name. Raises BadToken, or Refused for who is none."""
+        client = self._origins.client(request.headers, request.remote, request.scheme)
+        if not self._origins.allows(request.headers, client):
+            raise Refused("403", NOT_AUTHORIZED, "this origin may not talk to the server")
+        if route.is_public:
+            return ""
+        broker = self._admin.broker
+        authorization = request.headers.get("Authorization", "")
+        grants = await grants_of(authorization, broker.logins.admin, broker.guard.policy)
+        if not grants.is_operator:
+            raise Refused("403", NOT_AUTHORIZED, "the token is no operator's")
+        return _name(grants)
+
+    async def _answer(self, request: web.Request, route: Route, who: str) -> web.StreamResponse:
+        body = await read_body(request, self._admin.broker.settings)
+        query = dict(request.query)
+        if len(query) != len(request.query):
+            raise IllegalArgument("query", "must have each field once")
+        try:
+            ask = Ask(self._admin, who, request, request.match_info, read(route, query, body))
+            answer = await route.handler(ask)
+        except ValueError as error:  # a place in the letters that is none
+            raise IllegalArgument("request", str(error)) from None
+        return answer if isinstance(answer, web.StreamResponse) else _json(answer)
+
+    async def _unknown(self, request: web.Request) -> web.StreamResponse:
+        client = self._origins.client(request.headers, request.remote, request.scheme)
+        if not self._origins.allows(request.headers, client):
+            return _refused(Refused("403", NOT_AUTHORIZED, "this origin may not talk to the server"))
+        path = request.path.removeprefix(API)
+        methods = sorted(route.method for route in ROUTES if _matches(route.path, path))
+        if methods:
+            text = f"{path} takes {' and '.join(methods)}, not {request.method}"
+            return _json({"errorCode": "user.illegalArgument", "message": text}, 405, Allow=", ".join(methods))
+        return _refused(NotThere(f"there is no {API}{path}; {API}/ shows what there is"))
+
+    def _file(self, name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def send(_: web.Request) -> web.StreamResponse:
+            return web.FileResponse(self._static / name)
+
+        return send
+
+
+def _matches(pattern: str, path: str) -> bool:
+    return re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path) is not None
+
+
+def _name(grants: Grants) -> str:
+    return grants.subject or _ADMIN
+
+
+async def _to_page(_: web.Request) -> web.Response:
+    raise web.HTTPMovedPermanently(f"{API}/")
+
+
+def _json(value: Any, status: int = 200, **headers: str) -> web.Response:
+    return web.Response(
+        status=status,
+        body=encode(value),
+        content_type="application/json",
+        headers={"Cache-Control": "no-store", **headers},
+    )
+
+
+def _refused(error: CrewelError) -> web.Response:
+    """What a failure is answered with: its status, its code, and its words."""
+    answer = told(error)
+    status = _status(error, answer["errorCode"])
+    headers = {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="crewel"'
+    elif status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = "5"
+    response = _json(answer, status, **headers)
+    if status != HTTPStatus.BAD_REQUEST or isinstance(error, PayloadError):
+        response.force_close()  # what is left of the body, if anything, is not worth reading
+    return response
+
+
+def _status(error: CrewelError, code: str) -> int:
+    match error:
+        case PayloadError():
+            return error.fault.http_status
+        case NotThere():
+            return HTTPStatus.NOT_FOUND
+        case BadToken() if not is_below(code, "resource"):
+            return HTTPStatus.UNAUTHORIZED
+    return HTTPStatus.GATEWAY_TIMEOUT if is_below(code, "communication") else status_of(code)
+
+
+def mount_rest(app: web.Application, admin: Administration, static: Path) -> None:
+    """Serve `/admin/api` in this application; its page is among the files in `static`."""
+    Rest(admin, static).mount(app)

@@ -1,0 +1,161 @@
+"""What operators are told of a session and of a subject."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from crewel.admin.administration import Administration
+from crewel.admin.calls import Call
+from crewel.admin.moments import shown
+from crewel.broker.sessions import Session
+
+__all__ = [
+    "bounds",
+    "expire_date",
+    "holdback",
+    "identity",
+    "is_active",
+    "is_connected",
+    "login_date",
+    "names",
+    "numbers",
+    "polling_since",
+    "qos",
+    "session_view",
+    "state",
+    "subject_of",
+    "uptime",
+]
+
+
+def session_view(admin: Administration, session: Session) -> dict[str, Any]:
+    """The session as REST tells it. Times are milliseconds since 1970."""
+    dispatching = admin.dispatching
+    held = dispatching.holdback(session)
+    max_entries, max_bytes, policy = bounds(admin, session)
+    return {
+        "name": session.name,
+        "id": _absolute(admin, session),
+        "subject": subject_of(session),
+        "state": dispatching.state(session).value,
+        "active": held is None,
+        "holdback": None if held is None else held.as_json(),
+        "waiting": dispatching.waiting(session),
+        "waitingBytes": dispatching.waiting_bytes(session),
+        "maxEntries": max_entries,
+        "maxBytes": max_bytes,
+        "onOverflow": policy,
+        "subscriptions": sorted(session.subscriptions),
+        "reliable": session.is_reliable,
+        "durable": session.durable is not None,
+        "operator": session.is_operator,
+        "transport": _transport(session),
+        "loggedIn": int(admin.clock_ms(admin.logged_in_at(session))),
+        "expires": _expires_ms(admin, session),
+        "pingMs": admin.pings.get(session),
+    }
+
+
+def subject_of(session: Session) -> str:
+    """`joe` of `client/joe/1`."""
+    return session.name.split("/")[1]
+
+
+def names(call: Call) -> list[str]:
+    """The names of these sessions, in order."""
+    return sorted(session.name for session in call.sessions)
+
+
+def numbers(call: Call) -> str:
+    """The numbers of these sessions, in order."""
+    return ",".join(map(str, sorted(int(session.name.rpartition("/")[2]) for session in call.sessions)))
+
+
+def identity(call: Call) -> str:
+    """`/node/heron/client/joe/1`."""
+    return _absolute(call.admin, call.session)
+
+
+def login_date(call: Call) -> str:
+    """Since when this server has the first of these sessions."""
+    return shown(call.admin.clock_ms(min(map(call.admin.logged_in_at, call.sessions))))
+
+
+def uptime(call: Call) -> int:
+    """Seconds since then."""
+    return int(call.admin.broker.loop.time() - min(map(call.admin.logged_in_at, call.sessions)))
+
+
+def qos(call: Call) -> dict[str, Any]:
+    """How the session is served, by the names of `ext.session`."""
+    session = call.session
+    max_entries, max_bytes, policy = bounds(call.admin, session)
+    return {
+        "name": session.name,
+        "ack": session.is_reliable,
+        "timeout": session.grace_ms,
+        "burst": {"maxEntries": session.burst.max_entries, "maxBytes": session.burst.max_bytes},
+        "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
+    }
+
+
+def bounds(admin: Administration, session: Session) -> tuple[int, int | None, str]:
+    """Most messages that may wait, most bytes (None: as many as the messages have), and what happens beyond."""
+    if session.bounds is not None:
+        return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
+    most = admin.broker.settings.bayeux.max_queue_messages
+    ends = session.ends_when_full or session.is_reliable
+    return session.queue_limit or most, None, "disconnect" if ends else "dropOldest"
+
+
+def is_connected(call: Call) -> bool:
+    """Whether a connect is held or a socket open."""
+    return _transport(call.session) is not None
+
+
+def state(call: Call) -> str:
+    """ALIVE, POLLING or DEAD."""
+    return call.admin.dispatching.state(call.session).value
+
+
+def is_active(call: Call) -> bool:
+    """Whether messages go to the session, as far as operators are concerned."""
+    return call.admin.dispatching.holdback(call.session) is None
+
+
+def holdback(call: Call) -> dict[str, Any] | None:
+    """Who holds the session back since when, and why; None if nobody does."""
+    held = call.admin.dispatching.holdback(call.session)
+    return None if held is None else held.as_json()
+
+
+def expire_date(call: Call) -> str:
+    """When the session ends unless its client comes; empty while a connect is held."""
+    expires = _expires_ms(call.admin, call.session)
+    return "" if expires is None else shown(expires)
+
+
+def polling_since(call: Call) -> str:
+    """The date since which the client is away; empty while it is there."""
+    session, broker = call.session, call.admin.broker
+    if not broker.timing.is_gone(session, broker.loop.time()):
+        return ""
+    away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
+    rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
+    return shown(call.admin.clock_ms(rested_at + away))
+
+
+def _absolute(admin: Administration, session: Session) -> str:
+    return f"/node/{admin.node}/{session.name}"
+
+
+def _transport(session: Session) -> str | None:
+    """How its client is connected at the moment; None if no connect is held and no socket open."""
+    if session.socket is not None:
+        return session.socket.transport
+    return None if session.held is None else session.held.peer.transport
+
+
+def _expires_ms(admin: Administration, session: Session) -> int | None:
+    return None if session.expires_at == inf else int(admin.clock_ms(session.expires_at))

@@ -1,0 +1,75 @@
+// Renders the OpenAPI document of the administration. Everything is text: nothing of the document becomes markup.
+
+const page = document.querySelector("#api");
+
+function element(name, text = "", ...children) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  made.append(...children);
+  return made;
+}
+
+function row(name, schema, meaning) {
+  const bounds = [
+    schema.minimum !== undefined && `from ${schema.minimum}`,
+    schema.maximum !== undefined && `to ${schema.maximum}`,
+    schema.maxItems !== undefined && `at most ${schema.maxItems}`,
+    schema.default !== undefined && `usually ${schema.default}`,
+  ].filter(Boolean);
+  const kind = [schema.type ?? "", ...bounds].join(", ");
+  return element("tr", "", element("td", "", element("code", name)), element("td", kind), element("td", meaning));
+}
+
+function table(caption, rows) {
+  const body = element("tbody");
+  body.append(...rows);
+  return element("table", "", element("caption", caption), body);
+}
+
+function fields(operation) {
+  const tables = [];
+  for (const [place, caption] of [["path", "in the path"], ["query", "in the query"]]) {
+    const parameters = (operation.parameters ?? []).filter(each => each.in === place);
+    if (parameters.length) {
+      tables.push(table(caption, parameters.map(each => row(each.name, each.schema, each.description))));
+    }
+  }
+  const properties = operation.requestBody?.content["application/json"].schema.properties;
+  if (properties) {
+    const rows = Object.entries(properties).map(([name, schema]) => row(name, schema, schema.description));
+    tables.push(table("in the body, a JSON object", rows));
+  }
+  return tables;
+}
+
+function answers(operation) {
+  const rows = Object.entries(operation.responses).map(([status, answer]) =>
+    element("tr", "", element("td", "", element("code", status)), element("td", answer.description)));
+  return table("answers", rows);
+}
+
+function section(method, path, operation) {
+  const made = element("section");
+  made.className = "card";
+  made.id = operation.operationId;
+  const heading = element("h2", "", element("code", `${method.toUpperCase()} ${path}`));
+  made.append(heading, element("p", operation.summary), ...fields(operation), answers(operation));
+  return made;
+}
+
+function show(api) {
+  const sections = Object.entries(api.paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]) => section(method, path, operation)));
+  page.append(element("p", `Version ${api.info.version}. ${api.info.description}`), ...sections);
+}
+
+try {
+  const response = await fetch("/admin/api/openapi.json");
+  if (!response.ok) {
+    throw new Error(`the server answered ${response.status}`);
+  }
+  show(await response.json());
+} catch (error) {
+  page.append(element("p", `The description cannot be shown: ${error.message}`));
+}
+page.removeAttribute("aria-busy");
