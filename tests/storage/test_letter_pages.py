@@ -134,8 +134,10 @@ async def test_a_page_looks_at_a_bounded_number_of_letters(store: Store, monkeyp
     monkeypatch.setattr(letter_pages, "_MOST_LOOKED", 30)
     owner = await owner_of_all(store)
     joe, ann = RECEIVERS[:2]
-    many = [letter("user.a", joe), letter("user.b", ann), letter("user.c", ann)] * 50
-    places = await owner.bury(*many, letter("user.a", ann))
+    places = []
+    for _ in range(50):
+        places += await owner.bury(letter("user.a", joe), letter("user.b", ann), letter("user.c", ann))
+    places += await owner.bury(letter("user.a", ann))
     page = await letters.page(store, LetterFilter("user.a", ann))
     assert page == Page([], places[29 * 3])
     assert await walk(owner, LetterFilter("user.a", ann), 10) == [places[-1]]

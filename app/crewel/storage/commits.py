@@ -33,7 +33,8 @@ class Committed:
     fenced: list[SessionName]
     """Sessions that another server owns; nothing of theirs was applied."""
     letters: list[str]
-    """The dead ids of the letters that were stored, in their order; none if the commit had been applied before."""
+    """The dead ids of the letters that were stored, rising, which is session by session; none if the commit had been applied
+    before."""
 
 
 def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int) -> list[Step[Committed]]:
