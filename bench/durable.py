@@ -237,11 +237,12 @@ def report(figures: list[Figure], rounds: int, seconds: float) -> str:
     )
 
 
-def write(text: str, path: Path) -> None:
+def write(text: str, path: Path, marker: str = "durable") -> None:
     """Put the section into the file, at its end when it is new."""
     whole = path.read_text()
-    if BEGIN in whole:
-        whole = re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: text, whole, flags=re.DOTALL)
+    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    if begin in whole:
+        whole = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: text, whole, flags=re.DOTALL)
     else:
         whole = f"{whole.rstrip()}\n\n{text}\n"
     path.write_text(whole)

@@ -48,7 +48,8 @@ static void handshake(Client *c) {
     int n = snprintf(body, sizeof body,
         "[{\"id\":\"%ld\",\"channel\":\"/meta/handshake\",\"version\":\"1.0\",\"minimumVersion\":\"1.0\","
         "\"supportedConnectionTypes\":[\"%s\"]%s}]",
-        ++c->next_id, transport_name(), opt.ack ? ",\"ext\":{\"ack\":true}" : "");
+        ++c->next_id, transport_name(),
+        opt.update && c->role == SUBSCRIBER ? ",\"ext\":{\"ack\":true,\"session\":{\"update\":true}}" : opt.ack ? ",\"ext\":{\"ack\":true}" : "");
     c->state = HANDSHAKING;
     wire_send(c, body, (size_t)n);
 }

@@ -64,14 +64,16 @@ static void read_options(int argc, char **argv) {
     static const char *names[] = { "mode", "path", "port", "pid", "clients", "rooms", "rooms-per-client", "publishers", "payload", "ramp",
                                    "prelude", "rates", "warmup", "seconds", "limit", "stop-p99-ms" };
     enum { COUNT = sizeof names / sizeof *names };
-    struct option table[COUNT + 3] = { 0 };
+    struct option table[COUNT + 4] = { 0 };
     for (int i = 0; i < COUNT; i++) table[i] = (struct option){ names[i], required_argument, NULL, 0 };
     table[COUNT] = (struct option){ "websocket", no_argument, NULL, 'w' };
     table[COUNT + 1] = (struct option){ "ack", no_argument, NULL, 'a' };
+    table[COUNT + 2] = (struct option){ "update", no_argument, NULL, 'u' };
     for (int found, which; (found = getopt_long(argc, argv, "", table, &which)) != -1;) {
         if (found == '?') fail("see the options in main.c");
         else if (found == 'w') opt.websocket = true;
         else if (found == 'a') opt.ack = true;
+        else if (found == 'u') opt.update = opt.ack = true;
         else set_option(names[which], optarg);
     }
     if (!opt.port || !opt.pid) fail("--port and --pid of the server are wanted");

@@ -25,7 +25,7 @@ typedef struct {
     Mode mode;
     const char *path;
     int port, pid;
-    bool websocket, ack;
+    bool websocket, ack, update;
     int clients, rooms, rooms_per_client, publishers;
     int payload;                     /* bytes of text in a message */
     int ramp;                        /* clients that may be on their way in at once */
