@@ -221,7 +221,6 @@ class Dispatching:
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
         if session.dispatcher is not None:
-            session.dispatcher.flushes = True
             session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:

@@ -247,7 +247,7 @@ class Durability:
             for log_id in stored:
                 durable.park(log_id)
             if session.dispatcher is not None:
-                session.dispatcher.flushes = True
+                session.dispatcher.flushes = bool(kept or durable.parked)
         return self.refills.wanted(session)
 
     def gone(self, session: Session) -> None:

@@ -82,6 +82,7 @@ class Unsettled:
         else:
             entries = dict.fromkeys((*session.dispatcher.forget(), *sent))
             self.recall(session, entries)
+            session.dispatcher.flushes = bool(session.queue or (session.durable is not None and session.durable.parked))
 
     @staticmethod
     def note_retained(session: Session) -> None:

@@ -93,7 +93,7 @@ class Dispatcher:
         """Failures in a row."""
         self.last_failure: tuple[str, str] | None = None
         self.open: dict[str, tuple[Entry, float]] = {}
-        self.flushes = True
+        self.flushes = False
         """Whether what waited while the client was away is being sent."""
         self.tries: dict[str, int] = {}
         """How often a message may have been sent before."""
