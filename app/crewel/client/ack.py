@@ -20,9 +20,12 @@ from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful
 
 
 class AckExtension(Extension):
-    """`ext.ack`: `true` in the handshake, then the last batch seen in every connect."""
+    """`ext.ack`: `true` in the handshake, then the last batch seen in every connect, or the one before it for as long as
+    the application is not done with it, where that matters: `is_handled` tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_handled: Callable[[], bool] = lambda: True) -> None:
+        self._is_handled = is_handled
+        self._told = 0
         self.enabled = False
         """Whether the server of this session acknowledges too."""
         self.batch = 0
@@ -31,10 +34,12 @@ class AckExtension(Extension):
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes and connects."""
         if message.get("channel") == HANDSHAKE:
-            self.enabled, self.batch = False, 0
+            self.enabled, self.batch, self._told = False, 0, 0
             _ext(message)["ack"] = True
         elif message.get("channel") == CONNECT and self.enabled:
-            _ext(message)["ack"] = self.batch
+            if self._is_handled():
+                self._told = self.batch
+            _ext(message)["ack"] = min(self._told, self.batch)
         return message
 
     def incoming(self, message: Fields) -> Fields:

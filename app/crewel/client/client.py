@@ -21,10 +21,11 @@ from crewel.client.errors import (
 )
 from crewel.client.extension import Extension
 from crewel.client.life import OnState
-from crewel.client.login import asked
+from crewel.client.login import asked, dispatcher
 from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, publication
 from crewel.client.router import Router
 from crewel.client.session import Session
+from crewel.client.settling import described
 from crewel.client.states import State
 from crewel.client.subscription import Overflow, Subscription
 
@@ -50,7 +51,11 @@ class Client:
     `name`, `token`, `resume` and `persistent` say who the client is, `session`
     is for the other fields of `ext.session` (docs/sessions.md).
 
-    All times are in seconds. `Config` explains the settings.
+    With `update` the server hears how each message fared, and what cannot be
+    done is repeated, held back or kept as a dead letter (docs/client.md).
+
+    All times are in seconds, but those whose names say otherwise, which go to
+    the server as they are. `Config` explains the settings.
     """
 
     def __init__(
@@ -59,6 +64,13 @@ class Client:
         *,
         transports: Iterable[str] = TRANSPORTS,
         ack: bool = True,
+        update: bool = False,
+        settle: str = "message",
+        ack_wait_ms: int | None = None,
+        retries: int | None = None,
+        delay_ms: int | None = None,
+        ping_interval_ms: int | None = None,
+        on_rejected: Callable[[Fields], None] | None = None,
         extensions: Iterable[Extension] = (),
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
@@ -80,13 +92,27 @@ class Client:
             url=url,
             transports=tuple(transports),
             ack=ack,
+            update=update,
+            settle=settle,
+            on_rejected=on_rejected,
             network_delay=network_delay,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=asked(session, name=name, token=token, resume=resume, persistent=persistent),
+            login=asked(
+                session,
+                name=name,
+                token=token,
+                resume=resume,
+                persistent=persistent,
+                update=update,
+                settle=settle if update else None,
+                ackWait=ack_wait_ms,
+                dispatcher=dispatcher(retries, delay_ms),
+                pingInterval=ping_interval_ms,
+            ),
             leave=leave,
             backoff=backoff or BackoffRule(),
             ssl=ssl,
@@ -116,6 +142,11 @@ class Client:
     def acknowledges(self) -> bool:
         """Whether deliveries of this session are acknowledged."""
         return self._session.connection.acknowledges
+
+    @property
+    def settles(self) -> bool:
+        """Whether the server hears how each message of this session fared."""
+        return self._session.connection.update.is_granted
 
     @property
     def name(self) -> str | None:
@@ -226,8 +257,10 @@ class Client:
         """Subscribe to a channel or a wildcard.
 
         Without `callback`, iterate over what is returned. With it, `callback`
-        is called with one message after the other; if it raises, that is
-        logged and the next message follows.
+        is called with one message after the other. When it returns, its
+        message is settled; if it raises, that is logged, the server is told of
+        it, with the exception's `error_code` if it has one, and the next
+        message follows.
 
         Raises:
             SubscribeRefused: the server refused.
@@ -287,12 +320,13 @@ class Client:
 
 async def _pump(subscription: Subscription, callback: OnMessage) -> None:
     try:
-        async for message in subscription:
+        async for message in subscription:  # asking for the next one settles it
             try:
                 outcome = callback(message)
                 if outcome is not None:
                     await outcome
-            except Exception:
+            except Exception as error:
                 log.exception("a callback of %s failed", subscription.channel)
+                message.reject(*described(error))
     except ClientError as error:
         log.warning("%s ended: %s", subscription.channel, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
@@ -13,6 +13,9 @@ from crewel.client.backoff import BackoffRule
 
 TRANSPORTS = ("websocket", "long-polling")
 """The transports there are, in the order in which they are tried by default."""
+
+SETTLES = ("message", "batch")
+"""What settles a message that did not fail."""
 
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
@@ -27,6 +30,12 @@ class Config:
     """Tried in this order at every handshake."""
     ack: bool = True
     """Whether to ask for acknowledged delivery."""
+    update: bool = False
+    """Whether to tell the server how each message fared."""
+    settle: str = "message"
+    """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
+    on_rejected: Callable[[Fields], None] | None = None
+    """Called with each status that the server did not take."""
     network_delay: float = 10.0
     """How long an answer may take, beyond the time the server holds a connect."""
     open_timeout: float = 10.0
@@ -56,6 +65,10 @@ class Config:
         unknown = [name for name in self.transports if name not in TRANSPORTS]
         if unknown or not self.transports:
             raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
+        if self.update and not self.ack:
+            raise ValueError("update needs ack")
+        if self.settle not in SETTLES:
+            raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
         if self.network_delay <= 0:
             raise ValueError("network_delay must be positive")
 

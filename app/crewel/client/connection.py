@@ -25,6 +25,7 @@ from crewel.client.router import Router
 from crewel.client.transports.base import Transport, Wiring
 from crewel.client.transports.long_polling import LongPolling
 from crewel.client.transports.websocket import WebSocket
+from crewel.client.update import UpdateExtension
 
 _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
     WebSocket.name: WebSocket,
@@ -46,9 +47,11 @@ class Connection:
         self._router = router
         self._on_reply = on_reply
         self._ids = count(1)
-        self._ack = AckExtension()
+        self.update = UpdateExtension(config.settle, config.on_rejected)
+        self._ack = AckExtension(lambda: self.update.may_acknowledge)
         self.login = LoginExtension(config.login)
-        self.pipe = Pipe((*extensions, self.login, self._ack) if config.ack else (*extensions, self.login))
+        own = ((self._ack, config.ack), (self.update, config.update))
+        self.pipe = Pipe((*extensions, self.login, *(extension for extension, is_wanted in own if is_wanted)))
         self.exchanges = Exchanges()
         self.gate = BatchGate(self._ack, router.has_room, self.exchanges.is_awaited_result)
         self.client_id: str | None = None
@@ -175,8 +178,13 @@ class Connection:
     def _take(self, fields: Fields) -> None:
         if not is_delivery(fields):
             self._on_reply(fields)
+        if self.update.repeats(fields):
+            return
+        handling = self.update.begin(fields)
         if not self.exchanges.settle(fields) and is_delivery(fields):
-            self._router.deliver(fields, retained=self._ack.enabled)
+            self._router.deliver(fields, retained=self._ack.enabled, handling=handling)
+        if handling is not None:
+            handling.end()
 
     def _lost(self, error: TransportError) -> None:
         self.gate.reset()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.client.message import Message, is_delivery
+from crewel.client.settling import Handling
 from crewel.client.subscription import Overflow, Subscription
 
 
@@ -77,13 +78,15 @@ class Router:
         for interest in self._interests.values():
             interest.confirmed = False
 
-    def deliver(self, fields: Fields, *, retained: bool) -> None:
-        """Offer a received message to every subscription that hears its channel."""
+    def deliver(self, fields: Fields, *, retained: bool, handling: Handling | None = None) -> None:
+        """Offer a received message to every subscription that hears its channel; each has a part in its `handling`."""
         channel = parse(fields["channel"])
         if channel is None:
             return
         message = Message(channel.name, fields["data"], fields)
         for subscription in self._hearing(channel.patterns):
+            if handling is not None:
+                message = Message(channel.name, fields["data"], fields, handling.part())
             subscription.offer(message, retained=retained)
 
     def has_room(self, batch: Iterable[Fields]) -> bool:

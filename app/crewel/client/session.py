@@ -61,7 +61,7 @@ class Session:
         self._backoff = Backoff(config.backoff, random.random)
         self._common: list[str] = list(config.transports)
         self._dismissed = False
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Start the loop and wait for the first session.
@@ -72,7 +72,10 @@ class Session:
         """
         self.life.move(Event.OPENED)
         self.connection.start()
-        self._task = asyncio.create_task(self._run(), name="crewel-client-session")
+        self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
+        if self._config.update:
+            telling = self.connection.update.tell(self._exchange)
+            self._tasks.append(asyncio.create_task(telling, name="crewel-client-update"))
         try:
             await self.life.settled()
         except BaseException:
@@ -87,21 +90,26 @@ class Session:
         try:
             if not self.life.is_ending:
                 self.life.move(Event.CLOSING)
-            if self.life.state is State.DISCONNECTING and not self._config.leave:
+            if self.life.state is State.DISCONNECTING:
                 await self._say_goodbye()
         finally:
             await self._let_go()
 
     async def _say_goodbye(self) -> None:
         timeout = self._config.close_timeout
+        goodbye = [] if self._config.leave else [{"channel": DISCONNECT}]
+        messages = [*self.connection.update.last_words(), *goodbye]
+        if not messages:
+            return
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
-                await self.connection.exchange([{"channel": DISCONNECT}], timeout)
+                await self.connection.exchange(messages, timeout)
 
     async def _let_go(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self.life.state is State.DISCONNECTING:
             self.life.move(Event.DONE)
         self._router.end(None)
@@ -111,6 +119,9 @@ class Session:
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""
         await self.life.ready(self._config.network_delay)
+        return await self._exchange(messages)
+
+    async def _exchange(self, messages: list[Fields]) -> list[Fields]:
         return await self.connection.exchange(messages, self._config.network_delay)
 
     async def _run(self) -> None:
@@ -214,6 +225,7 @@ class Session:
         await self.subscriber.catch_up()
         if self.connection.gate.refused:
             await self._router.wait_for_room(_ROOM_WAIT)
+        await self.connection.update.handled(_ROOM_WAIT)
         if self._dismissed:
             raise DisconnectedError("the server ended the session")
         message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}

@@ -16,6 +16,7 @@ from typing import Self
 
 from crewel.client.errors import SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
+from crewel.client.settling import INTERNAL_ERROR
 
 
 class Overflow(Enum):
@@ -34,6 +35,9 @@ class Overflow(Enum):
 
 class Subscription:
     """Iterate over it (`async for message in subscription`), or call `receive`.
+
+    In a client with `update`, asking for a message settles the one before, as
+    does leaving the block of `async with subscription` without an exception.
 
     The iteration ends after `unsubscribe` and when the application closes the
     client. It raises when the subscription was lost: `SubscribeRefused` if the
@@ -59,6 +63,7 @@ class Subscription:
         self.dropped = 0
         """How many messages the policy has cost so far."""
         self._queue: deque[Message] = deque()
+        self._taken: Message | None = None
         self._changed = asyncio.Event()
         self._ended = False
         self._error: Exception | None = None
@@ -83,6 +88,7 @@ class Subscription:
     def offer(self, message: Message, *, retained: bool = False) -> None:
         """Queue a message, or apply the policy. `retained`: the server keeps it until its batch is acknowledged."""
         if self._ended:
+            message.settle()
             return
         if self.is_full and not (retained and self.overflow is Overflow.HOLD):
             self._overflow(message)
@@ -94,9 +100,13 @@ class Subscription:
     def _overflow(self, message: Message) -> None:
         self.dropped += 1
         if self.overflow is Overflow.CLOSE:
-            self.end(SubscriptionOverflowError(f"{self.channel}: more than {self.bound} messages unread"))
-        elif self.overflow is not Overflow.DROP_NEWEST:
-            self._queue.popleft()
+            error = SubscriptionOverflowError(f"{self.channel}: more than {self.bound} messages unread")
+            message.reject(INTERNAL_ERROR, str(error))
+            self.end(error)
+        elif self.overflow is Overflow.DROP_NEWEST:
+            message.settle()
+        else:
+            self._queue.popleft().settle()
             self._queue.append(message)
 
     def end(self, error: Exception | None = None) -> None:
@@ -119,7 +129,15 @@ class Subscription:
             raise SubscriptionEndedError(f"{self.channel}: no more messages will come") from None
 
     async def unsubscribe(self) -> None:
-        """End the subscription; the last one of its channel is told to the server."""
+        """End the subscription; the last one of its channel is told to the server.
+
+        What is unread counts as settled: the application does not want it any more.
+        """
+        for message in self._queue:
+            message.settle()
+        await self._leave()
+
+    async def _leave(self) -> None:
         self.end()
         await self._release(self)
 
@@ -127,6 +145,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Message:
+        self._settle_taken()
         while not self._queue:
             if self._ended:
                 raise self._error or StopAsyncIteration
@@ -137,7 +156,14 @@ class Subscription:
         message = self._queue.popleft()
         if was_full and not self.is_full:
             self._on_room()
+        if message.part is not None:
+            self._taken = message
         return message
+
+    def _settle_taken(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None and taken.part is not None and not taken.part.is_deferred:
+            taken.settle()
 
     async def __aenter__(self) -> Self:
         return self
@@ -148,4 +174,8 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None:
+            await self._leave()  # what the application did not do is not settled
+            return
+        self._settle_taken()
         await self.unsubscribe()
