@@ -13,8 +13,9 @@ from pathlib import Path
 from crewel import metrics
 from crewel.client.states import TRANSITIONS
 from crewel.delivery.bounds import OverflowPolicy
+from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
-from crewel.errors import CODES, BayeuxCode, Fault
+from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
 from crewel.settings.table import as_text, declared
 from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
@@ -53,6 +54,40 @@ def errors() -> str:
 def codes() -> str:
     """Return the table of the dotted codes."""
     return table(("code", "meaning"), ((code(name), meaning) for name, meaning in CODES.items()))
+
+
+def categories() -> str:
+    """Return the table of the first words of dotted codes."""
+    return table(("first word", "whose doing"), ((f"`{each.value}`", each.meaning) for each in Category))
+
+
+def known_codes() -> str:
+    """Return the table of all codes that xmlBlaster knows."""
+    rows = (
+        (f"`{each.code}`", each.meaning, "" if each.is_final else "yes", reported(each.code))
+        for each in sorted(KNOWN, key=lambda each: (list(Category).index(each.category), each.code))
+    )
+    return table(("code", "meaning", "may pass", "a receiver that reports it"), rows)
+
+
+def reported(code: str) -> str:
+    """Return what becomes of a message whose receiver reports this code, in a word."""
+    counts_as = reported_code(code)
+    outcome = outcome_of(counts_as).value
+    return outcome if counts_as == code else f"{outcome}, as `{counts_as}`"
+
+
+def outcomes() -> str:
+    """Return the table of what a reported failure does."""
+    rows = (
+        (
+            f"`{row.prefix}`" + (f", with `delivery.on_user_error={row.on_user_error}`" if row.on_user_error else ""),
+            row.message,
+            row.dispatcher,
+        )
+        for row in OUTCOMES
+    )
+    return table(("code, and all below it", "the message", "the dispatcher"), rows)
 
 
 def faults() -> str:
@@ -127,6 +162,9 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "metrics": figures,
     "errors": errors,
     "codes": codes,
+    "categories": categories,
+    "known-codes": known_codes,
+    "outcomes": outcomes,
     "faults": faults,
     "client-states": client_states,
     "facts": facts,

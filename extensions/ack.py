@@ -91,6 +91,7 @@ class AcknowledgedSession(SessionPart):
         again = self._batches.retain(entries)
         if again:
             self._broker.metrics.resends += again
+            self._broker.events.redelivered(session, again)
         session.retained += len(entries)
         return entries
 

@@ -51,7 +51,9 @@ DECLARED = (
         "Dead letters that were sent again, by what became of it.",
         "outcome",
     ),
-    Declared("crewel_letters_returned_total", "counter", "Dead letters that had been sent again, and came back."),
+    Declared(
+        "crewel_letters_returned", "gauge", "Dead letters that the store has had, of messages that had been sent again."
+    ),
     Declared("crewel_letters_discarded_total", "counter", "Dead letters that an operator discarded."),
     Declared("crewel_letters_shown_total", "counter", "Dead letters that went to the live channel."),
     Declared(
@@ -90,7 +92,6 @@ class Metrics(Collector):
         self.stored_publishes = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()
-        self.letters_returned = 0
         self.letters_discarded = 0
         self.letters_shown = 0
         self.letters_not_shown: Counter[str] = Counter()

@@ -44,6 +44,7 @@ class Pages:
 
     async def metrics(self, _: web.Request) -> web.Response:
         """The figures for Prometheus."""
+        await self._broker.letters.count()
         return web.Response(body=self._broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def extension(self, request: web.Request) -> web.StreamResponse:

@@ -1,9 +1,12 @@
 """That the list of codes is complete, and what becomes of each when a receiver reports it."""
 
+import re
+
 import pytest
 
 from crewel.delivery.outcomes import INTERNAL_ERROR, Outcome, outcome_of, reported_code
 from crewel.errors import CODES, KNOWN, Category
+from tests.house.source import modules, shown
 
 LETTER, HOLDBACK, RETRY, SESSION_DEAD = Outcome.LETTER, Outcome.HOLDBACK, Outcome.RETRY, Outcome.SESSION_DEAD
 
@@ -165,3 +168,17 @@ def test_a_code_that_may_be_tried_again_is_nobodys_mistake() -> None:
     assert "communication.noConnection" in hopeful
     assert "resource.unavailable" in hopeful
     assert {code for code in hopeful if code.startswith("user.")} == {"user.update.holdback"}
+
+
+def test_every_code_that_the_program_answers_is_explained() -> None:
+    """What a receiver alone says stands in `outcomes`; the client reads codes and makes none but one."""
+    literal = re.compile(r'"((?:user|communication|resource|internal)(?:\.[A-Za-z]+)+)"')
+    apart = ("app/crewel/errors/", "app/crewel/delivery/outcomes.py", "app/crewel/client/")
+    unexplained = {
+        f"{shown(file)}: {code}"
+        for file in modules()
+        if not shown(file).startswith(apart)
+        for code in literal.findall(file.read_text("utf-8"))
+        if code not in CODES
+    }
+    assert not unexplained

@@ -203,6 +203,8 @@ class Broker:
             entry.origin = Origin(message_id, received, sender, qos)
         if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
             publisher = None
+        if self.events.traffic is not None:
+            self.events.published(channel.name, sum(session is not publisher for session in subscribers))
         outbound.fan_out(entry, subscribers, publisher)
         if heard is not None:
             self.tell_hearers(channel, heard)

@@ -46,6 +46,7 @@ class Dispatching:
         self.telling: set[Session] = set()
         """The sessions that are told."""
         self.pings = Pings(broker)
+        broker.metrics.gauge("held_sessions", self._count_held)
 
     # Logins
 
@@ -130,6 +131,7 @@ class Dispatching:
             places = [entry.position for entry in entries if entry.position]
             if places:
                 durability.settle(durable, places)
+                self._broker.events.settled(entries)
 
     def told(self, session: Session, given: object) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why."""
@@ -145,6 +147,7 @@ class Dispatching:
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
         unsettled = self.unsettled
+        self._broker.events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
         for each in judgement.buried:
@@ -163,6 +166,7 @@ class Dispatching:
             self._become_sink(session)
             self._store(session)
         if dispatcher.holdback is not None and not session.is_paused:
+            self._broker.events.held(session, dispatcher.holdback)
             self._store(session)
         self._look(session)
 
@@ -250,6 +254,9 @@ class Dispatching:
             return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
         return session.dispatcher.observe(is_gone=is_gone)
 
+    def _count_held(self) -> int:
+        return sum(self.holdback(session) is not None for session in self._broker.sessions.values())
+
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""
         return None if session.dispatcher is None else session.dispatcher.holdback
@@ -267,6 +274,7 @@ class Dispatching:
         dispatcher = self.of(session)
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
+            self._broker.events.held(session, dispatcher.holdback)
             self._look(session)
             await self._stored(session)
 
@@ -275,6 +283,7 @@ class Dispatching:
         dispatcher = session.dispatcher
         if dispatcher is not None and dispatcher.holdback is not None:
             dispatcher.holdback = None
+            self._broker.events.released(session)
             stored = self._store(session)
             self._look(session)
             if stored is not None:

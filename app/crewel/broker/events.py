@@ -18,6 +18,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.sessions import Session
+from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
 from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
@@ -113,8 +114,20 @@ class Events:
             self._visitors[place] += 1
         return bool(session.name)
 
-    def failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
-        """A receiver has reported a failure, or its status did not come in time."""
+    def judged(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
+        """A receiver has told what became of messages, or their statuses did not come in time."""
+        if judgement.settled:
+            self.settled(judgement.settled)
+        for each in judgement.buried:
+            self._failed(session, each.entry, each.code, "letter")
+        if judgement.put_back:
+            code, _ = dispatcher.last_failure or ("", "")
+            outcome = "held" if dispatcher.holdback is not None else "waits"
+            for entry in judgement.put_back:
+                self._failed(session, entry, code, outcome)
+            self.redelivered(session, len(judgement.put_back))
+
+    def _failed(self, session: Session, entry: Entry, code: str, outcome: str) -> None:
         message_id = entry.origin.id if entry.origin is not None else ""
         self._note("failed", session=session.name, channel=entry.channel, id=message_id, code=code, outcome=outcome)
 
@@ -122,9 +135,9 @@ class Events:
         """A session is held back."""
         self._note("held", session=session.name, who=holdback.who, code=holdback.code, id=holdback.message_id)
 
-    def released(self, session: Session, who: str) -> None:
+    def released(self, session: Session) -> None:
         """A session is held back no more."""
-        self._note("released", session=session.name, who=who)
+        self._note("released", session=session.name)
 
     def overflow(self, session: Session, policy: str) -> None:
         """A queue was full."""
@@ -132,7 +145,7 @@ class Events:
             self._overflows[session.name, policy] += 1
 
     def redelivered(self, session: Session, count: int) -> None:
-        """So many messages have left again for a session."""
+        """So many messages leave again for a session, or wait to."""
         if self._settled is not None and len(self._redelivered) < self._settings.max_group:
             self._redelivered[session.name] += count
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from inspect import isawaitable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -91,6 +92,10 @@ class Letters:
         self._hooks = Follower("hook", broker, self._call)
         self._webhook: Webhook | None = None
         self._posts: Follower | None = None
+        self._counts = (0, 0, 0)
+        broker.metrics.gauge("letters_kept", lambda: self._counts[0])
+        broker.metrics.gauge("letters_dropped", lambda: self._counts[1])
+        broker.metrics.gauge("letters_returned", lambda: self._counts[2])
         address = broker.settings.delivery.dead_letter_webhook
         if address:
             self._webhook = Webhook(address, broker.settings.delivery, broker.metrics)
@@ -111,6 +116,16 @@ class Letters:
             self._hooks.offer(dead_ids)
         if self._posts is not None:
             self._posts.offer(dead_ids)
+
+    async def count(self) -> None:
+        """Read the figures of the store's letters, for the metrics. While the store is away they stay as they were."""
+        durability = self._broker.durability
+        if durability is None or not durability.store.is_up:
+            return
+        store = durability.store
+        with suppress(StoreError):
+            kept = await stored_letters.count(store, stored_letters.LetterFilter())
+            self._counts = (kept, await stored_letters.dropped(store), await stored_letters.returned(store))
 
     async def close(self) -> None:
         """Let go of the webhook's connections."""

@@ -42,6 +42,7 @@ class Overflow:
             return True
         policy = bounds.policy
         self._broker.metrics.dropped[policy.value] += 1
+        self._broker.events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable):
             return True
         if policy is OverflowPolicy.DISCONNECT:

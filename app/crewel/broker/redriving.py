@@ -121,7 +121,9 @@ class Redriving:
                 ids = [letter.dead_id for letter in letters]
                 durability = self.durability
                 step = stored_letters.discard(durability.store.keys, durability.token, ids, durability.facts_max, who)
-                report.done += await durability.writing.ask(step)
+                discarded = await durability.writing.ask(step)
+                self._broker.metrics.letters_discarded += discarded
+                report.done += discarded
                 if limits.is_interrupted() or loop.time() > start + limits.seconds:
                     break
         return report
@@ -147,7 +149,9 @@ class Redriving:
             if not place:
                 return
 
-    async def _by_id(self, ids: Sequence[str], portion: int, report: Report) -> AsyncGenerator[list[StoredLetter], None]:
+    async def _by_id(
+        self, ids: Sequence[str], portion: int, report: Report
+    ) -> AsyncGenerator[list[StoredLetter], None]:
         for start in range(0, len(ids), portion):
             asked = ids[start : start + portion]
             letters = await stored_letters.get(self.durability.store, asked)
@@ -192,6 +196,8 @@ class Redriving:
 
         def answered(answer: Any) -> None:
             # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
+            if isinstance(answer, Redriven):
+                self._broker.metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and not to_channel:
                 self._arrived(letter, answer)
             resolve(future, answer)

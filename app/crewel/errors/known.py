@@ -18,7 +18,12 @@ _RETRY, _FINAL = False, True
 _INTERNAL: Final = (
     ErrorCode("legacy", "An error from before there were codes.", _FINAL),
     ErrorCode("internal", "A fault of the program or of what it runs on.", _FINAL),
-    ErrorCode("internal.unknown", "An unexpected fault without a better class.", _FINAL),
+    ErrorCode(
+        "internal.unknown",
+        "An unexpected fault without a better class.",
+        _FINAL,
+        "What an operator asked for failed in a way that has no code of its own.",
+    ),
     ErrorCode("internal.nullpointer", "Something was used that is not there.", _FINAL),
     ErrorCode("internal.illegalArgument", "A wrong argument within the server.", _FINAL),
     ErrorCode("internal.interrupted", "A thread was interrupted unexpectedly.", _FINAL),
@@ -58,7 +63,7 @@ _RESOURCE: Final = (
         "resource.overflow.queue.entries",
         "A queue is full, counted in messages.",
         _RETRY,
-        "The queue of the receiver is full; in dead letters only.",
+        "The queue of the receiver is full; in dead letters, and where one cannot be sent again for that reason.",
     ),
     ErrorCode(
         "resource.unavailable",
@@ -118,7 +123,12 @@ _COMMUNICATION: Final = (
 
 _USER: Final = (
     ErrorCode("user", "The caller did something wrong.", _FINAL),
-    ErrorCode("user.update.holdback", "Keep my message, and send me nothing more.", _RETRY),
+    ErrorCode(
+        "user.update.holdback",
+        "Keep my message, and send me nothing more.",
+        _RETRY,
+        "An operator has taken the message out of the queue of its receiver; in dead letters only.",
+    ),
     ErrorCode("user.update.deadMessage", "This message is poison: make it a dead letter, and go on.", _FINAL),
     ErrorCode("user.update.error", "The receiver's code failed on this message.", _FINAL),
     ErrorCode(
@@ -174,7 +184,9 @@ _USER: Final = (
     ErrorCode("user.security.authentication.nfc_imei", "The near-field tag is on a device that nobody knows.", _FINAL),
     ErrorCode("user.security.authentication.inactive", "The account is disabled.", _FINAL),
     ErrorCode("user.security.authentication.expired", "The account has expired.", _FINAL, "The token has expired."),
-    ErrorCode("user.security.authorization.notAuthorized", "This action is not allowed.", _FINAL),
+    ErrorCode(
+        "user.security.authorization.notAuthorized", "This action is not allowed.", _FINAL, "It is for operators only."
+    ),
     ErrorCode(
         "user.illegalArgument",
         "Wrong arguments.",
@@ -195,9 +207,19 @@ _USER: Final = (
     ErrorCode(
         "user.ptp.unknownDestination", "Nobody is there that the message is for, and it is not to be queued.", _FINAL
     ),
-    ErrorCode("user.ptp.unknownDestinationSession", "There is no such session that the message is for.", _FINAL),
+    ErrorCode(
+        "user.ptp.unknownDestinationSession",
+        "There is no such session that the message is for.",
+        _FINAL,
+        "A dead letter cannot go to its receiver again, for that session has ended.",
+    ),
     ErrorCode("user.ptp.denied", "The receiver takes no messages that are addressed to it.", _FINAL),
-    ErrorCode("user.message.invalid", "The content is not of the type that it says.", _FINAL),
+    ErrorCode(
+        "user.message.invalid",
+        "The content is not of the type that it says.",
+        _FINAL,
+        "A dead letter cannot be sent again, for nothing is left of its message.",
+    ),
     ErrorCode("user.query.invalid", "The query cannot be read.", _FINAL),
     ErrorCode("user.query.type.invalid", "There is no such kind of query.", _FINAL),
     ErrorCode("user.admin.invalid", "An administrator asked for something impossible.", _FINAL),

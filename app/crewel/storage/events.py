@@ -126,12 +126,12 @@ EVENTS: Final = (
         "released",
         Level.FAILURES,
         "when a session is held back no more",
-        {"at": _AT, "session": _SESSION, "who": "The operator."},
+        {"at": _AT, "session": _SESSION},
     ),
     EventType(
         "overflow",
         Level.FAILURES,
-        "once a group for each session and policy, when its queue was full",
+        "once a group for each session and policy, if the queue of a session that the store has was full",
         {
             "session": _SESSION,
             "policy": "What was done, by the names of `queue.onOverflow`.",
@@ -141,8 +141,8 @@ EVENTS: Final = (
     EventType(
         "redelivered",
         Level.RELIABLE,
-        "once a group for each session that was sent messages again",
-        {"session": _SESSION, "count": "How many messages left again."},
+        "once a group for each session to which messages go again: not acknowledged with the batch, or put back",
+        {"session": _SESSION, "count": "How many messages."},
     ),
     EventType(
         "settled",

@@ -1,0 +1,210 @@
+"""What the broker gathers for the events: how much, at which level, and how it is summed up."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crewel.broker.events import Events
+from crewel.broker.sessions import Session
+from crewel.delivery.dispatcher import Buried, Dispatcher, Judgement, Rules
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
+from crewel.delivery.states import Holdback
+from crewel.delivery.update_qos import Origin
+from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
+from tests.broker.world import Client, World
+
+HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
+
+
+def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
+    made = Session.__new__(Session)
+    made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, None, None
+    return made
+
+
+def entry(channel: str, position: int) -> Entry:
+    made = Entry.logged(channel, LogId(position), b'{"channel":"/a"}')
+    made.origin = Origin(str(position), f"{position}000")
+    return made
+
+
+def gathering(world: World, level: str) -> Events:
+    """Events that have begun, less the task that writes them."""
+    events = Events(world.broker)
+    world.broker.settings.events.level = level  # type: ignore[assignment]
+    events._obey()
+    return events
+
+
+def group(events: Events) -> dict[str, Any]:
+    made = events._group(SimpleNamespace(token="t"))  # type: ignore[arg-type]
+    assert made is not None
+    return made
+
+
+def tell_everything(events: Events) -> None:
+    joe, someone, nobody = session(), session("client/ann/1", is_reliable=False), session("", is_reliable=False)
+    for each in (joe, someone, nobody):
+        events._opened(each)
+    events.judged(joe, Dispatcher(Rules()), Judgement(buried=[Buried(entry("/a", 7), "user.update.error", "why", 1)]))
+    events.held(joe, HOLDBACK)
+    events.released(joe)
+    events.overflow(joe, "dropOldest")
+    events.redelivered(joe, 2)
+    events.settled([entry("/a", 7)])
+    if events.traffic is not None:
+        events.published("/a", 3)
+    for each in (joe, someone, nobody):
+        events._closed(each, True)
+
+
+class TestLevels:
+    @pytest.mark.parametrize(
+        ("level", "types"),
+        [
+            ("failures", ["failed", "held", "released", "overflow"]),
+            (
+                "reliable",
+                ["opened", "failed", "held", "released", "closed", "overflow", "redelivered", "settled"],
+            ),
+            (
+                "all",
+                [
+                    *["opened", "opened", "failed", "held", "released", "closed", "closed"],
+                    *["overflow", "redelivered", "settled", "traffic", "visitors"],
+                ],
+            ),
+        ],
+    )
+    def test_each_level_writes_what_the_schema_says(self, world: World, level: str, types: list[str]) -> None:
+        events = gathering(world, level)
+        tell_everything(events)
+        assert [each["type"] for each in group(events)["events"]] == types
+
+    def test_a_group_and_its_events_hold_what_the_schema_says_and_nothing_else(self, world: World) -> None:
+        events = gathering(world, "all")
+        tell_everything(events)
+        made = group(events)
+        assert set(made) == set(GROUP)
+        known = {each.name: set(each.fields) for each in EVENTS}
+        seen = {each["type"]: set(each) - {"type"} for each in made["events"]}
+        assert seen == known
+
+    def test_a_level_can_change_while_the_server_runs(self, world: World) -> None:
+        events = gathering(world, "failures")
+        world.broker.settings.events.level = "all"
+        events._obey()
+        events.published("/a", 1)
+        world.broker.settings.events.level = "failures"
+        events._obey()
+        assert events.traffic is None
+        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+
+    def test_before_there_is_a_store_nothing_is_kept(self, world: World) -> None:
+        events = Events(world.broker)
+        tell_everything(events)
+        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+
+
+class TestGroups:
+    def test_they_are_numbered_for_each_token(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        numbers = []
+        for token in ("t", "t", "u"):
+            events.held(session(), HOLDBACK)
+            made = events._group(SimpleNamespace(token=token))  # type: ignore[arg-type]
+            assert made is not None
+            numbers.append((made["token"], made["n"]))
+        assert numbers == [("t", 1), ("t", 2), ("u", 1)]
+
+    def test_they_follow_one_another_without_a_gap_in_time(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        events.held(session(), HOLDBACK)
+        first = group(events)
+        events.held(session(), HOLDBACK)
+        assert group(events)["from"] == first["until"]
+
+    def test_where_nothing_has_happened_there_is_none(self, world: World) -> None:
+        assert gathering(world, "all")._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+
+    def test_what_is_too_much_is_lost_and_counted(self, world: World) -> None:
+        world.broker.settings.events.max_group = 3
+        events = gathering(world, "all")
+        for number in range(5):
+            events.held(session(), HOLDBACK)
+            events.published(f"/{number}", 1)
+        made = group(events)
+        assert len(made["events"]) == 3
+        assert made["lost"] == 7, "two of the first kind, two channels, and three when the group was made"
+        assert world.broker.metrics.events_lost == 7
+        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+
+
+class TestSums:
+    def test_settling_is_counted_by_channel_in_buckets(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        events = gathering(world, "reliable")
+        monkeypatch.setattr("crewel.broker.events.time", lambda: 10.0)
+        took_ms = (0, 1, 5)
+        settled = [entry("/a", 10_000_000 - 1000 * took) for took in took_ms]
+        events.settled([*settled[:2], entry("/b", 10_005_000)])
+        events.settled([Entry.placeholder(LogId(5)), Entry({"channel": "/a", "data": 1}), settled[2]])
+        first, second = (each for each in group(events)["events"] if each["type"] == "settled")
+        assert (first["channel"], first["count"], first["sum"]) == ("/a", 3, 6)
+        assert first["buckets"] == [2, 0, 1] + [0] * (len(BUCKETS_MS) - 2)
+        assert (second["channel"], second["sum"]) == ("/b", 0), "a store whose clock is ahead"
+
+    def test_what_takes_longest_has_a_bucket(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        events = gathering(world, "reliable")
+        monkeypatch.setattr("crewel.broker.events.time", lambda: 1_000_000.0)
+        events.settled([entry("/a", 1)])
+        (settled,) = group(events)["events"]
+        assert settled["buckets"][-1] == 1
+
+    def test_messages_that_are_put_back_are_told_with_the_code_and_what_it_did(self, world: World) -> None:
+        events, dispatcher = gathering(world, "reliable"), Dispatcher(Rules())
+        dispatcher.last_failure = ("communication.timeout", "slow")
+        events.judged(session(), dispatcher, Judgement(put_back=[entry("/a", 7)]))
+        dispatcher.holdback, dispatcher.last_failure = HOLDBACK, ("user.update.holdback", "not now")
+        events.judged(session(), dispatcher, Judgement(put_back=[entry("/a", 8)], settled=[entry("/a", 9)]))
+        told = group(events)["events"]
+        assert [(each["code"], each["outcome"], each["id"]) for each in told[:2]] == [
+            ("communication.timeout", "waits", "7"),
+            ("user.update.holdback", "held", "8"),
+        ]
+        assert told[2] == {"type": "redelivered", "session": "client/joe/1", "count": 2}
+        assert (told[3]["type"], told[3]["count"]) == ("settled", 1)
+
+    def test_redeliveries_and_overflows_are_counted_by_session(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        for _ in range(3):
+            events.overflow(session(), "dropOldest")
+            events.redelivered(session(), 2)
+        events.redelivered(session("client/ann/1"), 1)
+        assert group(events)["events"] == [
+            {"type": "overflow", "session": "client/joe/1", "policy": "dropOldest", "count": 3},
+            {"type": "redelivered", "session": "client/joe/1", "count": 6},
+            {"type": "redelivered", "session": "client/ann/1", "count": 1},
+        ]
+
+    def test_traffic_is_counted_by_channel(self, world: World) -> None:
+        events = gathering(world, "all")
+        for receivers in (0, 2, 3):
+            events.published("/a", receivers)
+        (traffic,) = group(events)["events"]
+        assert traffic == {"type": "traffic", "channel": "/a", "published": 3, "delivered": 5}
+
+    def test_sessions_without_a_name_are_only_counted(self, world: World) -> None:
+        events = gathering(world, "all")
+        nameless = session("", is_reliable=False)
+        events._opened(nameless)
+        events._opened(nameless)
+        events._closed(nameless, False)
+        assert group(events)["events"] == [{"type": "visitors", "opened": 2, "closed": 1}]
+
+
+def test_without_a_store_a_server_has_no_events(world: World) -> None:
+    Client(world).joined("/a").publish("/a", 1)
+    world.settle()
+    assert world.broker.metrics.events_lost == 0
