@@ -1,9 +1,8 @@
 """Gathers the events of this server and writes them, one group at a time and off the hot path (`storage.events` says what
 they hold).
 
-Whoever has something to tell calls a method here, which adds to a list or to a count. What takes work, such as the latencies,
-is done when a group is made. There is never more than one group under way, and a group holds `events.max_group` events at
-most: what is beyond is counted and lost, and the group tells how much.
+Whoever has something to tell calls a method here, which adds to a list or to a count. There is never more than one group under
+way, and a group holds `events.max_group` events at most: what is beyond is counted and lost, and the group tells how much.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +33,6 @@ __all__ = ["Events"]
 log = logging.getLogger(__name__)
 
 _LEVEL_OF: Final = {each.name: each.level for each in EVENTS}
-_MOST_SETTLED: Final = 20_000  # lists of settled messages that are kept until the next group
 _CLOSE_TIMEOUT_S: Final = 1.0
 
 Fields = dict[str, Any]
@@ -50,7 +48,7 @@ class Events:
         self.traffic: dict[str, list[int]] | None = None
         """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
         need be told."""
-        self._settled: list[tuple[float, Sequence[Entry]]] | None = None
+        self._settled: dict[str, list[int]] | None = None  # by channel: the buckets, and what all took together
         self._list: list[Fields] = []
         self._overflows: Counter[tuple[str, str]] = Counter()
         self._redelivered: Counter[str] = Counter()
@@ -87,7 +85,7 @@ class Events:
         if not level.includes(Level.RELIABLE):
             self._settled = None
         elif self._settled is None:
-            self._settled = []
+            self._settled = {}
 
     # What happens
 
@@ -149,14 +147,27 @@ class Events:
         if self._settled is not None and len(self._redelivered) < self._settings.max_group:
             self._redelivered[session.name] += count
 
-    def settled(self, entries: Sequence[Entry]) -> None:
-        """These have been settled just now. The list must not change any more."""
-        kept = self._settled
-        if kept is not None:
-            if len(kept) < _MOST_SETTLED:
-                kept.append((time(), entries))
-            else:
-                self._lost += 1
+    def settled(self, entries: Iterable[Entry]) -> None:
+        """These have been settled just now. Their places in the log are microseconds, so that they tell since when they were
+        there."""
+        table = self._settled
+        if table is None:
+            return
+        now_us = int(time() * 1_000_000)
+        for entry in entries:
+            if (
+                not entry.position or not entry.channel
+            ):  # not stored; or shed from memory, so that nobody knows the channel
+                continue
+            row = table.get(entry.channel)
+            if row is None:
+                if len(table) >= self._settings.max_group:
+                    self._lost += 1
+                    continue
+                row = table[entry.channel] = [0] * (len(BUCKETS_MS) + 2)
+            took_ms = max((now_us - entry.position) // 1000, 0)  # the store's clock may be ahead
+            row[bisect_left(BUCKETS_MS, took_ms)] += 1
+            row[-1] += took_ms
 
     def published(self, channel: str, receivers: int) -> None:
         """A message that is not stored was published. Only to be called while there is `traffic`."""
@@ -234,8 +245,11 @@ class Events:
         redelivered, self._redelivered = self._redelivered, Counter()
         events += [{"type": "redelivered", "session": name, "count": count} for name, count in redelivered.items()]
         if self._settled:
-            settled, self._settled = self._settled, []
-            events += _latencies(settled)
+            settled, self._settled = self._settled, {}
+            events += [
+                {"type": "settled", "channel": name, "count": sum(buckets), "sum": total, "buckets": buckets}
+                for name, (*buckets, total) in settled.items()
+            ]
         if self.traffic:
             traffic, self.traffic = self.traffic, {}
             events += [
@@ -247,30 +261,6 @@ class Events:
             self._visitors = [0, 0]
             events.append({"type": "visitors", "opened": opened, "closed": closed})
         return events
-
-
-def _latencies(settled: list[tuple[float, Sequence[Entry]]]) -> list[Fields]:
-    """By channel, how long messages took from the log to the settling: their places there are microseconds."""
-    sums: dict[str, int] = {}
-    buckets: dict[str, list[int]] = {}
-    for now, entries in settled:
-        now_us = int(now * 1_000_000)
-        for entry in entries:
-            if (
-                not entry.position or not entry.channel
-            ):  # not stored; or shed from memory, so that nobody knows the channel
-                continue
-            took_ms = max((now_us - entry.position) // 1000, 0)  # the store's clock may be ahead
-            counts = buckets.get(entry.channel)
-            if counts is None:
-                counts = buckets[entry.channel] = [0] * (len(BUCKETS_MS) + 1)
-                sums[entry.channel] = 0
-            counts[bisect_left(BUCKETS_MS, took_ms)] += 1
-            sums[entry.channel] += took_ms
-    return [
-        {"type": "settled", "channel": channel, "count": sum(counts), "sum": sums[channel], "buckets": counts}
-        for channel, counts in buckets.items()
-    ]
 
 
 def _now_ms() -> int:
