@@ -1,9 +1,11 @@
 """`crewel sub`: prints what is published on channels."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,13 @@ if TYPE_CHECKING:
     from crewel.client import Client, Message, Subscription, Transition
 
 Print = Callable[["Message"], None]
+
+
+class Settle(StrEnum):
+    """What says to the server that a message was printed."""
+
+    MESSAGE = "message"
+    BATCH = "batch"
 
 
 def register(app: typer.Typer) -> None:
@@ -33,16 +42,41 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
+    update_exception: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."
+        ),
+    ] = None,
+    update_message: Annotated[
+        str, typer.Option(metavar="TEXT", help="What to say with --update-exception, for people.")
+    ] = "",
+    retries: Annotated[
+        int | None,
+        typer.Option(min=-1, help="How often a message is repeated after a communication.* code; -1: for ever."),
+    ] = None,
+    delay_ms: Annotated[int | None, typer.Option(min=0, help="How long after the failure it is repeated.")] = None,
+    settle: Annotated[
+        Settle, typer.Option(help="Whether each printed message is settled by itself, or with its batch.")
+    ] = Settle.MESSAGE,
+    oneway: Annotated[bool, typer.Option("--oneway", help="Have nothing kept, repeated or settled: --no-ack.")] = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: connecting.AsJson = None,
 ) -> None:
-    """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost."""
+    """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
+
+    Unless --no-ack says otherwise, what is printed is settled, and what is not comes again.
+    """
     connecting.check_channels(channels)
+    settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
+    if update_exception is not None and not settling["ack"]:
+        raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     try:
-        client = connecting.client(url, transport, token, ack=ack, name=name, leave=leave)
-        connecting.run(_subscribe(widest(channels), client, count, _printer(as_json)))
+        client = connecting.client(url, transport, token, name=name, leave=leave, **settling)
+        take = _taker(_printer(as_json), update_exception, update_message)
+        connecting.run(_subscribe(widest(channels), client, count, take, rejects=update_exception is not None))
     except connecting.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.
         raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
@@ -66,15 +100,39 @@ def _covers(pattern: str, channel: "Channel") -> bool:
     return pattern != channel.name and pattern in channel.patterns and not narrower
 
 
-async def _subscribe(channels: list[str], client: "Client", count: int | None, show: Print) -> None:
+def _settling(settle: Settle, retries: int | None, delay_ms: int | None) -> dict[str, Any]:
+    return {"ack": True, "update": True, "settle": settle.value, "retries": retries, "delay_ms": delay_ms}
+
+
+def _taker(show: Print, code: str | None, text: str) -> Print:
+    """Print a message, and settle or reject it. One that could not be printed is neither."""
+
+    def take(message: "Message") -> None:
+        show(message)
+        if code is None:
+            message.settle()
+        else:
+            message.reject(code, text)
+
+    return take
+
+
+async def _subscribe(channels: list[str], client: "Client", count: int | None, take: Print, *, rejects: bool) -> None:
+    from crewel.client import ClientError
+
+    if not rejects:
+        # Other servers settle nothing, and then `sub` is what it can be.
+        logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
     async with client:
+        if rejects and not client.settles:
+            raise ClientError("nothing can be rejected here: the server lacks `update` in bayeux.extensions")
         subscriptions = [await client.subscribe(channel) for channel in channels]
         print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
         client.on_state(Teller())
-        await _print_all(subscriptions, count, show)
+        await _print_all(subscriptions, count, take)
 
 
-async def _print_all(subscriptions: list["Subscription"], count: int | None, show: Print) -> None:
+async def _print_all(subscriptions: list["Subscription"], count: int | None, take: Print) -> None:
     """Print `count` messages of any of the subscriptions, or until one of them fails."""
     left = count
 
@@ -82,7 +140,7 @@ async def _print_all(subscriptions: list["Subscription"], count: int | None, sho
         nonlocal left
         while left != 0:
             message = await anext(subscription)
-            show(message)
+            take(message)
             left = None if left is None else left - 1
 
     tasks = [asyncio.create_task(print_one_after_the_other(each)) for each in subscriptions]

@@ -17,7 +17,7 @@ from crewel.client.extension import Extension
 from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful, update_of
 from crewel.client.settling import Handling, Ledger
 
-log = logging.getLogger("crewel.client")
+log = logging.getLogger("crewel.client.update")
 
 SERVICE: Final = "/service/update"
 _ROOM: Final = 16_384
