@@ -71,8 +71,12 @@ class AcknowledgedSession(SessionPart):
         else:
             told: list[Entry] = []
             session.queue = batches.acknowledge(batch, session.queue, told)
-            if told or session.dispatcher is not None:
-                self._broker.dispatching.acknowledged(session, told)
+            if session.dispatcher is not None:
+                told = self._broker.dispatching.acknowledged(session, session.dispatcher, told)
+            places = [entry.position for entry in told if entry.position]
+            if places and session.durable is not None and self._broker.durability is not None:
+                self._broker.durability.settle(session.durable, places)
+                self._broker.events.settled(told)
         if not batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged

@@ -121,17 +121,13 @@ class Dispatching:
 
     # What clients say
 
-    def acknowledged(self, session: Session, entries: list[Entry]) -> None:
-        """The client has got these; what is settled by that has ended."""
-        durability, durable, dispatcher = self._broker.durability, session.durable, session.dispatcher
-        if dispatcher is not None and dispatcher.rules.tells:
-            entries = dispatcher.acknowledge(entries)
-            self.unsettled.note_retained(session)
-        if durability is not None and durable is not None:
-            places = [entry.position for entry in entries if entry.position]
-            if places:
-                durability.settle(durable, places)
-                self._broker.events.settled(entries)
+    def acknowledged(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[Entry]:
+        """The client has got these; returns those that are settled by that."""
+        if not dispatcher.rules.tells:
+            return entries
+        settled = dispatcher.acknowledge(entries)
+        self.unsettled.note_retained(session)
+        return settled
 
     def told(self, session: Session, given: object) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why."""

@@ -58,6 +58,8 @@ class Entry:
         if not self.begun:
             assert self.origin is not None
             self.begun = shared(self.wire, self.origin)
+        if not subscription and not redeliver and queue is None:
+            return self.begun + b"}}}"
         return own(self.begun, subscription, redeliver, queue)
 
     @property
