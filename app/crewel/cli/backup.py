@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crewel.cli.options import Config, Overrides
+from crewel.cli.progress import progress
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
     from crewel.settings.lasting import Storage
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
-Show = Callable[[int], None]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,9 +60,9 @@ async def _backup(storage: "Storage", file: Path) -> None:
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
         async with visit(storage) as visited:
-            with _progress("copying", "bytes") as show:
+            with progress("copying", "bytes") as show:
                 async with snapshot(visited, directory, show) as reader:
-                    with (directory / "whole").open("xb") as made, _progress("writing", "keys") as show_keys:
+                    with (directory / "whole").open("xb") as made, progress("writing", "keys") as show_keys:
                         await backups.write(reader, visited.keys, made, show_keys)
         (directory / "whole").chmod(0o600)
         (directory / "whole").replace(file)
@@ -74,7 +74,7 @@ async def _restore(storage: "Storage", file: Path, force: bool) -> None:
     from crewel.storage import backups
     from crewel.storage.visits import visit
 
-    with _progress("checking", "commands") as show:
+    with progress("checking", "commands") as show:
         count = backups.check(file, show)
     async with visit(storage) as visited:
         await visited.require_fit()
@@ -87,7 +87,7 @@ async def _restore(storage: "Storage", file: Path, force: bool) -> None:
                     " storage.prefix leaves them"
                 )
             await backups.clear(visited.reader, visited.keys)
-        with _progress("restoring", "commands", count) as show:
+        with progress("restoring", "commands", count) as show:
             await backups.apply(file, visited.reader, visited.keys, show)
 
 
@@ -98,22 +98,3 @@ def _clearly(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CrewelError(f"{error.filename or file}: {error.strerror or error}") from None
-
-
-@contextmanager
-def _progress(what: str, unit: str, total: int | None = None) -> Iterator[Show]:
-    """Show on a terminal how far it is; the value is to be called with the amount done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn(f"{{task.completed:,}} {unit}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)

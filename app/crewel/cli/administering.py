@@ -1,0 +1,144 @@
+"""What the commands of operators share: the way to the server's `/admin/api`, and how answers are shown."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from crewel.cli import connecting
+from crewel.errors import CrewelError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+API = "/admin/api"
+_HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_LIMIT_S = 60.0
+_UNAUTHORIZED = 401
+
+
+class Refusal(CrewelError):
+    """The server has refused; the text is its own."""
+
+
+class Admin:
+    """The administration of one server."""
+
+    def __init__(self, base: str, session: "ClientSession") -> None:
+        self._base = base
+        self._session = session
+
+    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
+        """The JSON at this path. Raises CrewelError."""
+        return await self._ask("GET", path, params=query or {})
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON that answers this body. Raises CrewelError."""
+        return await self._ask("POST", path, **({} if body is None else {"json": body}))
+
+    async def chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
+        """What comes from this path, as it comes. Raises CrewelError, also if the server breaks off."""
+        import aiohttp
+
+        try:
+            timeout = aiohttp.ClientTimeout(total=None, sock_read=_LIMIT_S)
+            async with self._session.get(self._base + path, params=query, timeout=timeout) as response:
+                await _require_success(response)
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise self._unreachable(error) from None
+
+    async def _ask(self, method: str, path: str, **options: Any) -> Any:
+        import aiohttp
+
+        try:
+            async with self._session.request(method, self._base + path, **options) as response:
+                await _require_success(response)
+                return await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> CrewelError:
+        why = str(error) or type(error).__name__
+        return CrewelError(f"{self._base.removesuffix(API)} does not answer as a Crewel server does: {why}")
+
+
+async def _require_success(response: "ClientResponse") -> None:
+    if response.status < 400:
+        return
+    try:
+        message = (await response.json())["message"]
+    except (ValueError, KeyError, TypeError):
+        message = f"the server answered {response.status} {response.reason}"
+    if response.status == _UNAUTHORIZED:
+        message += "; --token or CREWEL_TOKEN shows the admin token"
+    raise Refusal(message)
+
+
+def operate(url: str, token: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+    """Run this work against the server with this Bayeux address. A signal ends it, with what is done done."""
+    base = _base(url)
+    try:
+        connecting.run(_operate(base, token or connecting.local_token(url), work))
+    except connecting.Interrupted as interrupted:
+        raise typer.Exit(interrupted.exit_code) from None
+    except BrokenPipeError:  # nobody reads any more, and Python would flush once more at its end
+        sys.stdout = None
+        raise typer.Exit(0) from None
+
+
+async def _operate(base: str, token: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+    import aiohttp
+
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        await work(Admin(base, session))
+
+
+def _base(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _HTTP or not parts.netloc:
+        raise typer.BadParameter(f"--url takes an address such as {connecting.DEFAULT_URL}, not {url}")
+    return f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
+
+
+# Showing
+
+
+def wants_json(asked: bool | None) -> bool:
+    """Whether to print JSON: as asked, or for whom there is no terminal."""
+    return not sys.stdout.isatty() if asked is None else asked
+
+
+def print_json(value: Any) -> None:
+    """Print one value in one line."""
+    import orjson
+
+    print(orjson.dumps(value).decode(), flush=True)
+
+
+def print_table(headings: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Print a table for people."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(readable(cell)) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def readable(value: Any) -> str:
+    """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON."""
+    import json
+
+    if isinstance(value, str) and (value.isprintable() or not value):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,43 @@
+"""`crewel cmd`: one administrative command."""
+
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import administering, connecting
+from crewel.cli.administering import Admin
+
+
+def register(app: typer.Typer) -> None:
+    """Add `cmd` to the command line."""
+    app.command(name="cmd")(cmd)
+
+
+def cmd(
+    command: Annotated[
+        str, typer.Argument(metavar="COMMAND", help="Such as '__cmd:client/joe/1/?dispatcherActive=true'.")
+    ],
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object with the command and its result.")
+    ] = False,
+) -> None:
+    """Carry out a command and print its result: a list by the line, an object as JSON."""
+
+    async def work(admin: Admin) -> None:
+        answer = await admin.post("/commands", {"command": command})
+        if as_json:
+            administering.print_json(answer)
+        else:
+            _print(answer["result"])
+
+    administering.operate(url, token, work)
+
+
+def _print(result: Any) -> None:
+    for each in result if isinstance(result, list) else [result]:
+        if isinstance(each, str):
+            print(each)
+        else:
+            administering.print_json(each)

@@ -1,0 +1,188 @@
+"""`crewel sessions`: who is there, who is held back, and what to do about it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from crewel.cli import administering, connecting
+from crewel.cli.administering import Admin
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
+
+app = typer.Typer(name="sessions", help="Look at sessions, hold them back, let them go on.", no_args_is_help=True)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add `sessions` to the command line."""
+    parent.add_typer(app)
+
+
+@app.command(name="list")
+def list_sessions(
+    subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only this subject's.")] = None,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those ALIVE, POLLING or DEAD.")] = None,
+    held: Annotated[bool, typer.Option("--held", help="Only those that are held back.")] = False,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Print the sessions that have a name."""
+    query: dict[str, str | int] = {"count": 1000}
+    query |= {name: value for name, value in (("subject", subject), ("state", state)) if value is not None}
+    if held:
+        query["active"] = "false"
+
+    async def work(admin: Admin) -> None:
+        rows, unnamed = [], 0
+        while True:
+            page = await admin.get("/sessions", query)
+            unnamed = page["unnamed"]
+            for session in page["sessions"]:
+                if administering.wants_json(as_json):
+                    administering.print_json(session)
+                else:
+                    rows.append(_row(session))
+            if not page["next"]:
+                break
+            query["after"] = page["next"]
+        if not administering.wants_json(as_json):
+            administering.print_table(("session", "state", "waiting", "subscriptions", "held back"), rows)
+            if unnamed:
+                print(f"and {unnamed} without a name")
+
+    administering.operate(url, token, work)
+
+
+def _row(session: dict[str, Any]) -> tuple[Any, ...]:
+    channels = ", ".join(session["subscriptions"])
+    return session["name"], session["state"], session["waiting"], channels, _why(session["holdback"])
+
+
+def _why(holdback: dict[str, Any] | None) -> str:
+    if holdback is None:
+        return ""
+    from crewel.admin.moments import shown
+
+    reasons = (holdback["code"], holdback["reason"], holdback["id"] and f"message {holdback['id']}")
+    return ", ".join((f"by {holdback['who']} since {shown(holdback['since'])}", *filter(None, reasons)))
+
+
+@app.command()
+def show(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Print all that is known of sessions."""
+    paths = [_path(name) for name in names]
+
+    async def work(admin: Admin) -> None:
+        for path in paths:
+            session = await admin.get(path)
+            if administering.wants_json(as_json):
+                administering.print_json(session)
+            else:
+                administering.print_table((session["name"], ""), list(session.items()))
+
+    administering.operate(url, token, work)
+
+
+@app.command()
+def activate(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Deliver again to sessions that are held back, the held message first."""
+    _do(names, "activate", url, token, as_json, "active, {waiting} waiting")
+
+
+@app.command()
+def hold(
+    names: Names,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for who looks at it later.")] = None,
+    code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for who looks at it later.")] = None,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Hold sessions back: what arrives waits until they are activated."""
+    given = {name: text for name, text in (("reason", reason), ("code", code)) if text is not None}
+    _do(names, "hold", url, token, as_json, "held back, {waiting} waiting", given)
+
+
+@app.command()
+def skip(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Make the held message, or the oldest that waits, a dead letter. A held session stays held."""
+    _do(names, "skip", url, token, as_json, "{letters} became dead letters, {waiting} waiting")
+
+
+@app.command()
+def drain(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Make all that waits dead letters. A held session stays held."""
+    _do(names, "drain", url, token, as_json, "{letters} became dead letters, {waiting} waiting")
+
+
+@app.command()
+def ping(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Ask clients for a sign of life."""
+    _do(names, "ping", url, token, as_json, "{pingMs} ms")
+
+
+@app.command()
+def kill(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """End sessions. What waits for a named one becomes dead letters."""
+    _do(names, "kill", url, token, as_json, "ended")
+
+
+def _do(
+    names: list[str],
+    what: str,
+    url: str,
+    token: str | None,
+    as_json: bool | None,
+    told: str,
+    given: dict[str, str] | None = None,
+) -> None:
+    paths = [_path(name) for name in names]
+
+    async def work(admin: Admin) -> None:
+        for path in paths:
+            answer = await admin.post(f"{path}/{what}", given)
+            if administering.wants_json(as_json):
+                administering.print_json(answer)
+            else:
+                print(f"{answer['name']}: {told.format_map(answer)}")
+
+    administering.operate(url, token, work)
+
+
+def _path(text: str) -> str:
+    from crewel.delivery.names import parse_name
+
+    name = parse_name(text)
+    if name is None or not name.number:
+        raise typer.BadParameter(f"{text} is not the name of a session, such as joe/1 or client/joe/1")
+    return f"/sessions/{name.subject}/{name.number}"
