@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from crewel.bayeux.message import Fields, Message
 from crewel.delivery.entry import Entry
@@ -22,10 +22,13 @@ __all__ = ["Extension", "Pipe", "SessionPart"]
 
 log = logging.getLogger(__name__)
 
-_MetaHook = tuple[Callable[..., Any], str | None, frozenset[str] | None]
-"""A hook for meta messages, and what its extension wants of them: `field` and `meta_channels`."""
+_MetaHook = tuple[Callable[..., Any], str | None]
+"""A hook for meta messages, and the field of `ext` that its extension acts on."""
 
-_FAILED = "an extension failed in %s: the message goes on"
+META_CHANNELS: Final = frozenset(
+    f"/meta/{name}" for name in "handshake connect disconnect subscribe unsubscribe".split()
+)
+_FAILED: Final = "an extension failed in %s: the message goes on"
 
 
 class Extension:
@@ -89,22 +92,34 @@ class Pipe:
     def __init__(self, extensions: Iterable[Extension]) -> None:
         self.extensions = list(extensions)
         self._rcv = [each.rcv for each in self._overriding("rcv")]
-        self._rcv_meta = self._meta("rcv_meta")
+        self._rcv_meta, self._rcv_meta_elsewhere = self._meta(self._overriding("rcv_meta"), "rcv_meta")
         self._send = [each.send for each in self._overriding("send")][::-1]
-        self._send_meta = self._meta("send_meta")[::-1]
+        self._send_meta, self._send_meta_elsewhere = self._meta(self._overriding("send_meta")[::-1], "send_meta")
 
     def _overriding(self, hook: str) -> list[Extension]:
         return [each for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)]
 
-    def _meta(self, hook: str) -> list[_MetaHook]:
-        return [(getattr(each, hook), each.field, each.meta_channels) for each in self._overriding(hook)]
+    @staticmethod
+    def _meta(extensions: list[Extension], hook: str) -> tuple[dict[str, list[_MetaHook]], list[_MetaHook]]:
+        """The hooks for each meta channel that any extension names, and those for all others."""
+        names = META_CHANNELS.union(*(each.meta_channels or () for each in extensions))
+        hooks: dict[str, list[_MetaHook]] = {
+            name: [
+                (getattr(each, hook), each.field)
+                for each in extensions
+                if each.meta_channels is None or name in each.meta_channels
+            ]
+            for name in names
+        }
+        return hooks, [(getattr(each, hook), each.field) for each in extensions if each.meta_channels is None]
 
     def sees_plain(self, channel: str) -> bool:
         """Whether an extension wants to see messages without `ext` on this meta channel, or the replies to them."""
-        return any(
-            field is None and (channels is None or channel in channels)
-            for _, field, channels in self._rcv_meta + self._send_meta
-        )
+        hooks = [
+            *self._rcv_meta.get(channel, self._rcv_meta_elsewhere),
+            *self._send_meta.get(channel, self._send_meta_elsewhere),
+        ]
+        return any(field is None for _, field in hooks)
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Whether the publish goes on."""
@@ -115,10 +130,8 @@ class Pipe:
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
         ext = message.fields.get("ext")
-        for hook, field, channels in self._rcv_meta:
-            if (field is None or (type(ext) is dict and field in ext)) and (
-                channels is None or message.channel.name in channels
-            ):
+        for hook, field in self._rcv_meta.get(message.channel.name, self._rcv_meta_elsewhere):
+            if field is None or (type(ext) is dict and field in ext):
                 try:
                     if hook(session, message) is False:
                         return False
@@ -148,10 +161,8 @@ class Pipe:
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
         ext = message.fields.get("ext")
-        for hook, field, channels in self._send_meta:
-            if (field is None or (type(ext) is dict and field in ext)) and (
-                channels is None or message.channel.name in channels
-            ):
+        for hook, field in self._send_meta.get(message.channel.name, self._send_meta_elsewhere):
+            if field is None or (type(ext) is dict and field in ext):
                 try:
                     if hook(session, reply, message) is False:
                         return False
