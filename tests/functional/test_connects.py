@@ -30,7 +30,7 @@ def test_the_first_connect_is_answered_at_once_and_without_advice(server: Server
     (reply,) = client.connect()
     assert reply.keys() == {"channel", "id", "successful"}
     assert reply["successful"] is True
-    assert seconds(begin) < 3
+    assert seconds(begin) < 5
 
 
 def test_a_connect_is_held_until_a_message_comes(server: Server, channel: str) -> None:
@@ -58,7 +58,7 @@ def test_advice_of_a_request_counts_for_this_connect_only(server: Server) -> Non
     assert reply["advice"] == RETRY
     begin = time.monotonic()
     assert client.connect(advice={"timeout": 300, "interval": 250})[-1]["advice"] == {**RETRY, "interval": 250}
-    assert 0.25 < seconds(begin) < 3
+    assert 0.25 < seconds(begin) < 5
     polling = client.hold()
     client.disconnect()
     assert polling.response().status == 200
@@ -134,7 +134,7 @@ def test_the_hold_ends_after_its_time(shared: Serve) -> None:
     client = Client(shared(*QUICK)).start()
     begin = time.monotonic()
     (reply,) = client.connect()
-    assert 0.9 < seconds(begin) < 3
+    assert 0.9 < seconds(begin) < 5
     assert reply.keys() == {"channel", "id", "successful"}
     assert client.connect(advice={"timeout": 0})[-1]["advice"]["timeout"] == 1000
 
@@ -142,12 +142,12 @@ def test_the_hold_ends_after_its_time(shared: Serve) -> None:
 @one_lane
 def test_a_session_without_a_connect_expires(shared: Serve) -> None:
     server = shared(*QUICK)
-    until(lambda: sessions(server) == 0, 5)
+    until(lambda: sessions(server) == 0)
     before = figures(server)["crewel_sessions_expired_total"]
-    client = Client(server).start()
     begin = time.monotonic()
-    until(lambda: figures(server)["crewel_sessions_expired_total"] > before, 5)
-    assert 1.3 < seconds(begin) < 4
+    client = Client(server).start()
+    until(lambda: figures(server)["crewel_sessions_expired_total"] > before)
+    assert 1.4 < seconds(begin) < 5
     (reply,) = client.connect()
     assert reply["error"] == "402::session_unknown"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
@@ -159,10 +159,10 @@ def test_a_session_without_a_connect_expires(shared: Serve) -> None:
 @one_lane
 def test_a_session_that_never_connects_expires_too(shared: Serve) -> None:
     server = shared(*QUICK)
-    until(lambda: sessions(server) == 0, 5)
+    until(lambda: sessions(server) == 0)
     Client(server).handshake()
     assert sessions(server) == 1
-    until(lambda: sessions(server) == 0, 5)
+    until(lambda: sessions(server) == 0)
 
 
 def test_a_session_with_a_held_connect_does_not_expire(shared: Serve) -> None:
@@ -189,7 +189,7 @@ def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
 def test_an_announced_pause_counts(shared: Serve) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
-    client.connect(advice={"timeout": 0, "interval": 1000})
+    client.connect(advice={"timeout": 0, "interval": 2000})
     begin = time.monotonic()
     while seconds(begin) < 2:
         client.command.has_input(within=0.5)
@@ -204,10 +204,10 @@ def test_the_interval_is_told_and_allowed(serve: Serve) -> None:
     client = Client(server)
     told = {"reconnect": "retry", "interval": 700, "timeout": 30000, "maxInterval": 300}
     assert client.handshake()["advice"] == told
-    client.connect()
     begin = time.monotonic()
-    until(lambda: sessions(server) == 0, 6)
-    assert 0.8 < seconds(begin) < 4
+    client.connect()
+    until(lambda: sessions(server) == 0)
+    assert 0.9 < seconds(begin) < 5
 
 
 @one_lane
@@ -329,21 +329,21 @@ def test_the_first_message_chooses_the_session_of_the_batch(server: Server, chan
 
 
 def test_a_lazy_message_does_not_wake_the_connect_at_once(serve: Serve) -> None:
-    server = serve("bayeux.lazy_channels=/lazy/**", "bayeux.max_lazy_ms=700")
+    server = serve("bayeux.lazy_channels=/lazy/**", "bayeux.max_lazy_ms=1500")
     client, other = Client(server).start(), Client(server).start()
     client.subscribe("/lazy/a", "/prompt")
     polling = client.hold()
     begin = time.monotonic()
     other.publish("/lazy/a", "lazy")
     assert data(polling.response().messages) == ["lazy"]
-    assert 0.6 < seconds(begin) < 3
+    assert 1.4 < seconds(begin) < 5
 
     polling = client.hold()
     begin = time.monotonic()
     other.publish("/lazy/a", "lazy")
     other.publish("/prompt", "prompt")
     assert data(polling.response().messages) == ["lazy", "prompt"]
-    assert seconds(begin) < 0.6
+    assert seconds(begin) < 1.4
 
     other.publish("/lazy/a", "waits for a reply")
     assert data(client.publish("/elsewhere", 1)[:1]) == ["waits for a reply"]
@@ -357,7 +357,7 @@ def test_a_connect_with_only_lazy_messages_waiting_is_held(serve: Serve) -> None
     other.publish("/lazy/a", 1)
     begin = time.monotonic()
     assert data(client.connect(advice={"timeout": 600})) == [1]
-    assert 0.5 < seconds(begin) < 3
+    assert 0.5 < seconds(begin) < 5
 
 
 def test_with_no_lazy_time_nothing_is_lazy(serve: Serve) -> None:
@@ -368,7 +368,7 @@ def test_with_no_lazy_time_nothing_is_lazy(serve: Serve) -> None:
     begin = time.monotonic()
     other.publish("/lazy/a", 1)
     assert data(polling.response().messages) == [1]
-    assert seconds(begin) < 3
+    assert seconds(begin) < 5
 
 
 # Limits of the response and the queue
@@ -385,7 +385,7 @@ def test_a_response_has_a_limit_and_the_rest_comes_at_once_with_the_next(serve: 
         begin = time.monotonic()
         messages = client.connect()
         assert 1 <= len(data(messages)) <= 2
-        assert seconds(begin) < 3
+        assert seconds(begin) < 5
         received += [number for number, _ in data(messages)]
     assert received == list(range(10))
 

@@ -186,9 +186,8 @@ def test_a_header_without_end_is_cut_off_at_the_limit(server: Server) -> None:
 # Time
 
 
-def elapsed(connection: Connection) -> float:
-    """Seconds until the server ends the connection."""
-    begin = time.monotonic()
+def lasts(connection: Connection, begin: float) -> float:
+    """Seconds from `begin`, which is before what the server counts from, until the server ends the connection."""
     connection.rest()
     return time.monotonic() - begin
 
@@ -196,9 +195,10 @@ def elapsed(connection: Connection) -> float:
 @pytest.mark.parametrize("sent", [b"", b"POST /cometd HT", b"POST /cometd HTTP/1.1\r\nHost: a\r\nContent-"])
 def test_a_peer_without_complete_headers_is_cut_off(shared: Serve, sent: bytes) -> None:
     server = shared("http.header_timeout_ms=500", "http.body_timeout_ms=500")
+    begin = time.monotonic()
     with Connection(server) as connection:
         connection.send(sent)
-        assert 0.3 < elapsed(connection) < 3
+        assert 0.4 < lasts(connection, begin) < 5
 
 
 def test_a_trickle_of_headers_buys_no_time(shared: Serve) -> None:
@@ -208,7 +208,7 @@ def test_a_trickle_of_headers_buys_no_time(shared: Serve) -> None:
         connection.send(b"POST /cometd HTTP/1.1\r\n")
         while not connection.has_input(within=0.05):
             connection.send(b"X-Pad: 1\r\n")
-            assert time.monotonic() - begin < 3
+            assert time.monotonic() - begin < 5
         assert connection.rest() == b""
     assert time.monotonic() - begin > 0.3
 
@@ -217,8 +217,9 @@ def test_the_second_request_has_the_same_time_for_its_headers(shared: Serve) -> 
     server = shared("http.header_timeout_ms=500", "http.body_timeout_ms=500")
     with Connection(server) as connection:
         connection.post("/cometd", [HANDSHAKE])
+        begin = time.monotonic()
         connection.send(b"POST /cometd HTTP/1.1\r\nHost: ")
-        assert 0.3 < elapsed(connection) < 3
+        assert 0.4 < lasts(connection, begin) < 5
 
 
 def test_a_slow_body_is_answered_408(shared: Serve) -> None:
@@ -227,7 +228,7 @@ def test_a_slow_body_is_answered_408(shared: Serve) -> None:
     with Connection(server) as connection:
         connection.request("POST", "/cometd", b"[", [("Content-Length", "1000")])
         assert connection.response().status == 408
-    assert 0.3 < time.monotonic() - begin < 3
+    assert 0.3 < time.monotonic() - begin < 5
     assert figures(server)['crewel_refused_payloads_total{fault="too_slow"}'] >= 1
 
 
@@ -242,8 +243,9 @@ def test_a_held_connect_outlives_the_time_for_headers(shared: Serve) -> None:
 def test_an_idle_connection_is_closed_after_its_time(shared: Serve) -> None:
     server = shared("http.keepalive_ms=700")
     with Connection(server) as connection:
+        begin = time.monotonic()
         connection.post("/cometd", [HANDSHAKE])
-        assert 0.5 < elapsed(connection) < 3
+        assert 0.6 < lasts(connection, begin) < 5
 
 
 def test_a_connection_in_use_is_not_idle(shared: Serve) -> None:
@@ -313,14 +315,14 @@ def test_a_held_connect_whose_peer_goes_is_let_go_at_once(server: Server, how: s
     client = Client(server).start()
     polling = client.hold()
     getattr(polling, how)()
-    until(lambda: figures(server)["crewel_held_connects"] == 0, 2)
+    until(lambda: figures(server)["crewel_held_connects"] == 0)
 
 
 def test_what_comes_after_the_peer_went_waits_for_its_next_connect(server: Server, channel: str) -> None:
     client, other = Client(server).start(), Client(server).start()
     client.subscribe(channel)
     client.hold().reset()
-    until(lambda: figures(server)["crewel_held_connects"] == 0, 2)
+    until(lambda: figures(server)["crewel_held_connects"] == 0)
     other.publish(channel, "kept")
     client.drop_polling()
     assert [message.get("data") for message in client.connect()] == ["kept", None]

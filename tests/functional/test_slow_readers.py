@@ -94,7 +94,7 @@ def test_a_connect_whose_answer_is_not_read_blocks_nobody(serve: Serve) -> None:
         publisher.send(*(publisher.message("/flood", data=TEXT) for _ in range(3)))
     begin = time.monotonic()
     assert publisher.publish("/other")
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 5
 
 
 def stuck(client: SocketClient, send: object) -> bool:

@@ -248,7 +248,7 @@ def test_the_first_connect_is_answered_at_once_and_the_next_is_held(server: Serv
     client = SocketClient(server).start()
     begin = time.monotonic()
     reply = client.connect(advice={"timeout": 400})
-    assert 0.3 < time.monotonic() - begin < 3
+    assert 0.3 < time.monotonic() - begin < 5
     assert reply["advice"] == RETRY
 
 
@@ -393,18 +393,18 @@ def test_a_handshake_for_each_connection_is_a_setting(serve: Serve) -> None:
 def test_a_closed_socket_leaves_its_session_the_rest_of_the_hold_and_the_grace(serve: Serve) -> None:
     server = serve("bayeux.timeout_ms=800", "bayeux.max_interval_ms=700", "bayeux.sweep_ms=50")
     client = SocketClient(server).start()
+    begin = time.monotonic()
     client.ask_connect()
     until(lambda: held(server) == 1)
-    begin = time.monotonic()
     client.socket.close()
-    until(lambda: sessions(server) == 0, 5)
-    assert 1.2 < time.monotonic() - begin < 3
+    until(lambda: sessions(server) == 0)
+    assert 1.4 < time.monotonic() - begin < 5
 
 
 def test_after_the_session_expired_the_socket_can_shake_hands_again(serve: Serve) -> None:
     server = serve("bayeux.max_interval_ms=200", "bayeux.sweep_ms=50")
     client = SocketClient(server).start()
-    until(lambda: sessions(server) == 0, 5)
+    until(lambda: sessions(server) == 0)
     reply = client.connect()
     assert reply["error"] == "402::session_unknown"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
@@ -414,13 +414,13 @@ def test_after_the_session_expired_the_socket_can_shake_hands_again(serve: Serve
 
 @one_lane
 def test_an_idle_socket_is_closed_1001(serve: Serve) -> None:
-    server = serve("websocket.idle_timeout_ms=600")
+    server = serve("websocket.idle_timeout_ms=1200")
     client = SocketClient(server).start()
     begin = time.monotonic()
-    client.socket.connection.has_input(within=0.4)
+    client.socket.connection.has_input(within=0.3)
     client.publish("/a")
     assert client.socket.closed()[0] == 1001
-    assert 0.9 < time.monotonic() - begin < 4
+    assert 1.4 < time.monotonic() - begin < 5
 
 
 # From one transport to another

@@ -35,15 +35,16 @@ def installed_clients() -> None:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
-    """One server for each lane, for all tests that leave it running; each takes a `root` of its own for its channels."""
-    running: dict[str, Server] = {}
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """One server for each lane, and other settings if they are named, for all tests that leave it running; each takes a
+    `root` of its own for its channels."""
+    running: dict[tuple[str, ...], Server] = {}
 
-    def server_of(lane: str) -> Server:
-        if lane not in running:
-            options = ["--port=0", f"--set={lane}", "--service=tests.interop.calls"]
-            running[lane] = Server(options, tmp_path_factory.mktemp("server"))
-        return running[lane]
+    def server_of(*sets: str) -> Server:
+        if sets not in running:
+            options = ["--port=0", *(f"--set={text}" for text in sets), "--service=tests.interop.calls"]
+            running[sets] = Server(options, tmp_path_factory.mktemp("server"))
+        return running[sets]
 
     yield server_of
     for server in running.values():
@@ -53,7 +54,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 @pytest.fixture
-def server(kind: Kind, servers: Callable[[str], Server]) -> Server:
+def server(kind: Kind, servers: Callable[..., Server]) -> Server:
     """The shared server of the client's lane."""
     return servers(kind.lane)
 

@@ -9,14 +9,14 @@ connect reply that acknowledges them in one frame. So the rule here is strict: e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.conftest import StartServer
 from tests.cutting_proxy import Break, Cut, CuttingProxy, How, listed_cuts, random_cuts
 from tests.interop.conftest import OpenPeer
 from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
+from tests.server_process import Server
 
 PUBLISHER = KINDS[0]
 BATCH = 8
@@ -37,9 +37,9 @@ async def first_of(*waits: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def publish_numbers(publisher: Peer, start: int) -> None:
-    """Publish a batch of numbers to /numbers, and wait for all acknowledgements."""
-    messages = [{"channel": "/numbers", "data": number} for number in range(start, start + BATCH)]
+async def publish_numbers(publisher: Peer, channel: str, start: int) -> None:
+    """Publish a batch of numbers, and wait for all acknowledgements."""
+    messages = [{"channel": channel, "data": number} for number in range(start, start + BATCH)]
     answer = await publisher.do("batch", messages=messages)
     assert all(reply["successful"] for reply in answer["replies"]), answer
 
@@ -62,25 +62,25 @@ def enough_was_cut(breaks: list[Break], transport: str) -> bool:
 @pytest.mark.parametrize("seed", [1066, 1077, 1082])
 @pytest.mark.parametrize("kind", kinds_that_can("extensions"), ids=str)
 async def test_cut_responses_lose_and_repeat_nothing(
-    kind: Kind, seed: int, start_server: StartServer, open_peer: OpenPeer
+    kind: Kind, seed: int, servers: Callable[..., Server], open_peer: OpenPeer, root: str
 ) -> None:
-    server = start_server(kind.lane, "bayeux.timeout_ms=5000", "bayeux.max_interval_ms=30000")
+    server = servers(kind.lane, "bayeux.timeout_ms=5000", "bayeux.max_interval_ms=30000")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         subscriber = await open_peer(kind, proxy.port, extensions=["ack"])
-        await subscriber.subscribe("/numbers")
+        await subscriber.subscribe(root)
         proxy.arm(random_cuts(seed, chance=0.4))
         published = 0
         while published < MESSAGES or not enough_was_cut(proxy.breaks, kind.transport):
             assert published < 5 * MESSAGES, f"too little was cut: {proxy.breaks}"
             broken = len(proxy.breaks)
-            await publish_numbers(publisher, published)
+            await publish_numbers(publisher, root, published)
             published += BATCH
             await first_of(has_heard(subscriber, published), proxy.broken(broken + 1))
         proxy.calm()
         await has_heard(subscriber, published)
 
-        await publish_numbers(publisher, published)  # a last batch, so that a late repeat would be seen before it
+        await publish_numbers(publisher, root, published)  # a last batch, so that a late repeat would be seen before it
         await has_heard(subscriber, published + BATCH)
         assert subscriber.heard() == list(range(published + BATCH))
         assert len(subscriber.told("handshaken")) == 1
@@ -88,20 +88,20 @@ async def test_cut_responses_lose_and_repeat_nothing(
 
 @pytest.mark.parametrize("kind", kinds_that_can("extensions"), ids=str)
 async def test_silent_connections_lose_and_repeat_nothing(
-    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+    kind: Kind, servers: Callable[..., Server], open_peer: OpenPeer, root: str
 ) -> None:
-    server = start_server(kind.lane, "bayeux.timeout_ms=400", "bayeux.max_interval_ms=30000")
+    server = servers(kind.lane, "bayeux.timeout_ms=400", "bayeux.max_interval_ms=30000")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         subscriber = await open_peer(kind, proxy.port, extensions=["ack"], maxNetworkDelay=500)
-        await subscriber.subscribe("/numbers")
+        await subscriber.subscribe(root)
         for number, keep in enumerate((0.2, 0.95)):
             proxy.arm(listed_cuts(Cut(keep, How.STALL)))
-            await publish_numbers(publisher, number * BATCH)
+            await publish_numbers(publisher, root, number * BATCH)
             await proxy.broken(number + 1)
             await has_heard(subscriber, (number + 1) * BATCH)
 
-        await publish_numbers(publisher, 2 * BATCH)
+        await publish_numbers(publisher, root, 2 * BATCH)
         await has_heard(subscriber, 3 * BATCH)
         assert subscriber.heard() == list(range(3 * BATCH))
         assert len(subscriber.told("handshaken")) == 1
@@ -109,19 +109,19 @@ async def test_silent_connections_lose_and_repeat_nothing(
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "extensions" not in kind.can], ids=str)
 async def test_client_without_acknowledgements_goes_on_after_cuts(
-    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+    kind: Kind, servers: Callable[..., Server], open_peer: OpenPeer, root: str
 ) -> None:
     """What was on its way may be lost, which is why there are acknowledgements; what comes later must arrive."""
-    server = start_server(kind.lane, "bayeux.timeout_ms=600")
+    server = servers(kind.lane, "bayeux.timeout_ms=600")
     async with CuttingProxy(server.port) as proxy:
         publisher = await open_peer(PUBLISHER, server.port)
         peer = await open_peer(kind, proxy.port)
-        await peer.subscribe("/numbers")
+        await peer.subscribe(root)
         for number, keep in enumerate((0.2, 0.95)):
             proxy.arm(listed_cuts(Cut(keep, How.RESET)))
-            await publish_numbers(publisher, number * BATCH)
+            await publish_numbers(publisher, root, number * BATCH)
             await proxy.broken(number + 1)
             await peer.tells("connected", len(peer.told("connected")) + 2)
-        await publish_numbers(publisher, 2 * BATCH)
+        await publish_numbers(publisher, root, 2 * BATCH)
         await peer.hears(*range(2 * BATCH, 3 * BATCH))
         assert sorted(set(peer.heard())) == sorted(peer.heard())
