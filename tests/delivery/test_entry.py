@@ -7,6 +7,7 @@ import pytest
 
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
+from crewel.delivery.update_qos import Origin
 
 
 def test_an_entry_knows_its_channel_and_its_json() -> None:
@@ -42,3 +43,37 @@ def test_an_entry_that_is_not_stored_has_no_place_in_the_log() -> None:
 def test_a_placeholder_is_no_more_than_a_place_in_the_log() -> None:
     entry = Entry.placeholder(LogId(17))
     assert (entry.position, entry.channel, entry.wire, entry.lazy) == (17, "", b"", False)
+
+
+class TestUpdated:
+    def test_it_tells_its_origin_and_what_is_this_receivers_own(self) -> None:
+        entry = Entry({"channel": "/a", "data": 1})
+        entry.origin = Origin("7-0-ab", "7000000", "client/joe/1")
+        assert orjson.loads(entry.updated("/*", 2, (0, 3))) == {
+            "channel": "/a",
+            "data": 1,
+            "ext": {
+                "update": {
+                    "id": "7-0-ab",
+                    "rcvTimestamp": "7000000",
+                    "sender": "client/joe/1",
+                    "subscription": "/*",
+                    "redeliver": 2,
+                    "queue": {"index": 0, "size": 3},
+                }
+            },
+        }
+
+    def test_what_all_receivers_are_told_is_encoded_once(self) -> None:
+        entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
+        assert entry.begun == b""
+        first = entry.updated()
+        begun = entry.begun
+        assert entry.updated() == first
+        assert entry.begun is begun
+
+    def test_who_is_not_told_gets_the_message_as_it_was(self) -> None:
+        entry = Entry({"channel": "/a", "data": 1})
+        entry.origin = Origin("7-0-ab", "7000000")
+        entry.updated()
+        assert entry.wire == b'{"channel":"/a","data":1}'

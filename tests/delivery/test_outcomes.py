@@ -1,0 +1,119 @@
+"""What a reported failure means (design, 3.5): the table cell by cell, and codes that nobody may report."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.outcomes import INTERNAL_ERROR, OUTCOMES, OnUserError, Outcome, is_below, outcome_of, reported_code
+
+CONTINUE, DEAD = OnUserError.CONTINUE, OnUserError.DEAD
+segments = st.text("abzAZ09", min_size=1, max_size=8)
+codes = st.builds(
+    lambda head, tail: ".".join([head, *tail]), st.sampled_from(["user", "communication"]), st.lists(segments)
+)
+
+
+class TestTheTable:
+    @pytest.mark.parametrize(
+        ("code", "goes_on", "sinks"),
+        [
+            ("user.update.holdback", Outcome.HOLDBACK, Outcome.HOLDBACK),
+            ("user.update.holdback.lunch", Outcome.HOLDBACK, Outcome.HOLDBACK),
+            ("user.update.deadMessage", Outcome.LETTER, Outcome.LETTER),
+            ("user.update.deadMessage.bad", Outcome.LETTER, Outcome.LETTER),
+            ("user.security.authentication", Outcome.SESSION_DEAD, Outcome.SESSION_DEAD),
+            ("user.security.authentication.accessDenied", Outcome.SESSION_DEAD, Outcome.SESSION_DEAD),
+            ("user.security.authorization", Outcome.LETTER, Outcome.SINK),
+            ("user.update", Outcome.LETTER, Outcome.SINK),
+            ("user.update.error", Outcome.LETTER, Outcome.SINK),
+            (INTERNAL_ERROR, Outcome.LETTER, Outcome.SINK),
+            ("user.anything", Outcome.LETTER, Outcome.SINK),
+            ("communication.noConnection", Outcome.RETRY, Outcome.RETRY),
+            ("communication.responseTimeout", Outcome.RETRY, Outcome.RETRY),
+        ],
+    )
+    def test_a_code_means_what_the_first_line_says_that_fits(self, code: str, goes_on: Outcome, sinks: Outcome) -> None:
+        assert outcome_of(code) is goes_on
+        assert outcome_of(code, CONTINUE) is goes_on
+        assert outcome_of(code, DEAD) is sinks
+
+    @pytest.mark.parametrize(
+        "code", ["user.update.holdbackX", "user.update.deadMessages", "user.security.authenticationX"]
+    )
+    def test_a_longer_word_is_not_below_a_shorter_one(self, code: str) -> None:
+        assert outcome_of(code) is Outcome.LETTER
+        assert outcome_of(code, DEAD) is Outcome.SINK
+
+    @pytest.mark.parametrize("code", ["", "users.update", "communications.x", "internal.x", "resource.overflow"])
+    def test_what_no_receiver_reports_is_nothing_to_ask_about(self, code: str) -> None:
+        with pytest.raises(ValueError, match="not a code that a receiver reports"):
+            outcome_of(code)
+
+    @pytest.mark.parametrize("setting", OnUserError)
+    @given(code=codes)
+    def test_every_code_that_counts_has_an_outcome(self, setting: OnUserError, code: str) -> None:
+        assert outcome_of(reported_code(code), setting) in Outcome
+
+    def test_every_outcome_has_a_line_that_says_what_becomes_of_message_and_dispatcher(self) -> None:
+        assert {row.outcome for row in OUTCOMES} == set(Outcome)
+        assert all(row.prefix and row.message and row.dispatcher for row in OUTCOMES)
+
+
+class TestPrefixes:
+    @pytest.mark.parametrize(
+        ("code", "prefix", "is_so"),
+        [
+            ("user.update", "user.update", True),
+            ("user.update.error", "user.update", True),
+            ("user.update.error.more", "user", True),
+            ("user.updates", "user.update", False),
+            ("user", "user.update", False),
+            ("communication.x", "user", False),
+        ],
+    )
+    def test_they_are_taken_by_whole_segments(self, code: str, prefix: str, *, is_so: bool) -> None:
+        assert is_below(code, prefix) is is_so
+
+
+class TestReportedCodes:
+    @pytest.mark.parametrize(
+        "code", ["user.x", "user.update.holdback", "communication.noConnection", "user.A9.b", "user." + "x" * 123]
+    )
+    def test_what_a_receiver_may_report_keeps_its_text(self, code: str) -> None:
+        assert reported_code(code) == code
+
+    @pytest.mark.parametrize(
+        "given_code",
+        [
+            None,
+            5,
+            True,
+            {},
+            ["user.x"],
+            "",
+            "user",
+            "communication",
+            "user.",
+            "user..x",
+            "user.x.",
+            "user.x-y",
+            "user.x y",
+            "user.x\n",
+            " user.x",
+            "User.x",
+            "user.ü",
+            "user.٣",
+            "internal.error",
+            "resource.overflow.queue.entries",
+            "superuser.x",
+            "user." + "x" * 124,
+        ],
+    )
+    def test_all_else_becomes_an_internal_error_of_the_receiver(self, given_code: object) -> None:
+        assert reported_code(given_code) == INTERNAL_ERROR
+
+    @given(st.text() | st.from_regex(r"(user|communication)(\.\w+)*", fullmatch=True) | codes)
+    def test_what_counts_is_always_a_code_that_counts(self, text: str) -> None:
+        counted = reported_code(text)
+        assert reported_code(counted) == counted
+        assert outcome_of(counted)

@@ -1,0 +1,117 @@
+"""What a delivery says of its message (design, 3.3): encoded once for all, and what is each receiver's own behind it."""
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.records import Logged, LogId
+from crewel.delivery.update_qos import Origin, own, shared
+
+WIRE = b'{"channel":"/a","data":1}'
+PLAIN = Origin("1700-0-ab", "1700000000")
+
+
+def told(origin: Origin, wire: bytes = WIRE, **own_fields: Any) -> dict[str, Any]:
+    """The message as its receiver reads it."""
+    fields: dict[str, Any] = orjson.loads(own(shared(wire, origin), **own_fields))
+    return fields
+
+
+def update(origin: Origin, **own_fields: Any) -> dict[str, Any]:
+    found: dict[str, Any] = told(origin, **own_fields)["ext"]["update"]
+    return found
+
+
+class TestOrigin:
+    def test_of_a_stored_message_the_place_in_the_log_is_the_id_and_the_time(self) -> None:
+        origin = Origin.stored(LogId(17), "client/joe/1", b'{"priority":9}', "99-0")
+        assert origin == Origin("17", "17000", "client/joe/1", b'{"priority":9}', True, "99-0")
+
+    def test_of_one_that_was_read_from_the_store(self) -> None:
+        logged = Logged(LogId(17), "/a", b"{}", "client/joe/1", "", b'{"priority":9}', "99-0", 2)
+        assert Origin.logged(logged) == Origin.stored(LogId(17), "client/joe/1", b'{"priority":9}', "99-0")
+
+
+class TestShared:
+    def test_defaults_are_left_out(self) -> None:
+        assert told(PLAIN) == {
+            "channel": "/a",
+            "data": 1,
+            "ext": {"update": {"id": "1700-0-ab", "rcvTimestamp": "1700000000"}},
+        }
+
+    def test_a_stored_message_says_that_it_is_persistent(self) -> None:
+        assert update(Origin.stored(LogId(17), "", b"")) == {"id": "17", "rcvTimestamp": "17000", "persistent": True}
+
+    def test_the_sender_and_what_it_asked_for_travel_along(self) -> None:
+        qos = b'{"priority":9,"lifeTime":5000,"clientProperties":{"a":1}}'
+        assert update(PLAIN._replace(sender="client/joe/1", qos=qos)) == {
+            "id": "1700-0-ab",
+            "rcvTimestamp": "1700000000",
+            "sender": "client/joe/1",
+            "priority": 9,
+            "lifeTime": 5000,
+            "clientProperties": {"a": 1},
+        }
+
+    @pytest.mark.parametrize(
+        ("qos", "properties"),
+        [
+            (b"", {"__redriveOf": "99-0"}),
+            (b'{"clientProperties":{"a":1}}', {"a": 1, "__redriveOf": "99-0"}),
+            (b'{"clientProperties":{"__redriveOf":"me"}}', {"__redriveOf": "99-0"}),
+        ],
+    )
+    def test_a_letter_that_comes_again_says_which_it_was(self, qos: bytes, properties: dict[str, Any]) -> None:
+        assert update(PLAIN._replace(qos=qos, redrive_of="99-0"))["clientProperties"] == properties
+
+    def test_what_a_publisher_put_into_ext_stays_beside_it(self) -> None:
+        fields = told(PLAIN, b'{"channel":"/a","ext":{"x":{"y":1},"update":{"id":"forged"}},"data":1}')
+        assert fields == {
+            "channel": "/a",
+            "data": 1,
+            "ext": {"x": {"y": 1}, "update": {"id": "1700-0-ab", "rcvTimestamp": "1700000000"}},
+        }
+
+    def test_data_that_looks_like_ext_stays_data(self) -> None:
+        fields = told(PLAIN, b'{"channel":"/a","data":{"ext":{"update":1}}}')
+        assert fields["data"] == {"ext": {"update": 1}}
+        assert fields["ext"]["update"]["id"] == "1700-0-ab"
+
+
+class TestOwn:
+    def test_a_pattern_by_which_it_is_heard(self) -> None:
+        assert update(PLAIN, subscription="/a/**")["subscription"] == "/a/**"
+
+    def test_how_often_it_may_have_come_before(self) -> None:
+        assert update(PLAIN, redeliver=3)["redeliver"] == 3
+
+    def test_its_place_in_a_backlog(self) -> None:
+        assert update(PLAIN, queue=(0, 5))["queue"] == {"index": 0, "size": 5}
+
+    def test_one_encoding_serves_receivers_that_are_told_different_things(self) -> None:
+        begun = shared(WIRE, PLAIN)
+        first, second = (orjson.loads(own(begun, redeliver=number)) for number in (0, 1))
+        second["ext"]["update"].pop("redeliver")
+        assert first == second
+
+    @given(
+        st.dictionaries(st.text(), st.text() | st.integers(-9, 9) | st.none(), max_size=3),
+        st.none() | st.dictionaries(st.text(), st.integers(-9, 9), max_size=3),
+        st.text(),
+        st.integers(0, 3),
+        st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    )
+    def test_whatever_is_in_it_it_is_json_and_the_data_is_untouched(
+        self, data: Any, ext: Any, pattern: str, redeliver: int, queue: tuple[int, int] | None
+    ) -> None:
+        fields = {"channel": "/a", "data": data} | ({} if ext is None else {"ext": ext})
+        read = told(PLAIN, orjson.dumps(fields), subscription=pattern, redeliver=redeliver, queue=queue)
+        assert read["data"] == data
+        found = read["ext"].pop("update")
+        assert read["ext"] == {name: value for name, value in (ext or {}).items() if name != "update"}
+        assert (found.get("subscription", ""), found.get("redeliver", 0)) == (pattern, redeliver)
+        assert ("queue" in found) is (queue is not None)
