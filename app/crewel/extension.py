@@ -26,7 +26,7 @@ _MetaHook = tuple[Callable[..., Any], str | None]
 """A hook for meta messages, and the field of `ext` that its extension acts on."""
 
 META_CHANNELS: Final = frozenset(
-    f"/meta/{name}" for name in "handshake connect disconnect subscribe unsubscribe".split()
+    f"/meta/{name}" for name in ["handshake", "connect", "disconnect", "subscribe", "unsubscribe"]
 )
 _FAILED: Final = "an extension failed in %s: the message goes on"
 
@@ -129,8 +129,9 @@ class Pipe:
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
-        ext = message.fields.get("ext")
-        for hook, field in self._rcv_meta.get(message.channel.name, self._rcv_meta_elsewhere):
+        ext, name = message.fields.get("ext"), message.channel.name
+        hooks = self._rcv_meta[name] if name in self._rcv_meta else self._rcv_meta_elsewhere
+        for hook, field in hooks:
             if field is None or (type(ext) is dict and field in ext):
                 try:
                     if hook(session, message) is False:
@@ -160,8 +161,9 @@ class Pipe:
                         return False
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
-        ext = message.fields.get("ext")
-        for hook, field in self._send_meta.get(message.channel.name, self._send_meta_elsewhere):
+        ext, name = message.fields.get("ext"), message.channel.name
+        hooks = self._send_meta[name] if name in self._send_meta else self._send_meta_elsewhere
+        for hook, field in hooks:
             if field is None or (type(ext) is dict and field in ext):
                 try:
                     if hook(session, reply, message) is False:
