@@ -130,7 +130,7 @@ class Pipe:
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Whether the meta message goes on."""
         ext, name = message.fields.get("ext"), message.channel.name
-        hooks = self._rcv_meta[name] if name in self._rcv_meta else self._rcv_meta_elsewhere
+        hooks = self._rcv_meta[name] if name in self._rcv_meta else self._rcv_meta_elsewhere  # noqa: SIM401 - not a call
         for hook, field in hooks:
             if field is None or (type(ext) is dict and field in ext):
                 try:
@@ -162,7 +162,7 @@ class Pipe:
                 except Exception:
                     log.exception(_FAILED, part.send_meta)
         ext, name = message.fields.get("ext"), message.channel.name
-        hooks = self._send_meta[name] if name in self._send_meta else self._send_meta_elsewhere
+        hooks = self._send_meta[name] if name in self._send_meta else self._send_meta_elsewhere  # noqa: SIM401 - not a call
         for hook, field in hooks:
             if field is None or (type(ext) is dict and field in ext):
                 try:
