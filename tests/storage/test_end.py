@@ -38,7 +38,7 @@ async def test_nothing_of_the_session_is_left(store: Store) -> None:
         store.keys.subject("joe"),
     }
     await owner.close()
-    await owner.end()
+    await owner.end([Ended(JOE, EndReason.LAPSED, (first, second))])
     assert await traces(owner, JOE) == []
     assert await store.reader.exists(store.keys.subject("joe")) == 0
     assert set(await traces(owner, ANN)) == {store.keys.session(ANN), store.keys.own("a"), store.keys.subject("ann")}

@@ -118,7 +118,8 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     heir = await started(owner.store, "b")
     assert set(await heir.adopt_all()) == {JOE}
     assert await heir.close(death=("user.x", "why")) == third
-    await heir.end([Ended(JOE, EndReason.DEAD, (third,))], [Letter(JOE, third, "user.last", "why")])
+    ended = [Ended(JOE, EndReason.DEAD, (third,)), Ended(JOE, EndReason.LAPSED, (first,))]
+    await heir.end(ended, [Letter(JOE, third, "user.last", "why")])
     assert [each.code for each in await all_letters(heir)] == ["user.x", "user.last"]
     await assert_indexes_agree(heir)
     assert await sessions.nodes(owner.store) == {"b"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Letter, Logged, LogId, SessionName
+from crewel.delivery.records import Ended, EndReason, Letter, Logged, LogId, SessionName
 from crewel.errors import Fenced
 from crewel.storage import letters, log
 from crewel.storage.letters import Redriven, RedriveOutcome, StoredLetter
@@ -182,6 +182,28 @@ async def test_without_a_receiver_it_stays(store: Store) -> None:
     assert await all_letters(owner) == [each]
     await owner.login(JOE)
     assert (await redrive(owner, each)).outcome is MOVED
+
+
+async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: Store) -> None:
+    owner = await owner_of_joe(store)
+    known = (await redrive(owner, await one_letter(owner))).id
+    lapsed = (await redrive(owner, await one_letter(owner))).id
+    each = await one_letter(owner, letter(body=b'{"data":"again"}'))
+    unknown = (await redrive(owner, each)).id
+    await owner.close()
+    ended = [Ended(JOE, EndReason.DEAD, (known,)), Ended(JOE, EndReason.LAPSED, (lapsed,))]
+    found = await letters.get(store, await owner.end(ended, [Letter(JOE, known, "user.x", "why")]))
+    assert [(left.id, left.code) for left in found] == [
+        (str(known), "user.x"),
+        (str(unknown), "communication.noConnection.dead"),
+    ]
+    assert (found[1].body, found[1].redrive_of, found[1].returns) == (b'{"data":"again"}', each.dead_id, 1)
+    assert (await owner.facts("ended"))[-1]["ended"] == [
+        {"session": JOE, "reason": "dead", "code": "user.x", "ids": [known]},
+        {"session": JOE, "reason": "lapsed", "ids": [lapsed]},
+        {"session": JOE, "reason": "dead", "code": "communication.noConnection.dead", "ids": [unknown]},
+    ]
+    await assert_indexes_agree(owner)
 
 
 async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> None:

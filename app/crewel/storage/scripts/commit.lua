@@ -103,7 +103,7 @@ while at <= #ARGV do
   local stop = letters_at + ARGV[at + 8]
   if call('HGET', session, 'owner') == token then
     for letter = letters_at, stop - 1, 9 do
-      letters[#letters + 1] = bury(name, inbox, letter)
+      letters[#letters + 1] = bury(name, inbox, unpack(ARGV, letter, letter + 8))
     end
     all('HSET', session, set, settled - 1)
     settle(session, inbox, settled, delete - 1)

@@ -3,7 +3,9 @@
 -- and in the same step come the letters and facts that tell what became of its messages. A repeated call finds nothing
 -- and changes nothing.
 --
--- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty.
+-- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
+-- lies in the inbox and the owner says nothing of is a letter that was sent again and has not reached the owner: it becomes
+-- a letter once more.
 --
 -- Returns {id, ...}: the ids in `dead` of the letters in their order, {} if the session had ended before; or 'fenced' if
 -- another server owns it.
@@ -26,11 +28,32 @@
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
 local base, token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local letters_at = 7 + ARGV[6]
+local dead_session = 'communication.noConnection.dead'
 local call = redis.call
 
 -- include shared/indexes.lua
 
 -- include shared/letters.lua
+
+-- The ids of the inbox of which ARGV does not say how they end.
+local function untold()
+  local told, ids = {}, {}
+  for at = 7, letters_at - 1 do
+    for _, id in ipairs(cjson.decode(ARGV[at]).ids) do
+      told[string.format('%.0f', id)] = true
+    end
+  end
+  for at = letters_at, #ARGV, 9 do
+    told[ARGV[at]] = true
+  end
+  for _, id in ipairs(call('HKEYS', inbox)) do
+    if not told[id] then
+      ids[#ids + 1] = id
+    end
+  end
+  table.sort(ids)
+  return ids
+end
 
 local owner = call('HGET', session, 'owner')
 if not owner then
@@ -39,17 +62,25 @@ elseif owner ~= token then
   return 'fenced'
 end
 
-local letters = {}
+local letters, ended = {}, {unpack(ARGV, 7, letters_at - 1)}
 for at = letters_at, #ARGV, 9 do
-  letters[#letters + 1] = bury(name, inbox, at)
+  letters[#letters + 1] = bury(name, inbox, unpack(ARGV, at, at + 8))
+end
+local returned = untold()
+for _, id in ipairs(returned) do
+  letters[#letters + 1] = bury(name, inbox, id, dead_session, 'the session has ended', '0', '')
+end
+if #returned > 0 then
+  ended[#ended + 1] = '{"session":' .. cjson.encode(name) .. ',"reason":"dead","code":"' .. dead_session .. '","ids":['
+    .. table.concat(returned, ',') .. ']}'
 end
 keep_bound(#letters)
 call('UNLINK', session, inbox)
 call('SREM', own, name)
 call('SREM', subject, name)
 
-if letters_at > 7 then
-  local fact = '{"ended":[' .. table.concat(ARGV, ',', 7, letters_at - 1) .. ']}'
+if #ended > 0 then
+  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
 local fact = '{"session":' .. cjson.encode(name) .. '}'

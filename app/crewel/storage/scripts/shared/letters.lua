@@ -16,9 +16,8 @@ local function message(inbox, id)
   return found
 end
 
--- Stores the letter that ARGV describes from `at` on, in nine arguments. Returns its place in `dead`.
-local function bury(name, inbox, at)
-  local id, code, reason, attempts, channel, body, sender, qos, received = unpack(ARGV, at, at + 8)
+-- Stores a letter. An empty channel says that the message was stored. Returns the letter's place in `dead`.
+local function bury(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
   local more = {}
   if channel == '' then
     local known = message(inbox, id)
