@@ -155,6 +155,89 @@ class TestStored:
         assert (batches.resending, len(batches)) == (0, 0)
 
 
+class TestTakingOut:
+    """An entry ends, or waits again, before its batch is acknowledged."""
+
+    @staticmethod
+    def outcome(batches: Batches, queue: list[Entry]) -> tuple[list[int], list[int]]:
+        """What the last batch still settles, and what the queue has."""
+        told: list[Entry] = []
+        rest = batches.acknowledge(batches.number - 1, queue, told)
+        return numbers_of(told), numbers_of(rest)
+
+    def test_its_batch_settles_it_no_more(self) -> None:
+        batches, some = Batches(), entries(1, 2, 3)
+        sent(batches, some)
+        queue = entries(4)
+        assert batches.take_out(some[1], queue) is queue
+        assert len(batches) == 2
+        assert self.outcome(batches, queue) == ([1, 3], [4])
+
+    def test_a_batch_of_which_nothing_is_left_is_forgotten(self) -> None:
+        batches, some = Batches(), entries(1, 2)
+        sent(batches, some[:1])
+        sent(batches, some[1:])
+        batches.take_out(some[0], [])
+        assert numbers_of(batches.unacknowledged) == [2]
+        batches.take_out(some[1], [])
+        assert len(batches) == 0
+        assert self.outcome(batches, []) == ([], [])
+
+    def test_from_what_goes_out_again_it_is_taken_too(self) -> None:
+        batches, some = Batches(), entries(1, 2)
+        sent(batches, some)
+        queue = batches.acknowledge(0, entries(3))
+        queue = batches.take_out(some[0], queue)
+        assert (numbers_of(queue), batches.resending, batches.must_resend) == ([2, 3], 1, True)
+        queue = batches.take_out(some[1], queue)
+        assert (numbers_of(queue), batches.resending, batches.must_resend) == ([3], 0, False)
+        assert numbers_of(batches.acknowledge(None, queue)) == [3]
+
+    def test_in_no_batch_it_is_taken_from_the_queue(self) -> None:
+        batches, some = Batches(), entries(1, 2, 3)
+        sent(batches, some[:1])
+        assert numbers_of(batches.take_out(some[1], some[1:])) == [3]
+        assert len(batches) == 1
+
+    def test_a_stored_one_that_was_read_anew_is_the_same(self) -> None:
+        batches = Batches()
+        queue = TestStored.queue(11, 0, 12)
+        again, _, other = TestStored.queue(11, 0, 12)
+        assert [each.position for each in batches.take_out(again, queue)] == [0, 12]
+        sent(batches, queue)
+        batches.take_out(other, [])
+        assert [each.position for each in batches.unacknowledged] == [11, 0]
+
+    def test_so_is_one_of_which_memory_has_the_place_only(self) -> None:
+        batches = Batches()
+        first, second = TestStored.queue(11, 12)
+        sent(batches, [first, second])
+        batches.shed()
+        batches.take_out(first, [])
+        assert [each.position for each in batches.unacknowledged] == [12]
+
+    def test_those_that_are_not_stored_are_all_different(self) -> None:
+        batches = Batches()
+        first, second = TestStored.queue(0, 0)
+        assert batches.take_out(first, [first, second]) == [second]
+
+
+class TestLifting:
+    def test_what_goes_out_again_belongs_to_no_batch_any_more(self) -> None:
+        batches = Batches()
+        batch = sent(batches, entries(1))
+        queue = batches.acknowledge(0, entries(2))
+        batches.lift()
+        assert (batches.must_resend, batches.resending, batches.unacknowledged) == (False, 0, [])
+        assert numbers_of(batches.acknowledge(batch, queue)) == [1, 2]
+
+    def test_what_is_at_the_client_stays_in_its_batch(self) -> None:
+        batches = Batches()
+        sent(batches, entries(1))
+        batches.lift()
+        assert numbers_of(batches.unacknowledged) == [1]
+
+
 class TestResendDelay:
     def test_the_first_resend_is_at_once_then_the_pause_doubles(self) -> None:
         batches = Batches()

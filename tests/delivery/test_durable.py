@@ -325,3 +325,60 @@ class TestCommits:
         durable.settle(LogId(7))
         assert change(durable, cursor=2).settled == (5,)
         assert durable.through(LogId(2)) == 6
+
+
+class TestArriving:
+    """The store has put a message into the inbox: a redriven letter."""
+
+    def test_it_is_open_from_then_on(self) -> None:
+        durable = session(4, 5)
+        assert durable.arrived(LogId(7), Waiting(0, 30))
+        assert durable.inbox == {7: Waiting(0, 30)}
+        assert (len(durable), durable.size, durable.low) == (3, 50, 4)
+        assert durable.settle(LogId(7))
+        assert durable.size == 20
+
+    def test_a_second_time_it_is_known(self) -> None:
+        durable = session()
+        durable.arrived(LogId(7), Waiting(0, 30))
+        assert not durable.arrived(LogId(7), Waiting(0, 30))
+        assert (len(durable), durable.size) == (1, 30)
+
+    def test_nor_does_it_come_back_before_the_store_knows_that_it_ended(self) -> None:
+        durable = session()
+        durable.arrived(LogId(7), Waiting(0, 30))
+        durable.settle(LogId(7))
+        assert not durable.arrived(LogId(7), Waiting(0, 30))
+        assert len(durable) == 0
+
+    def test_they_lie_in_the_order_of_their_ids(self) -> None:
+        durable = session()
+        for log_id in (9, 7, 8):
+            durable.arrived(LogId(log_id), Waiting())
+        assert list(durable.inbox) == [7, 8, 9]
+
+    def test_the_store_need_not_be_told_of_it_but_of_its_end(self) -> None:
+        durable = session()
+        durable.arrived(LogId(7), Waiting())
+        assert durable.changed(FAR, LogId(0)) is None
+        durable.settle(LogId(7))
+        assert change(durable).unboxed == (7,)
+
+    def test_the_log_does_not_bring_it_once_more(self) -> None:
+        durable = session(a=1)
+        durable.arrived(LogId(7), Waiting())
+        assert wanted(durable, "/a") == [2, 3, 4, 5, 6, 8, 9]
+
+
+class TestDeath:
+    def test_whose_receiver_failed_for_good_is_remembered_over_a_restart(self) -> None:
+        assert Durable(JOE).death is None
+        durable = adopted(ending=LogId(5), death=("user.security.authentication", "no"))
+        assert (durable.death, durable.ending) == (("user.security.authentication", "no"), 5)
+
+    def test_a_message_that_was_never_stored_becomes_a_letter_and_no_place_in_the_log_ends(self) -> None:
+        durable = session(4)
+        message = Transient("7-0-ab", "7000000", "/a", b"{}")
+        durable.bury(letter(0, message))
+        assert durable.take_ended() == ([], [letter(0, message)])
+        assert len(durable) == 1

@@ -67,10 +67,11 @@ class Batches:
             told += self._open[number]
 
     def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
-        """The session's queue without this entry, which has ended before its batch was acknowledged."""
+        """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by
+        its place: it may have been read anew, or memory may have no more of it."""
         for number, entries in self._open.items():
-            if entry in entries:
-                rest = [each for each in entries if each is not entry]
+            rest = _without(entry, entries)
+            if len(rest) < len(entries):
                 if rest:
                     self._open[number] = rest
                 else:
@@ -79,7 +80,7 @@ class Batches:
                     return queue
                 self.must_resend = bool(self._open)
                 break
-        return [each for each in queue if each is not entry]
+        return _without(entry, queue)
 
     def lift(self) -> None:
         """What goes out again belongs to no batch any more: to have got it with the last one says nothing of it."""
@@ -139,3 +140,10 @@ class Batches:
 
 def _shed(entry: Entry) -> Entry:
     return Entry.placeholder(entry.position) if entry.position else entry
+
+
+def _without(entry: Entry, entries: list[Entry]) -> list[Entry]:
+    place = entry.position
+    if place:
+        return [each for each in entries if each.position != place]
+    return [each for each in entries if each is not entry]

@@ -131,11 +131,11 @@ class Dispatcher:
         return self.tries.get(message_id, 0) if self.tries else 0
 
     def acknowledge(self, entries: Iterable[Entry]) -> list[Entry]:
-        """The client has got these; returns those that are settled by that. A message of unknown origin has no id, so that
-        there will be no status of it."""
+        """The client has got these; returns those that are settled by that. Of a message that it was not told the id of, there
+        will be no status."""
         if self.rules.settle is Settle.MESSAGE:
-            return [entry for entry in entries if entry.origin is None]
-        settled = [entry for entry in entries if entry.origin is None or self._close(entry.origin.id) is not None]
+            return [entry for entry in entries if entry.origin is None and _id(entry) not in self.open]
+        settled = [entry for entry in entries if self._close(_id(entry)) is not None or entry.origin is None]
         if settled:
             self.failures = 0
         return settled
@@ -151,8 +151,7 @@ class Dispatcher:
 
     def close(self, entry: Entry) -> None:
         """The message has ended in another way."""
-        if entry.origin is not None:
-            self._close(entry.origin.id)
+        self._close(_id(entry))
 
     def _close(self, message_id: str) -> Entry | None:
         entry, _ = self.open.pop(message_id, (None, 0.0))
@@ -259,3 +258,8 @@ class Dispatcher:
                 self._put_back(message_id, judgement)
                 self._fail(NO_STATUS, reason, judgement, now)
         return judgement
+
+
+def _id(entry: Entry) -> str:
+    """What the client calls the message. Memory may have no more of a stored one than its place."""
+    return str(entry.position) if entry.origin is None else entry.origin.id

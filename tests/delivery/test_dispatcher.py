@@ -1,0 +1,502 @@
+"""One session's dispatcher (design, 3.5): what its client has got and not settled, and what a failure does. Times are plain
+numbers."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.connect_qos import Settle
+from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import OnUserError
+from crewel.delivery.records import LogId
+from crewel.delivery.states import DispatcherEvent, DispatcherState, Holdback
+from crewel.delivery.statuses import NOT_OPEN, read_statuses
+from crewel.delivery.update_qos import Origin
+
+ALIVE, POLLING, DEAD = DispatcherState
+JOE = "client/joe/1"
+BATCH = Rules(tells=True, retries=2, delay=60.0)
+MESSAGE = replace(BATCH, settle=Settle.MESSAGE)
+HELD, GONE, AUTH = "user.update.holdback", "communication.noConnection", "user.security.authentication"
+OK, WORKING = "OK", "WORKING"
+
+
+def entry(message_id: str) -> Entry:
+    made = Entry({"channel": "/a", "data": message_id})
+    made.origin = Origin(message_id, message_id)
+    return made
+
+
+def dispatcher(*ids: str, rules: Rules = MESSAGE, now: float = 0.0) -> Dispatcher:
+    """One whose client was sent these."""
+    made = Dispatcher(rules)
+    made.observe(is_gone=False)
+    for each in ids:
+        made.send(entry(each), now)
+    return made
+
+
+def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judgement:
+    """What these (id, state or code) mean; a failure's words are `why`."""
+    told = [
+        {"id": message_id, "state": what}
+        if what in (OK, WORKING)
+        else {"id": message_id, "errorCode": what, "message": "why"}
+        for message_id, what in statuses
+    ]
+    return of.judge(read_statuses(told)[0], JOE, now, 5000)
+
+
+def ids(entries: Iterable[Entry]) -> list[str]:
+    return [each.origin.id for each in entries if each.origin is not None]
+
+
+def buried(judgement: Judgement) -> list[tuple[str, str, str, int]]:
+    return [(*ids([each.entry]), each.code, each.reason, each.attempts) for each in judgement.buried]
+
+
+class TestSending:
+    def test_what_leaves_is_open_in_the_order_of_sending(self) -> None:
+        assert list(dispatcher("2", "1", "3").open) == ["2", "1", "3"]
+
+    def test_the_first_time_a_message_was_not_sent_before(self) -> None:
+        assert Dispatcher(BATCH).send(entry("1"), 0.0) == 0
+
+    def test_what_goes_out_again_without_an_answer_counts_how_often(self) -> None:
+        made = dispatcher("1", "2")
+        assert [made.send(entry("1"), 1.0) for _ in range(3)] == [1, 2, 3]
+        assert made.send(entry("3"), 1.0) == 0
+        assert list(made.open) == ["2", "1", "3"]
+
+    def test_settled_it_is_known_no_more(self) -> None:
+        made = dispatcher("1")
+        made.send(entry("1"), 1.0)
+        judge(made, ("1", OK))
+        assert (made.open, made.tries) == ({}, {})
+
+
+class TestAcknowledging:
+    def test_a_batch_settles_what_no_status_names(self) -> None:
+        made = dispatcher("1", "2", rules=BATCH)
+        sent = [each for each, _ in made.open.values()]
+        assert ids(made.acknowledge(sent)) == ["1", "2"]
+        assert not made.open
+
+    def test_with_settle_message_it_settles_nothing(self) -> None:
+        made = dispatcher("1", "2")
+        assert made.acknowledge([each for each, _ in made.open.values()]) == []
+        assert list(made.open) == ["1", "2"]
+
+    @pytest.mark.parametrize("rules", [BATCH, MESSAGE])
+    def test_a_message_of_unknown_origin_is_settled_for_no_status_can_name_it(self, rules: Rules) -> None:
+        unknown = Entry({"channel": "/service/x"})
+        assert dispatcher(rules=rules).acknowledge([unknown]) == [unknown]
+
+    def test_what_is_open_no_more_is_not_settled_twice(self) -> None:
+        made = dispatcher("1", rules=BATCH)
+        sent = [each for each, _ in made.open.values()]
+        judge(made, ("1", "user.no"))
+        assert made.acknowledge(sent) == []
+
+    def test_of_a_message_whose_receiver_was_away_the_place_is_enough(self) -> None:
+        """Memory keeps no more of it (`Entry.placeholder`)."""
+        place = Entry.placeholder(LogId(17))
+        waits = dispatcher("17")
+        assert waits.acknowledge([place]) == []
+        assert list(waits.open) == ["17"]
+        settles = dispatcher("17", rules=BATCH)
+        assert settles.acknowledge([place]) == [place]
+        assert not settles.open
+
+    def test_success_ends_a_row_of_failures(self) -> None:
+        made = dispatcher("1", "2", rules=BATCH)
+        judge(made, ("1", GONE))
+        assert made.failures == 1
+        made.acknowledge([])
+        assert made.failures == 1
+        made.acknowledge([each for each, _ in made.open.values()])
+        assert made.failures == 0
+
+
+class TestStatuses:
+    def test_ok_settles(self) -> None:
+        made = dispatcher("1", "2", "3")
+        assert ids(judge(made, ("3", OK), ("1", OK)).settled) == ["3", "1"]
+        assert list(made.open) == ["2"]
+
+    def test_what_is_not_open_is_told_back_and_a_repeat_is_harmless(self) -> None:
+        made = dispatcher("1")
+        judgement = judge(made, ("1", OK), ("1", OK), ("7", "user.no"))
+        assert ids(judgement.settled) == ["1"]
+        assert judgement.rejected == [
+            {"id": "1", "state": "OK", "reason": NOT_OPEN},
+            {"id": "7", "errorCode": "user.no", "message": "why", "reason": NOT_OPEN},
+        ]
+        assert judgement.buried == []
+
+    def test_working_begins_the_wait_anew(self) -> None:
+        made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=5.0))
+        assert made.next_at() == 5.0
+        judge(made, ("1", WORKING), now=3.0)
+        assert list(made.open) == ["2", "1"]
+        assert ids(made.overdue(5.0).put_back) == ["2"]
+        assert made.overdue(7.9).put_back == []
+        assert ids(made.overdue(8.0).put_back) == ["1"]
+
+    def test_a_status_names_single_messages_and_the_rest_is_untouched(self) -> None:
+        made = dispatcher("1", "2", "3")
+        judge(made, ("2", "user.no"))
+        assert list(made.open) == ["1", "3"]
+
+    def test_the_last_failure_is_remembered(self) -> None:
+        made = dispatcher("1", "2")
+        assert made.last_failure is None
+        judge(made, ("1", "user.no"), ("2", OK))
+        assert made.last_failure == ("user.no", "why")
+
+
+class TestLetters:
+    @pytest.mark.parametrize("code", ["user.update.deadMessage", "user.anything"])
+    def test_the_message_becomes_a_letter_and_all_else_goes_on(self, code: str) -> None:
+        made = dispatcher("1", "2")
+        judgement = judge(made, ("1", code))
+        assert buried(judgement) == [("1", code, "why", 1)]
+        assert (judgement.put_back, judgement.death, made.sink, made.is_paused) == ([], None, None, False)
+        assert (made.state, made.failures) == (ALIVE, 0)
+
+    def test_it_says_how_often_the_message_was_sent(self) -> None:
+        made = dispatcher("1")
+        made.send(entry("1"), 1.0)
+        made.send(entry("1"), 2.0)
+        assert buried(judge(made, ("1", "user.no"))) == [("1", "user.no", "why", 3)]
+        assert made.tries == {}
+
+
+class TestHoldback:
+    def test_the_message_waits_again_and_nothing_more_is_sent(self) -> None:
+        made = dispatcher("1", "2")
+        judgement = judge(made, ("1", HELD))
+        assert ids(judgement.put_back) == ["1"]
+        assert made.holdback == Holdback(JOE, 5000, HELD, "1", "why")
+        assert made.is_paused
+        assert (made.failures, made.waits_until) == (0, 0.0)
+        assert made.next_at() == inf
+
+    def test_the_first_one_is_why(self) -> None:
+        made = dispatcher("1", "2")
+        assert ids(judge(made, ("2", HELD), ("1", HELD)).put_back) == ["2", "1"]
+        assert made.holdback is not None
+        assert made.holdback.message_id == "2"
+
+    def test_an_operators_holdback_is_not_replaced(self) -> None:
+        made = dispatcher("1")
+        made.holdback = held = Holdback("admin", 1)
+        judge(made, ("1", HELD))
+        assert made.holdback is held
+
+    def test_what_is_open_can_still_be_settled(self) -> None:
+        made = dispatcher("1", "2")
+        judge(made, ("1", HELD))
+        assert ids(judge(made, ("2", OK)).settled) == ["2"]
+        assert made.is_paused
+
+    def test_sent_again_the_message_says_so(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", HELD))
+        assert made.send(entry("1"), 1.0) == 1
+
+    @pytest.mark.parametrize("code", ["user.no", GONE])
+    def test_another_failure_does_not_end_it(self, code: str) -> None:
+        made = dispatcher("1", "2")
+        judge(made, ("1", HELD), ("2", code))
+        made.resume(1000.0)
+        assert made.is_paused
+
+
+class TestRetries:
+    def test_a_failure_of_the_client_lets_messages_wait_for_the_delay(self) -> None:
+        made = dispatcher("1", "2")
+        judgement = judge(made, ("1", GONE), now=10.0)
+        assert ids(judgement.put_back) == ["1"]
+        assert judgement.has_failed
+        assert (made.state, made.is_paused, made.waits_until, made.failures) == (POLLING, True, 70.0, 1)
+        assert made.next_at() == 70.0
+
+    def test_when_it_is_over_messages_go_out_again(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", GONE), now=10.0)
+        assert not made.resume(69.9)
+        assert made.is_paused
+        assert made.resume(70.0)
+        assert (made.is_paused, made.state, made.failures) == (False, ALIVE, 1)
+        assert not made.resume(70.0)
+
+    def test_without_a_delay_they_go_out_at_once(self) -> None:
+        made = dispatcher("1", rules=replace(MESSAGE, delay=0.0))
+        judgement = judge(made, ("1", GONE))
+        assert ids(judgement.put_back) == ["1"]
+        assert (made.is_paused, made.failures, made.state, judgement.death) == (False, 1, ALIVE, None)
+
+    def test_reports_of_one_turn_tell_of_the_same_trouble(self) -> None:
+        made = dispatcher("1", "2", "3", rules=replace(MESSAGE, delay=0.0))
+        assert ids(judge(made, ("1", GONE), ("2", GONE), ("3", GONE)).put_back) == ["1", "2", "3"]
+        assert made.failures == 1
+
+    def test_so_do_reports_that_come_before_the_delay_is_over(self) -> None:
+        made = dispatcher("1", "2", "3")
+        judge(made, ("1", GONE), now=10.0)
+        assert ids(judge(made, ("2", GONE), now=69.9).put_back) == ["2"]
+        assert (made.failures, made.waits_until) == (1, 70.0)
+        judge(made, ("3", GONE), now=70.0)
+        assert (made.failures, made.waits_until) == (2, 130.0)
+
+    @pytest.mark.parametrize("retries", [0, 1, 3])
+    def test_more_failures_in_a_row_than_retries_end_the_session(self, retries: int) -> None:
+        made = dispatcher("1", rules=replace(MESSAGE, retries=retries))
+        for number in range(retries):
+            assert judge(made, ("1", GONE), now=number * 100.0).death is None
+            assert made.resume(number * 100.0 + 60)
+            made.send(entry("1"), number * 100.0 + 60)
+        judgement = judge(made, ("1", GONE), now=1000.0)
+        assert judgement.death == (GONE, "why")
+        assert ids(judgement.put_back) == ["1"]
+        assert (made.state, made.is_paused) == (DEAD, False)
+
+    def test_they_may_be_without_end(self) -> None:
+        made = dispatcher("1", rules=replace(MESSAGE, retries=-1, delay=0.0))
+        for _ in range(1000):
+            assert judge(made, ("1", GONE)).death is None
+            made.send(entry("1"), 0.0)
+        assert made.tries == {"1": 1000}
+
+    def test_any_ok_begins_the_row_anew(self) -> None:
+        made = dispatcher("1", "2", "3", rules=replace(MESSAGE, retries=1, delay=0.0))
+        judge(made, ("1", GONE))
+        judge(made, ("2", OK))
+        assert judge(made, ("3", GONE)).death is None
+
+    def test_working_and_a_letter_do_not(self) -> None:
+        made = dispatcher("1", "2", "3", "4", rules=replace(MESSAGE, retries=1, delay=0.0))
+        judge(made, ("1", GONE))
+        judge(made, ("2", WORKING), ("3", "user.no"))
+        assert judge(made, ("4", GONE)).death == (GONE, "why")
+
+
+class TestDeath:
+    def test_a_client_that_may_not_go_on_is_dead_at_once(self) -> None:
+        made = dispatcher("1", "2", rules=replace(MESSAGE, retries=-1))
+        judgement = judge(made, ("1", AUTH))
+        assert buried(judgement) == [("1", AUTH, "why", 1)]
+        assert judgement.death == (AUTH, "why")
+        assert made.state is DEAD
+        assert list(made.open) == ["2"]  # who ends the session ends these
+
+    def test_the_first_reason_counts(self) -> None:
+        made = dispatcher("1", "2", rules=replace(MESSAGE, retries=0))
+        assert judge(made, ("1", AUTH), ("2", GONE)).death == (AUTH, "why")
+
+    @pytest.mark.parametrize("event", [each for each in DispatcherEvent if each is not DispatcherEvent.REVIVED])
+    def test_it_is_final(self, event: DispatcherEvent) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", AUTH))
+        made.move(event)
+        assert made.state is DEAD
+
+
+class TestSink:
+    SINK = replace(MESSAGE, on_user_error=OnUserError.DEAD)
+
+    def test_with_on_user_error_dead_a_user_error_makes_a_sink(self) -> None:
+        made = dispatcher("1", "2", rules=self.SINK)
+        judgement = judge(made, ("1", "user.no"))
+        assert buried(judgement) == [("1", "user.no", "why", 1)]
+        assert (made.sink, made.state, judgement.death) == (("user.no", "why"), DEAD, None)
+
+    @pytest.mark.parametrize("code", [HELD, "user.update.deadMessage", GONE])
+    def test_what_has_a_line_of_its_own_does_not(self, code: str) -> None:
+        made = dispatcher("1", rules=self.SINK)
+        judge(made, ("1", code))
+        assert made.sink is None
+
+    def test_a_new_handshake_ends_it(self) -> None:
+        made = dispatcher("1", rules=self.SINK)
+        judge(made, ("1", "user.no"))
+        made.revive(MESSAGE)
+        assert (made.sink, made.state, made.rules) == (None, ALIVE, MESSAGE)
+
+
+class TestTakeOver:
+    def test_what_was_open_goes_out_again_and_counts_as_sent_once_more(self) -> None:
+        made = dispatcher("1", "2")
+        made.send(entry("1"), 1.0)
+        assert ids(made.forget()) == ["2", "1"]
+        assert (made.open, made.tries) == ({}, {"1": 2, "2": 1})
+        assert made.send(entry("1"), 2.0) == 2
+        assert made.forget()
+        assert made.tries == {"1": 3, "2": 1}
+
+    def test_statuses_of_the_client_before_do_not_count(self) -> None:
+        made = dispatcher("1")
+        made.forget()
+        assert judge(made, ("1", OK)).rejected == [{"id": "1", "state": "OK", "reason": NOT_OPEN}]
+
+    def test_a_new_handshake_ends_the_delay_and_the_row_of_failures(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", GONE))
+        made.revive(BATCH)
+        assert (made.state, made.is_paused, made.failures, made.rules) == (ALIVE, False, 0, BATCH)
+
+    def test_a_holdback_stays(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", HELD))
+        made.revive(BATCH)
+        assert made.is_paused
+
+
+class TestEndsOfOtherKinds:
+    def test_what_has_ended_otherwise_is_open_no_more(self) -> None:
+        made = dispatcher("1", "2")
+        made.close(made.open["1"][0])
+        assert list(made.open) == ["2"]
+        made.close(entry("1"))
+        made.close(Entry({"channel": "/a"}))  # of unknown origin
+        assert list(made.open) == ["2"]
+
+    def test_how_often_it_was_sent_is_forgotten_with_it(self) -> None:
+        made = dispatcher("1", "2")
+        made.forget()
+        made.close(entry("1"))
+        assert made.tries == {"2": 1}
+
+
+class TestAckWait:
+    RULES = replace(MESSAGE, ack_wait=5.0)
+
+    def test_nothing_is_due_while_nothing_is_open_or_there_is_no_limit(self) -> None:
+        assert dispatcher(rules=self.RULES).next_at() == inf
+        assert dispatcher("1").next_at() == inf
+        assert dispatcher("1").overdue(1e9) == Judgement()
+
+    def test_the_oldest_decides_when_to_look(self) -> None:
+        made = dispatcher("1", rules=self.RULES, now=1.0)
+        made.send(entry("2"), 3.0)
+        assert made.next_at() == 6.0
+
+    def test_the_end_of_a_delay_may_come_first(self) -> None:
+        made = dispatcher("1", "2", rules=replace(self.RULES, delay=1.0))
+        judge(made, ("1", GONE), now=2.0)
+        assert made.next_at() == 3.0
+
+    def test_only_what_is_overdue_is_judged(self) -> None:
+        made = dispatcher("1", rules=self.RULES)
+        made.send(entry("2"), 1.0)
+        assert made.overdue(4.9) == Judgement()
+        judgement = made.overdue(5.0)
+        assert ids(judgement.put_back) == ["1"]
+        assert list(made.open) == ["2"]
+
+    def test_it_counts_as_a_failure_of_the_client(self) -> None:
+        made = dispatcher("1", "2", rules=self.RULES)
+        judgement = made.overdue(5.0)
+        assert ids(judgement.put_back) == ["1", "2"]
+        assert (made.failures, made.waits_until, made.state) == (1, 65.0, POLLING)
+        assert made.last_failure == (NO_STATUS, "no status came within 5 s")
+
+    def test_too_many_end_the_session(self) -> None:
+        made = dispatcher("1", rules=replace(self.RULES, retries=1, delay=0.0))
+        assert made.overdue(5.0).death is None
+        made.send(entry("1"), 5.0)
+        assert made.overdue(10.0).death == (NO_STATUS, "no status came within 5 s")
+
+    def test_without_retries_the_message_becomes_a_letter_and_the_session_lives(self) -> None:
+        made = dispatcher("1", "2", rules=replace(self.RULES, retries=0))
+        judgement = made.overdue(5.0)
+        assert [each[:2] for each in buried(judgement)] == [("1", NO_STATUS), ("2", NO_STATUS)]
+        assert (judgement.put_back, judgement.death, made.failures, made.is_paused) == ([], None, 0, False)
+
+    def test_what_was_buried_in_time_cannot_be_settled_late(self) -> None:
+        made = dispatcher("1", rules=replace(self.RULES, retries=0))
+        made.overdue(5.0)
+        assert judge(made, ("1", OK)).rejected
+
+
+class TestState:
+    def test_before_the_first_connect_it_polls(self) -> None:
+        assert Dispatcher(BATCH).state is POLLING
+
+    def test_it_is_alive_while_its_client_is_there(self) -> None:
+        made = Dispatcher(BATCH)
+        seen = [made.observe(is_gone=is_gone) for is_gone in (False, True, True, False)]
+        assert seen == [ALIVE, POLLING, POLLING, ALIVE]
+
+    @pytest.mark.parametrize("is_gone", [False, True])
+    def test_after_a_failure_it_polls_whoever_is_there(self, *, is_gone: bool) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", GONE))
+        assert made.observe(is_gone=is_gone) is POLLING
+
+    @pytest.mark.parametrize("is_gone", [False, True])
+    def test_dead_it_stays_dead(self, *, is_gone: bool) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", AUTH))
+        assert made.observe(is_gone=is_gone) is DEAD
+
+    def test_a_holdback_is_no_state(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", HELD))
+        assert made.observe(is_gone=False) is ALIVE
+
+
+outcomes = st.sampled_from([OK, WORKING, HELD, GONE, AUTH, "user.no", "no.code", "send", "forget", "wait", "resume"])
+rules = st.builds(
+    Rules,
+    tells=st.just(True),
+    settle=st.just(Settle.MESSAGE),
+    ack_wait=st.sampled_from([3.0, inf]),
+    retries=st.integers(-1, 2),
+    delay=st.sampled_from([0.0, 2.0]),
+    on_user_error=st.sampled_from(OnUserError),
+)
+
+
+class TestNothingIsLost:
+    @given(rules, st.lists(st.tuples(st.sampled_from("12345"), outcomes), max_size=30))
+    def test_whatever_is_said_each_message_is_in_one_place(self, asked: Rules, script: list[tuple[str, str]]) -> None:
+        """Waiting, open, settled or buried; and only a message that was sent and is open leaves for one of these."""
+        made, now = Dispatcher(asked), 0.0
+        places: dict[str, str] = dict.fromkeys("12345", "waiting")
+        for message_id, what in script:
+            now += 1.0
+            before = dict(places)
+            judgement = Judgement()
+            if what == "send":
+                if places[message_id] == "waiting":
+                    made.send(entry(message_id), now)
+                    places[message_id] = "open"
+            elif what == "forget":
+                places |= dict.fromkeys(ids(made.forget()), "waiting")
+            elif what == "resume":
+                made.resume(now)
+            else:
+                judgement = made.overdue(now) if what == "wait" else judge(made, (message_id, what), now=now)
+            self._move(judgement, before, places)
+            assert {each for each, place in places.items() if place == "open"} == set(made.open)
+            assert set(made.tries) <= {each for each, place in places.items() if place in ("waiting", "open")}
+            assert made.next_at() == inf or made.next_at() > 0
+
+    @staticmethod
+    def _move(judgement: Judgement, before: dict[str, Any], places: dict[str, str]) -> None:
+        for place, entries in (
+            ("settled", judgement.settled),
+            ("buried", [each.entry for each in judgement.buried]),
+            ("waiting", judgement.put_back),
+        ):
+            for message_id in ids(entries):
+                assert before[message_id] == "open"
+                before[message_id] = places[message_id] = place
