@@ -74,7 +74,7 @@ def test_toml_writes_a_list_as_a_list_or_as_text(tmp_path: Path) -> None:
     listed = toml(tmp_path, '[bayeux]\nlazy_channels = ["/a/*", "/b"]\nextensions = "ack,timesync"\n')
     settings = load(listed, environ=NONE)
     assert settings.bayeux.lazy_channels == ("/a/*", "/b")
-    assert settings.bayeux.extensions == ("ack", "update", "timesync")
+    assert settings.bayeux.extensions == ("ack", "timesync")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,29 @@ def test_nothing_else_is_the_address_of_a_store(address: str) -> None:
 )
 def test_a_password_is_not_shown(address: str, seen: str | None) -> None:
     assert shown(load(overrides=[f"storage.url={address}"], environ=NONE), "storage.url") == seen
+
+
+@pytest.mark.parametrize(
+    ("address", "seen"),
+    [
+        ("https://joe:secret@example.org/services/secret?key=secret", "https://example.org/***"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/***"),
+        ("", None),
+    ],
+)
+def test_of_a_webhook_no_more_than_the_server_is_shown(address: str, seen: str | None) -> None:
+    name = "delivery.dead_letter_webhook"
+    settings = load(overrides=[f"{name}={address}", f"{name}_token=secret"], environ=NONE)
+    assert value_of(settings, name) == (address or None)
+    assert shown(settings, name) == seen
+    assert shown(settings, f"{name}_token") == "***"
+
+
+@pytest.mark.parametrize("address", ["ftp://secret", "secret", "http://", "http://secret/#a", "http://secret:port/"])
+def test_an_address_that_is_refused_is_not_repeated_if_it_may_hold_a_secret(address: str) -> None:
+    with pytest.raises(SettingsError, match=r"dead_letter_webhook: .* expected an http or https address") as refused:
+        load(overrides=[f"delivery.dead_letter_webhook={address}"], environ=NONE)
+    assert "//secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", list(declared()))

@@ -130,7 +130,8 @@ def _explain(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     if setting is None:  # a rule over several settings
         return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]
     place = {"env": _variable(name), "--set": f"--set {name}"}.get(sources[name], name)
-    return f"{place}: {error['input']!r} is not possible: expected {setting.expected}"
+    given = "what was given" if setting.secret else repr(error["input"])  # which may hold a password
+    return f"{place}: {given} is not possible: expected {setting.expected}"
 
 
 def _variable(name: str) -> str:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
@@ -48,10 +49,14 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def shown(settings: Settings, name: str) -> Any:
-    """Return the value of a setting as everybody may see it: a password in it is replaced by ***."""
+    """Return the value of a setting as everybody may see it: a password in it is replaced by ***. Of a web address, whose path
+    may be all the secret that there is, the server is left."""
     value = value_of(settings, name)
     if not value or not declared()[name].secret:
         return value
+    if name.endswith("webhook"):
+        parts = urlsplit(value)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/***"
     return _PASSWORD.sub(r"\1\2***", value) if "://" in value else "***"
 
 

@@ -1,0 +1,326 @@
+"""Dead letters as they are made: on the live channel, in the functions of services, at the webhook, in the figures."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client, Message, data
+from tests.functional.people import Person
+from tests.functional.wire import figures, until
+from tests.security.issuer import secret_file, signed
+from tests.server_process import Server
+
+DEAD = "/__sys__deadMessage"
+ADMIN = "the-admin-token"
+QUICK = (f"admin.token={ADMIN}", "delivery.commit_ms=20", "bayeux.timeout_ms=300", "node.name=heron")
+PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True, "clientProperties": {"colour": "blue"}}}}
+
+Serve = StartServer
+
+
+@pytest.fixture
+def serve(start_server: StartServer) -> Serve:
+    """Start a server for this test alone. The lanes have no part in any of this."""
+    return start_server
+
+
+class Operator(Person):
+    """Listens to dead letters."""
+
+    def listen(self, **session: Any) -> Operator:
+        self.be(token=ADMIN, **session)
+        self.subscribe(DEAD)
+        return self
+
+    def letters(self, count: int) -> list[Message]:
+        """Take so many, however many connects that needs."""
+        taken: list[Message] = []
+        until(lambda: taken.extend(self.take(timeout=300)) or len(taken) >= count)
+        assert len(taken) == count
+        return taken
+
+
+class Plain(Operator):
+    """The same without acknowledging."""
+
+    acknowledges = False
+
+
+class Receiver(Person):
+    """Takes messages and says what it thinks of them."""
+
+    def listen(self, name: str, channel: str) -> Receiver:
+        self.be(name, update=True, settle="message")
+        self.subscribe(channel)
+        return self
+
+    def refuse(self, count: int, code: str = "user.update.error", reason: str = "I do not want this") -> list[Message]:
+        """Take so many messages and report each."""
+        taken: list[Message] = []
+        until(lambda: taken.extend(self.take()) or len(taken) >= count)
+        statuses = [{"id": each["ext"]["update"]["id"], "errorCode": code, "message": reason} for each in taken]
+        self.publish("/service/update", statuses)
+        return taken
+
+
+def made(server: Server, code_class: str) -> float:
+    return figures(server).get(f'crewel_letters_total{{class="{code_class}"}}', 0)
+
+
+def test_operators_see_a_letter_with_all_that_it_says_whether_or_not_they_asked_for_updates(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operators = [kind(server).listen(**session) for kind in (Operator, Plain) for session in ({}, {"update": True})]
+    receiver = Receiver(server).listen("joe/1", "/a")
+    publisher = Person(server).be("ann/1")
+    publisher.publish("/a", {"text": "hello"}, **PERSISTENT)
+    (message,) = receiver.refuse(1)
+    ((letter, *others),) = zip(*(operator.letters(1) for operator in operators), strict=True)
+    assert [other["ext"]["update"] for other in others] == [letter["ext"]["update"]] * 3
+    assert (letter["channel"], letter["data"]) == (DEAD, {"text": "hello"})
+    update = letter["ext"]["update"]
+    assert update["sender"] == "client/__sys__"
+    assert update["rcvTimestamp"].isdecimal()
+    assert update["id"] != message["ext"]["update"]["id"]
+    properties = update["clientProperties"]
+    assert properties.pop("__deadId").replace("-", "").isdecimal()
+    assert properties == {
+        "__oid": "/a",
+        "__key": {"oid": "/a"},
+        "__qos": {"clientProperties": {"colour": "blue"}, "sender": "client/ann/1", "persistent": True},
+        "__rcvTimestamp": message["ext"]["update"]["rcvTimestamp"],
+        "__deadMessageReason": "I do not want this",
+        "__receiver": "/node/heron/client/joe/1",
+        "__errorCode": "user.update.error",
+        "__attempts": 1,
+    }
+    assert made(server, "user.update") == 1
+
+
+def test_nobody_else_hears_them(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator = Operator(server).listen()
+    someone = Person(server).be("eve/1")
+    reply = someone.send(someone.message("/meta/subscribe", subscription=[DEAD]))[0]
+    assert reply["error"] == "403:denied_by_security_policy:create_denied" or reply["error"].endswith(
+        "subscribe_denied"
+    )
+    someone.subscribe("/**", "/*")
+    receiver = Receiver(server).listen("joe/1", "/a")
+    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    operator.letters(1)
+    assert [each["channel"] for each in someone.take_all()] == ["/a"]
+    refused = operator.send(operator.message(DEAD, data="forged"))[0]
+    assert refused["error"].startswith("403:")
+
+
+def test_under_tokens_it_is_the_operators_who_hear_them(serve: Serve, tmp_path: Any) -> None:
+    server = serve("security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}", *QUICK)
+    everything = {"subscribe": ["/**"], "publish": ["/**"]}
+    someone = Person(server).be("joe/2", token=signed(**everything))
+    denied = someone.send(someone.message("/meta/subscribe", subscription=DEAD))[0]
+    assert denied["error"].startswith("403:")
+    operator = Person(server).be("joe/3", token=signed(operator=True))
+    operator.subscribe(DEAD)
+    receiver = Receiver(server)
+    receiver.be("joe/1", update=True, settle="message", token=signed(**everything))
+    receiver.subscribe("/a")
+    someone.publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    assert data(until(lambda: operator.take(timeout=300))) == [1]
+
+
+def test_who_takes_over_the_session_of_an_operator_hears_no_letters(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator = Operator(server).listen(name="op/1")
+    other = Person(server)
+    assert other.shake(name="op/1", resume=operator.login["resume"])["successful"]
+    watching = Operator(server).listen()
+    receiver = Receiver(server).listen("joe/1", "/a")
+    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    watching.letters(1)
+    assert other.take_all() == []
+
+
+def test_a_letter_that_cannot_be_delivered_makes_no_other(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator = Operator(server).listen(name="op/1", update=True, settle="message", queue={"maxEntries": 2})
+    receiver = Receiver(server).listen("joe/1", "/a")
+    publisher = Client(server).start()
+    for number in range(5):
+        publisher.publish("/a", number, **PERSISTENT)
+    receiver.refuse(5)
+    until(lambda: figures(server).get('crewel_letters_not_shown_total{to="channel"}') == 3)
+    taken = operator.letters(2)
+    statuses = [{"id": each["ext"]["update"]["id"], "errorCode": "user.update.error"} for each in taken]
+    operator.publish("/service/update", statuses)
+    operator.disconnect()
+    until(lambda: figures(server)["crewel_sessions"] == 2)
+    now = figures(server)
+    assert now["crewel_letters_kept"] == made(server, "user.update") == 5
+    assert now["crewel_letters_shown_total"] == 5
+
+
+def test_letters_of_a_full_queue_and_of_an_ended_session_are_seen_too(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator = Operator(server).listen()
+    receiver = Person(server).be("joe/1", queue={"maxEntries": 2})
+    receiver.subscribe("/a")
+    publisher = Client(server).start()
+    for number in range(3):
+        publisher.publish("/a", number, **PERSISTENT)
+    (letter,) = operator.letters(1)
+    assert letter["ext"]["update"]["clientProperties"]["__errorCode"] == "resource.overflow.queue.entries"
+    receiver.disconnect()
+    properties = [each["ext"]["update"]["clientProperties"] for each in operator.letters(2)]
+    assert {each["__errorCode"] for each in properties} == {"communication.noConnection.dead"}
+    assert made(server, "resource.overflow") == 1
+    assert made(server, "communication.noConnection") == 2
+
+
+def test_functions_of_services_are_told(serve: Serve) -> None:
+    server = serve(*QUICK, service="tests.functional.letters_service")
+    watcher = Client(server).start()
+    watcher.subscribe("/seen/**")
+    receiver = Receiver(server).listen("joe/1", "/a")
+    publisher = Client(server).start()
+    publisher.publish("/a", "hello", **PERSISTENT)
+    publisher.publish("/a", "again", ext={"publish": {}})
+    receiver.refuse(2)
+    heard: list[Message] = []
+    until(lambda: heard.extend(m for m in watcher.connect(advice={"timeout": 300}) if "data" in m) or len(heard) == 4)
+    at_once = [each["data"] for each in heard if each["channel"] == "/seen/at-once"]
+    assert sorted(at_once) == sorted(
+        ["/node/heron/client/joe/1", "user.update.error", text] for text in ("again", "hello")
+    )
+    later = [each["data"] for each in heard if each["channel"] == "/seen/later"]
+    assert sorted((qos, stored) for _, qos, stored in ((d, json.dumps(q), s) for d, q, s in later)) == [
+        ('{"clientProperties": {"colour": "blue"}}', True),
+        ("{}", False),
+    ]
+
+
+class Hook:
+    """An HTTP server that takes letters: it answers each request with the next of these statuses, then with 204."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.requests: list[tuple[str | None, Any]] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                hook.requests.append((self.headers.get("Authorization"), body))
+                status = hook.statuses.pop(0) if hook.statuses else 204
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/letters?key=hidden"
+
+    @property
+    def taken(self) -> list[Any]:
+        return [letter for _, body in self.requests for letter in body]
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    hook = Hook()
+    yield hook
+    hook.close()
+
+
+Hooked = Callable[..., tuple[Receiver, Client, Server]]
+
+
+@pytest.fixture
+def hooked(serve: Serve, hook: Hook) -> Hooked:
+    """Start a server that tells this hook, with a receiver and a publisher."""
+
+    def start(*sets: str) -> tuple[Receiver, Client, Server]:
+        server = serve(*QUICK, f"delivery.dead_letter_webhook={hook.url}", *sets)
+        return Receiver(server).listen("joe/1", "/a"), Client(server).start(), server
+
+    return start
+
+
+def test_the_webhook_is_told_what_a_letter_says(hooked: Hooked, hook: Hook) -> None:
+    receiver, publisher, server = hooked("delivery.dead_letter_webhook_token=sesame")
+    publisher.publish("/a", {"text": "hello"}, **PERSISTENT)
+    (message,) = receiver.refuse(1)
+    until(lambda: figures(server)["crewel_letters_posted_total"] == 1)
+    ((authorization, (letter,)),) = hook.requests
+    assert authorization == "Bearer sesame"
+    assert letter.pop("id").replace("-", "").isdecimal()
+    assert letter == {
+        "message": message["ext"]["update"]["id"],
+        "channel": "/a",
+        "receiver": "/node/heron/client/joe/1",
+        "errorCode": "user.update.error",
+        "reason": "I do not want this",
+        "attempts": 1,
+        "data": {"text": "hello"},
+        "ext": {},
+        "sender": "",
+        "rcvTimestamp": message["ext"]["update"]["rcvTimestamp"],
+        "persistent": True,
+        "qos": {"clientProperties": {"colour": "blue"}},
+    }
+
+
+def test_what_the_webhook_could_not_take_is_told_again(hooked: Hooked, hook: Hook) -> None:
+    hook.statuses = [500, 429]
+    receiver, publisher, server = hooked()
+    publisher.publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    until(lambda: figures(server)["crewel_letters_posted_total"] == 1)
+    assert [authorization for authorization, _ in hook.requests] == [None] * 3
+    assert len({letter["id"] for letter in hook.taken}) == 1
+    assert figures(server)["crewel_webhook_failures_total"] == 2
+    assert "hidden" not in server.stderr
+
+
+def test_what_the_webhook_refuses_is_counted_and_left(hooked: Hooked, hook: Hook) -> None:
+    hook.statuses = [404, 302]
+    receiver, publisher, server = hooked()
+    for number in (1, 2):
+        publisher.publish("/a", number, **PERSISTENT)
+        receiver.refuse(1)
+        until(lambda: figures(server)["crewel_letters_not_posted_total"] == number)  # noqa: B023 - waited for here
+    publisher.publish("/a", 3, **PERSISTENT)
+    receiver.refuse(1)
+    until(lambda: figures(server)["crewel_letters_posted_total"] == 1)
+    assert [letter["data"] for letter in hook.taken] == [1, 2, 3]
+
+
+def test_a_webhook_that_nobody_answers_holds_nothing_up(serve: Serve) -> None:
+    server = serve(
+        *QUICK, "delivery.dead_letter_webhook=http://127.0.0.1:9/", "delivery.dead_letter_webhook_timeout_ms=50"
+    )
+    operator, receiver = Operator(server).listen(), Receiver(server).listen("joe/1", "/a")
+    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    operator.letters(1)
+    until(lambda: figures(server)["crewel_webhook_failures_total"] > 0)
