@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from crewel.broker.events import Events
@@ -12,7 +13,9 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.delivery.states import Holdback
 from crewel.delivery.update_qos import Origin
+from crewel.errors import StoreUnavailable
 from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
+from crewel.storage.keys import Keys
 from tests.broker.world import Client, World
 
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
@@ -140,6 +143,24 @@ class TestGroups:
         assert made["lost"] == 7, "two of the first kind, two channels, and three when the group was made"
         assert world.broker.metrics.events_lost == 7
         assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+
+    def test_one_that_the_store_does_not_take_is_a_gap_in_the_numbers(self, world: World) -> None:
+        asked: list[Any] = []
+
+        async def ask(step: Any) -> None:
+            asked.append(step.arguments)
+            if len(asked) == 2:
+                raise StoreUnavailable("away")
+
+        store = SimpleNamespace(keys=Keys("test:"))
+        world.broker.durability = SimpleNamespace(token="t", store=store, writing=SimpleNamespace(ask=ask))  # type: ignore[assignment]
+        events = gathering(world, "reliable")
+        for _ in range(3):
+            events.held(session(), HOLDBACK)
+            world.loop.run_until_complete(events.flush())
+        world.broker.durability = None
+        assert [orjson.loads(text)["n"] for _, text in asked] == [1, 2, 3]
+        assert world.broker.metrics.events_lost == 1
 
 
 class TestSums:
