@@ -500,3 +500,12 @@ class TestNothingIsLost:
             for message_id in ids(entries):
                 assert before[message_id] == "open"
                 before[message_id] = places[message_id] = place
+
+
+def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() -> None:
+    made = dispatcher("t")
+    stored = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
+    made.send(stored, 0.0)
+    made.shed()
+    assert [(each.wire == b"", each.position) for each, _ in made.open.values()] == [(False, 0), (True, 17)]
+    assert [each.position for each in judge(made, ("17", OK)).settled] == [17]

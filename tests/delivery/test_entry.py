@@ -77,3 +77,14 @@ class TestUpdated:
         entry.origin = Origin("7-0-ab", "7000000")
         entry.updated()
         assert entry.wire == b'{"channel":"/a","data":1}'
+
+
+class TestShed:
+    def test_of_a_stored_message_memory_keeps_the_place_and_where_it_comes_from(self) -> None:
+        entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "joe", b""))
+        kept = entry.shed()
+        assert (kept.position, kept.wire, kept.origin) == (17, b"", entry.origin)
+
+    def test_of_one_that_lies_nowhere_else_it_keeps_all(self) -> None:
+        entry = Entry({"channel": "/a"})
+        assert entry.shed() is entry

@@ -118,6 +118,7 @@ class Dispatching:
             durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
         ):
             self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+            session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
 
     # What clients say
 

@@ -23,7 +23,6 @@ from crewel.broker.sessions import Event, Session
 from crewel.broker.upkeep import Upkeep
 from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
 from crewel.delivery.records import (
     BATCH_BLOCK,
@@ -253,9 +252,11 @@ class Durability:
     def gone(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
         session.is_absent = True
-        session.queue = [Entry.placeholder(each.position) if each.position else each for each in session.queue]
+        session.queue = [entry.shed() for entry in session.queue]
         if session.batches is not None:
             session.batches.shed()
+        if session.dispatcher is not None:
+            session.dispatcher.shed()
 
     # Commits
 

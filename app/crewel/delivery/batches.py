@@ -100,7 +100,7 @@ class Batches:
 
     def shed(self) -> None:
         """Keep of what is stored no more than its place: nobody will be sent these entries."""
-        self._open = {number: [_shed(entry) for entry in entries] for number, entries in self._open.items()}
+        self._open = {number: [entry.shed() for entry in entries] for number, entries in self._open.items()}
 
     def forget(self) -> list[Entry]:
         """Begin again: nothing is open that was sent. Returns what was, unless the queue has it."""
@@ -136,10 +136,6 @@ class Batches:
 
     def _count(self) -> int:
         return sum(map(len, self._open.values()))
-
-
-def _shed(entry: Entry) -> Entry:
-    return Entry.placeholder(entry.position) if entry.position else entry
 
 
 def _without(entry: Entry, entries: list[Entry]) -> list[Entry]:

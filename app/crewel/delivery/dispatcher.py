@@ -149,6 +149,10 @@ class Dispatcher:
         self.open.clear()
         return entries
 
+    def shed(self) -> None:
+        """Keep of what is stored no more than its place: the client is away."""
+        self.open = {message_id: (entry.shed(), sent) for message_id, (entry, sent) in self.open.items()}
+
     def close(self, entry: Entry) -> None:
         """The message has ended in another way."""
         self._close(_id(entry))

@@ -53,6 +53,14 @@ class Entry:
         entry.origin, entry.begun = None, b""
         return entry
 
+    def shed(self) -> Entry:
+        """What memory keeps of it while its receiver is away: all of a message that lies nowhere else."""
+        if not self.position:
+            return self
+        kept = Entry.placeholder(self.position)
+        kept.origin = self.origin
+        return kept
+
     def updated(self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:
         """Its JSON for a receiver that is told its origin: encoded once, but for what is this receiver's own."""
         if not self.begun:
