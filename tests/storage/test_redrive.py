@@ -154,7 +154,7 @@ async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel
 async def test_what_is_remembered_of_a_step_is_forgotten(store: Store) -> None:
     owner = await owner_of_joe(store)
     await redrive(owner, await one_letter(owner))
-    (key,) = [key async for key in store.reader.scan_iter(match=f"{store.keys.base}k:*", count=1000)]
+    (key,) = [key async for key in store.reader.scan_iter(match=f"{store.keys.base}k:redrive*", count=1000)]
     assert 100_000 < await store.reader.pttl(key) <= 120_000
 
 
@@ -220,6 +220,28 @@ async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> 
     each = await one_letter(owner)
     assert (await redrive(owner, each, max_entries=3)).outcome is RedriveOutcome.FULL
     assert (await redrive(owner, each)).outcome is MOVED
+
+
+async def test_what_waits_is_not_counted_again_for_each_letter(store: Store) -> None:
+    owner = await owner_of_joe(store)
+    await owner.commit(1000, change(opened=range(1, 501)))
+    await owner.bury(*(letter() for _ in range(100)))
+    await store.reader.config_resetstat()
+    outcomes = [(await redrive(owner, each, max_entries=590)).outcome for each in (await all_letters(owner))[:90]]
+    counted: Any = await store.reader.info("commandstats")
+    assert set(outcomes) == {MOVED}
+    assert counted["cmdstat_hgetall"]["calls"] < 30
+    (last, *_) = await all_letters(owner)
+    assert (await redrive(owner, last, max_entries=590)).outcome is RedriveOutcome.FULL
+
+
+async def test_room_that_is_made_is_seen_at_once(store: Store) -> None:
+    owner = await owner_of_joe(store)
+    first, second = await one_letter(owner), await one_letter(owner)
+    log_id = (await redrive(owner, first, max_entries=1, max_bytes=10)).id
+    assert (await redrive(owner, second, max_entries=1, max_bytes=10)).outcome is RedriveOutcome.FULL
+    await owner.commit(log_id, change(unboxed=[log_id]))
+    assert (await redrive(owner, second, max_entries=1, max_bytes=10)).outcome is MOVED
 
 
 async def test_a_letter_of_which_nothing_is_left_stays(store: Store) -> None:

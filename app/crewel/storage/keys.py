@@ -161,11 +161,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "k:<scope>",
         "string",
-        "log id; of a dead letter that was sent again also its bytes",
+        "log id; of redrive also bytes",
         "two minutes",
         "publish, redrive",
         "publish, redrive",
-        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. Also one call of redrive.",
+        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What redrive"
+        " remembers lies here too: the id that a letter got; for a second, what waits for a receiver.",
     ),
     Key(
         "dead",

@@ -78,7 +78,8 @@ def redrive(
     max_bytes: int = 0,
 ) -> Step[Redriven]:
     """Send a letter again, to its receiver or, `to_channel`, to all who are subscribed. A receiver that would have more than
-    `max_entries` or `max_bytes` open gets nothing; 0 is no bound.
+    `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
+    find a receiver full takes the store long if it has thousands waiting: do not go on asking for that one.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.

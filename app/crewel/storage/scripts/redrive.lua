@@ -29,20 +29,33 @@ local call, format = redis.call, string.format
 
 -- include shared/packed.lua
 
--- Whether so many more bytes would be too much. The fields are counted only where there are enough to matter.
-local function is_full(session, size)
+-- Whether one more message of so many bytes is within the bounds. To count is long work for a session that has thousands
+-- waiting: what was counted is remembered for a second, and counts until then if there was room.
+local function has_room(name, session, size)
   if max_bytes == 0 and (max_entries == 0 or call('HLEN', session) < max_entries) then
-    return false
+    return true
   end
-  local entries, bytes = 0, size
-  local record = call('HGETALL', session)
-  for at = 1, #record, 2 do
-    if string.match(record[at], '^[oi]:') then
-      entries = entries + 1
-      bytes = bytes + string.match(record[at + 1], ':(%d+)$')
+  local memo = base .. 'k:waiting ' .. name
+  local entries, bytes = string.match(call('GET', memo) or '', '^(%d+) (%d+)$')
+  local function is_within()
+    return (max_entries == 0 or entries + 1 <= max_entries) and (max_bytes == 0 or bytes + size <= max_bytes)
+  end
+  if not entries or not is_within() then
+    entries, bytes = 0, 0
+    local record = call('HGETALL', session)
+    for at = 1, #record, 2 do
+      if string.match(record[at], '^[oi]:') then
+        entries = entries + 1
+        bytes = bytes + string.match(record[at + 1], ':(%d+)$')
+      end
     end
+    if not is_within() then
+      return false
+    end
+    call('SET', memo, '', 'PX', 1000)
   end
-  return (max_entries > 0 and entries >= max_entries) or (max_bytes > 0 and bytes > max_bytes)
+  call('SET', memo, format('%.0f %.0f', entries + 1, bytes + size), 'KEEPTTL')
+  return true
 end
 
 -- The fields of the log's entry.
@@ -78,7 +91,7 @@ if not to_channel then
   local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
     return {'no receiver'}
-  elseif is_full(session, size) then
+  elseif not has_room(letter.receiver, session, size) then
     return {'full'}
   end
 end
