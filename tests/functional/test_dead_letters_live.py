@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from tests.functional.bayeux import Client, Message, data
 from tests.functional.people import Person
 from tests.functional.wire import figures, until
 from tests.security.issuer import secret_file, signed
-from tests.server_process import Server
+from tests.server_process import ROOT, Server
 
 DEAD = "/__sys__deadMessage"
 ADMIN = "the-admin-token"
@@ -121,7 +123,7 @@ def test_nobody_else_hears_them(serve: Serve) -> None:
     assert refused["error"].startswith("403:")
 
 
-def test_under_tokens_it_is_the_operators_who_hear_them(serve: Serve, tmp_path: Any) -> None:
+def test_under_tokens_it_is_the_operators_who_hear_them(serve: Serve, tmp_path: Path) -> None:
     server = serve("security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}", *QUICK)
     everything = {"subscribe": ["/**"], "publish": ["/**"]}
     someone = Person(server).be("joe/2", token=signed(**everything))
@@ -206,6 +208,21 @@ def test_functions_of_services_are_told(serve: Serve) -> None:
         ('{"clientProperties": {"colour": "blue"}}', True),
         ("{}", False),
     ]
+
+
+def test_the_example_of_the_page_hears_of_a_letter(serve: Serve, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dead-letters.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "watch.py").write_text(example)
+    server = serve(*QUICK, service=["watch", "tests.functional.letters_service"])
+    watcher = Client(server).start()
+    watcher.subscribe("/seen/later")
+    receiver = Receiver(server).listen("joe/1", "/orders")
+    Client(server).start().publish("/orders", {"pizza": 20}, **PERSISTENT)
+    receiver.refuse(1, reason="too many")
+    until(lambda: data(watcher.connect(advice={"timeout": 300})))
+    assert server.terminate() == 0
+    heard = "/node/heron/client/joe/1 user.update.error too many {'pizza': 20}"
+    assert until(lambda: heard in server.stdout_after_ready)
 
 
 class Hook:
