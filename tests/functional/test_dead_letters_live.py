@@ -152,6 +152,28 @@ def test_who_takes_over_the_session_of_an_operator_hears_no_letters(serve: Serve
     assert other.take_all() == []
 
 
+def test_after_a_restart_an_operator_shows_the_token_again_and_goes_on(serve: Serve) -> None:
+    before = serve(*QUICK)
+    operator = Operator(before).listen(name="op/1")
+    Receiver(before).listen("joe/1", "/a")
+    before.terminate()
+    server = serve(*before.store_sets, *QUICK, port=before.port)
+    operator.forget_connections()
+    reply = operator.connect(ext={"ack": operator.batch})[-1]
+    assert reply["error"] == "403:client/op/1:user.security.authentication.expired"
+    assert reply["advice"]["reconnect"] == "handshake"
+    again = Operator(server)
+    assert again.shake(name="op/1", token=ADMIN)["successful"]
+    assert again.login["reconnected"]
+    again.take()
+    receiver = Receiver(server)
+    assert receiver.shake(name="joe/1", update=True, settle="message")["successful"]
+    receiver.take()
+    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    assert data(again.letters(1)) == [1]
+
+
 def test_a_letter_that_cannot_be_delivered_makes_no_other(serve: Serve) -> None:
     server = serve(*QUICK)
     operator = Operator(server).listen(name="op/1", update=True, settle="message", queue={"maxEntries": 2})
