@@ -16,14 +16,14 @@ from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreUnavailable
 from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
 from crewel.storage.keys import Keys
-from tests.broker.world import Client, World
+from tests.broker.world import Client, Request, World
 
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 
 
 def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
     made = Session.__new__(Session)
-    made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, None, None
+    made.name, made.is_reliable, made.peer, made.durable = name, is_reliable, Request(), None
     return made
 
 
@@ -94,6 +94,12 @@ class TestLevels:
         known = {each.name: set(each.fields) for each in EVENTS}
         seen = {each["type"]: set(each) - {"type"} for each in made["events"]}
         assert seen == known
+
+    def test_a_session_that_the_store_brings_back_has_not_been_opened(self, world: World) -> None:
+        events, joe = gathering(world, "reliable"), session()
+        joe.peer = None
+        events._opened(joe)
+        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
 
     def test_a_level_can_change_while_the_server_runs(self, world: World) -> None:
         events = gathering(world, "failures")

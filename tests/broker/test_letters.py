@@ -100,6 +100,29 @@ class TestFollowers:
             world.settle()
         assert shown.ids == ["1-0"]
 
+    def test_a_letter_that_cannot_be_read_or_shown_is_passed_over(
+        self, world: World, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
+        bodies = {"1-0": b"{", "2-0": b"{}", "3-0": b"{}"}
+
+        async def get(_: object, dead_ids: Sequence[str]) -> list[StoredLetter]:
+            return [stored(each, body=bodies[each]) for each in dead_ids]
+
+        shown: list[str] = []
+
+        async def show(letters: list[DeadLetter]) -> None:
+            shown.extend(letter.dead_id for letter in letters)
+            raise LookupError
+
+        monkeypatch.setattr("crewel.broker.letters.stored_letters.get", get)
+        follower = Follower("hook", world.broker, show)
+        follower.offer(["1-0", "2-0"])
+        world.settle()
+        follower.offer(["3-0"])
+        world.settle()
+        assert shown == ["2-0", "3-0"]
+        assert "1-0 holds what is no JSON" in caplog.text
+
     def test_without_one_nothing_is_kept(self, world: World, store: Store) -> None:
         world.broker.letters.stored(["1-0"])
         world.settle()

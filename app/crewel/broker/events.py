@@ -90,10 +90,9 @@ class Events:
     # What happens
 
     def _opened(self, session: Session) -> None:
-        if self._is_wanted(session, 0):
-            peer = session.peer
-            transport = peer.transport if peer is not None else ""
-            self._note("opened", session=session.name, reliable=session.is_reliable, transport=transport)
+        peer = session.peer
+        if peer is not None and self._is_wanted(session, 0):  # without, the store has brought it back, and it goes on
+            self._note("opened", session=session.name, reliable=session.is_reliable, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
         if not self._is_wanted(session, 1):

@@ -68,7 +68,10 @@ class Follower:
                     continue
                 for _ in ids:
                     self._waiting.popleft()
-                await self._show(letters)
+                try:
+                    await self._show(letters)
+                except Exception:
+                    log.exception("dead letters could not be shown")
         finally:
             self._task = None
 
@@ -76,8 +79,13 @@ class Follower:
         durability = self._broker.durability
         assert durability is not None
         node = self._broker.settings.node.name
-        found = await stored_letters.get(durability.store, ids)
-        return [DeadLetter.read(each, node) for each in found]
+        letters = []
+        for stored in await stored_letters.get(durability.store, ids):
+            try:
+                letters.append(DeadLetter.read(stored, node))
+            except ValueError:
+                log.warning("the dead letter %s holds what is no JSON", stored.dead_id)
+        return letters
 
 
 class Letters:

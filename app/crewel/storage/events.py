@@ -74,13 +74,13 @@ EVENTS: Final = (
     EventType(
         "opened",
         Level.RELIABLE,
-        "when a session that has a name begins: by a handshake, or because the store brought it back; of sessions that do not"
-        " acknowledge only at level `all`",
+        "when a session that has a name begins; of sessions that do not acknowledge only at level `all`. One that survives a"
+        " restart goes on, under the next token",
         {
             "at": _AT,
             "session": _SESSION,
             "reliable": "Whether it acknowledges.",
-            "transport": "Type of the connection that it shook hands on; empty if the store brought it back.",
+            "transport": "Type of the connection that it shook hands on.",
         },
     ),
     EventType(
