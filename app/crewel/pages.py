@@ -73,7 +73,7 @@ def mount_pages(app: web.Application, broker: Broker, static: Path, extensions: 
     app.router.add_get("/health/live", pages.live)
     app.router.add_get("/health/ready", pages.ready)
     app.router.add_get("/metrics", pages.metrics)
-    app.router.add_get("/extensions/{name:[a-z]+}.js", pages.extension)
+    app.router.add_get("/extensions/{name:[a-z-]+}.js", pages.extension)
     if broker.settings.http.demos:
         app.router.add_get("/", pages.index)
         app.router.add_get("/chat/", pages.chat)
