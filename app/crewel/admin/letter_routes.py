@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Sequence
 from time import time
 from typing import Any, Final
@@ -17,11 +17,13 @@ from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.redriving import Chosen, Limits, Report
 from crewel.delivery.fields import list_of, whole
 from crewel.delivery.names import parse_name
-from crewel.errors import IllegalArgument
+from crewel.errors import IllegalArgument, StoreError
 from crewel.storage import letters as stored_letters
 from crewel.storage.letters import LetterFilter, StoredLetter, is_dead_id
 
 __all__ = ["LETTER_ROUTES"]
+
+log = logging.getLogger(__name__)
 
 _PAGE: Final = 100
 _MOST: Final = 1000
@@ -152,23 +154,26 @@ async def _export(ask: Ask) -> web.StreamResponse:
     """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
     store = ask.admin.durability.store
     wanted = _filter(ask.fields, await stored_letters.newest(store))
-    place = ask.fields.get("after", "")
-    page = await stored_letters.page(store, wanted, place, _EXPORTED)
-    headers = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
-    response = web.StreamResponse(headers=headers)
+    page = await stored_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
+    ask.admin.note(ask.who, "export dead letters", **{name: ask.fields[name] for name in ask.fields})
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
     await response.prepare(ask.request)
-    while True:
-        lines = [encode(_shown(ask, letter)) + b"\n" for letter in page.letters]
-        if lines:
-            await response.write(b"".join(lines))  # waits while the client reads slowly, and raises once it is gone
-        if not page.next:
-            break
-        if ask.request.transport is None:
-            raise ConnectionResetError
-        await asyncio.sleep(0)
-        page = await stored_letters.page(store, wanted, page.next, _EXPORTED)
-    await response.write_eof()
+    try:
+        await response.write(_lines(ask, page.letters))  # waits while the client reads slowly
+        while page.next and ask.request.transport is not None:
+            page = await stored_letters.page(store, wanted, page.next, _EXPORTED)
+            await response.write(_lines(ask, page.letters))
+    except ConnectionError:
+        pass  # nobody reads any more
+    except StoreError as error:
+        log.warning("an export of dead letters breaks off: %s", error)
+        if ask.request.transport is not None:
+            ask.request.transport.abort()  # without its end, so that the client knows that something is missing
     return response
+
+
+def _lines(ask: Ask, letters: list[StoredLetter]) -> bytes:
+    return b"".join(encode(_shown(ask, letter)) + b"\n" for letter in letters)
 
 
 def _shown(ask: Ask, letter: StoredLetter) -> dict[str, Any]:

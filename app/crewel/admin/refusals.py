@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from crewel.errors import CrewelError
+from crewel.errors import CrewelError, PayloadError
 
 __all__ = ["told"]
 
 
 def told(error: CrewelError) -> dict[str, str]:
     """`{"errorCode": …, "message": …}`."""
+    usual = "user.illegalArgument" if isinstance(error, PayloadError) else "internal.unknown"
     return {
-        "errorCode": getattr(error, "code", "") or "internal.unknown",
+        "errorCode": getattr(error, "code", "") or usual,
         "message": getattr(error, "message", "") or str(error),
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.steps import resolve
+from crewel.delivery.bounds import Bounds
 from crewel.errors import StoreUnavailable
 from crewel.storage import letters as stored_letters
 from crewel.storage.letters import LetterFilter, Redriven, RedriveOutcome, StoredLetter
@@ -70,6 +71,23 @@ class Report:
     """The place to go on after; empty if nothing is left to do."""
     wait_s: float = 0.0
     """How long to wait before going on, for the rate."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """The bounds of one receiver, and what waits for it."""
+
+    bounds: Bounds
+    waiting: int
+    size: int
+
+    def take(self, size: int) -> bool:
+        """Let one more message wait, of so many bytes; False if there is no room for it."""
+        if self.bounds.exceeded(self.waiting, self.size + size) is not None:
+            return False
+        self.waiting += 1
+        self.size += size
+        return True
 
 
 class Redriving:
@@ -162,14 +180,21 @@ class Redriving:
 
     async def _send(self, letters: list[StoredLetter], report: Report, *, to_channel: bool) -> None:
         """Have the store move these letters, all at once and each for itself."""
-        if not letters:
+        asked = []
+        rooms: dict[str, _Room] = {}
+        for letter in letters:
+            room = None if to_channel else self._room(letter.receiver, rooms)
+            if room is None or room.take(len(letter.body)):
+                asked.append((letter, self._ask(letter, room)))
+            else:
+                report.undone.append(_undone(letter, RedriveOutcome.FULL))
+        if not asked:
             return
-        asked = [self._ask(letter, to_channel=to_channel) for letter in letters]
-        done, _ = await asyncio.wait(asked, timeout=_PATIENCE_S)
+        done, _ = await asyncio.wait([future for _, future in asked], timeout=_PATIENCE_S)
         failures = [failure for future in done if (failure := future.exception()) is not None]
         if failures:
             raise failures[0]
-        for letter, future in zip(letters, asked, strict=True):
+        for letter, future in asked:
             if not future.done():
                 text = "the store does not answer; as soon as it does, the letter is sent"
                 report.undone.append(Undone(letter.dead_id, "resource.unavailable", text))
@@ -177,20 +202,33 @@ class Redriving:
                 report.done += 1
             else:
                 report.undone.append(_undone(letter, answer.outcome))
-        if to_channel:
-            self.durability.writing.look()
+        # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
+        self.durability.writing.look()
 
-    def _ask(self, letter: StoredLetter, *, to_channel: bool) -> asyncio.Future[Redriven]:
+    def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
+        """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
+        know yet."""
+        if receiver not in rooms:
+            session, dispatching = self._broker.logins.names.find(receiver), self._broker.dispatching
+            if session is not None and session.bounds is not None:
+                waiting, size = dispatching.waiting(session), dispatching.waiting_bytes(session)
+                rooms[receiver] = _Room(session.bounds, waiting, size)
+            else:
+                delivery = self._broker.settings.delivery
+                rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
+        return rooms[receiver]
+
+    def _ask(self, letter: StoredLetter, room: _Room | None) -> asyncio.Future[Redriven]:
+        """Have the store move one letter: to its receiver, who has this room, or without one to the channel."""
         durability = self.durability
-        max_entries, max_bytes = self._bounds(letter)
         step = stored_letters.redrive(
             durability.store.keys,
             durability.token,
             letter,
             durability.facts_max,
-            to_channel=to_channel,
-            max_entries=max_entries,
-            max_bytes=max_bytes,
+            to_channel=room is None,
+            max_entries=0 if room is None else room.bounds.max_entries,
+            max_bytes=0 if room is None else room.bounds.max_bytes,
         )
         future: asyncio.Future[Redriven] = self._broker.loop.create_future()
 
@@ -198,7 +236,7 @@ class Redriving:
             # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
             if isinstance(answer, Redriven):
                 self._broker.metrics.letters_redriven[answer.outcome.value] += 1
-            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and not to_channel:
+            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
                 self._arrived(letter, answer)
             resolve(future, answer)
 
@@ -209,13 +247,6 @@ class Redriving:
         session = self._broker.logins.names.find(letter.receiver)
         if session is not None and session.durable is not None:
             self._broker.dispatching.arrived(session, moved.id, moved.size)
-
-    def _bounds(self, letter: StoredLetter) -> tuple[int, int]:
-        session = self._broker.logins.names.find(letter.receiver)
-        if session is not None and session.bounds is not None:
-            return session.bounds.max_entries, session.bounds.max_bytes
-        delivery = self._broker.settings.delivery
-        return delivery.queue_max_entries, delivery.queue_max_bytes
 
 
 def _gone(dead_id: str) -> Undone:

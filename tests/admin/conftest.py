@@ -1,0 +1,90 @@
+"""A server that the tests of the administration share, each with subjects and channels of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.admin.desk import STORED, TOKEN, Desk, Receiver
+from tests.functional.wire import close_connections, until
+from tests.server_process import Server
+
+SETS = (
+    f"admin.token={TOKEN}",
+    "node.name=heron",
+    "delivery.ping_timeout_ms=700",
+    "log.format=json",
+    "bayeux.max_interval_ms=60000",
+)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    arguments = ["--port=0", *(f"--set={text}" for text in SETS)]
+    server = Server(arguments, tmp_path_factory.mktemp("admin"))
+    yield server
+    status = server.close()
+    assert "Traceback" not in server.stderr, server.stderr
+    assert status == 0
+
+
+@pytest.fixture
+def server(shared: Server) -> Iterator[Server]:
+    """The shared server; the test that makes it complain fails."""
+    yield shared
+    assert "Traceback" not in shared.stderr, shared.stderr
+    assert shared.returncode is None
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+@pytest.fixture
+def desk(server: Server) -> Desk:
+    return Desk(server)
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def subject() -> str:
+    """A subject that no other test uses."""
+    return f"joe{next(_numbers)}"
+
+
+@pytest.fixture
+def channel() -> str:
+    """A channel that no other test uses."""
+    return f"/admin/{next(_numbers)}"
+
+
+@pytest.fixture
+def receiver(server: Server, subject: str, channel: str) -> Receiver:
+    """A receiver that is subscribed to the channel."""
+    person = Receiver(server).be(f"{subject}/1")
+    person.subscribe(channel)
+    return person
+
+
+def publish(server: Server, channel: str, count: int, first: int = 0) -> None:
+    """Publish so many numbers, stored."""
+    speaker = Receiver(server).be()
+    for number in range(first, first + count):
+        speaker.publish(channel, number, ext=STORED)
+    speaker.disconnect()
+
+
+@pytest.fixture
+def dead(server: Server, desk: Desk, receiver: Receiver, channel: str, subject: str) -> list[str]:
+    """The ids of five letters, the oldest first, that the receiver has made."""
+    publish(server, channel, 5)
+    receiver.reject(receiver.take())
+    query = f"receiver={subject}"
+    letters = until(lambda: found if len(found := desk.letters(query)) == 5 else None)
+    return [letter["id"] for letter in letters]

@@ -1,0 +1,87 @@
+"""An operator at work, and receivers that give them some."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.functional.bayeux import Message
+from tests.functional.people import Person
+from tests.functional.wire import Address, Connection, Response
+
+TOKEN = "the-admin-token"
+STORED = {"publish": {"persistent": True}}
+Json = Any
+
+
+class Desk:
+    """Asks the administration of one server."""
+
+    def __init__(self, server: Address, token: str | None = TOKEN) -> None:
+        self.server = server
+        self.token = token
+
+    def send(self, method: str, path: str, body: Json = None, **headers: str) -> Connection:
+        """Ask, and do not wait for the answer. A body that is bytes is sent as it is."""
+        content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        bearer = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
+        connection = Connection(self.server)
+        connection.request(method, f"/admin/api{path}", content, {**bearer, **headers})
+        return connection
+
+    def ask(self, method: str, path: str, body: Json = None, **headers: str) -> Response:
+        with self.send(method, path, body, **headers) as connection:
+            return connection.response()
+
+    def get(self, path: str) -> Json:
+        return answer(self.ask("GET", path))
+
+    def post(self, path: str, body: Json = None) -> Json:
+        return answer(self.ask("POST", path, body))
+
+    def cmd(self, command: str) -> Json:
+        """The result of a command."""
+        return self.post("/commands", {"command": command})["result"]
+
+    def refused(self, command: Json) -> str:
+        """Why a command is refused."""
+        response = self.ask("POST", "/commands", {"command": command})
+        assert (response.status, response.json()["errorCode"]) == (400, "user.illegalArgument"), response
+        message = response.json()["message"]
+        assert isinstance(message, str)
+        return message
+
+    def letters(self, query: str = "") -> list[Json]:
+        """One page of letters."""
+        found = self.get(f"/dead-letters?{query}")["letters"]
+        assert isinstance(found, list)
+        return found
+
+
+def answer(response: Response) -> Json:
+    """The JSON of a response that has to be one."""
+    assert response.status == 200, (response.status, response.body)
+    assert response.header("Content-Type") == "application/json"
+    return response.json()
+
+
+class Receiver(Person):
+    """A client that tells how each message fared."""
+
+    def be(self, name: str | None = None, **session: Any) -> Receiver:
+        super().be(name, **({"update": True, "settle": "message"} | session))
+        return self
+
+    def say(self, *statuses: Message) -> list[Message]:
+        """Connect with these statuses; the messages that come with the answer."""
+        *messages, reply = self.connect(advice={"timeout": 0}, ext={"ack": self.batch, "update": list(statuses)})
+        assert reply["successful"] is True, reply
+        assert not reply["ext"].get("update", {}).get("rejected"), reply
+        self.batch = reply["ext"]["ack"]
+        return messages
+
+    def accept(self, messages: list[Message]) -> None:
+        self.say(*({"id": message["id"], "state": "OK"} for message in messages))
+
+    def reject(self, messages: list[Message], code: str = "user.update.error", text: str = "no") -> None:
+        self.say(*({"id": message["id"], "errorCode": code, "message": text} for message in messages))

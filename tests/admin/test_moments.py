@@ -1,0 +1,41 @@
+"""Points in time, as operators write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.admin.moments import moment, shown
+
+NOW = 1_795_190_400_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", NOW - 90_000),
+        ("30m", NOW - 1_800_000),
+        ("2h", NOW - 7_200_000),
+        ("7d", NOW - 604_800_000),
+        ("1w", NOW - 604_800_000),
+        ("999999999w", 0),
+        ("1795190400000", NOW),
+        ("0", 0),
+        ("2026-11-20", 1_795_132_800_000),
+        ("2026-11-20T16:00:00Z", 1_795_190_400_000),
+        ("2026-11-20T17:00:00+01:00", 1_795_190_400_000),
+        ("1901-01-01", 0),
+        (" 2h ", NOW - 7_200_000),
+    ],
+)
+def test_what_counts_as_a_moment(text: str, expected: int) -> None:
+    assert moment(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2 h", "-2h", "2026-13-01", "1e3", "9" * 16, "٣h"])
+def test_what_does_not(text: str) -> None:
+    with pytest.raises(ValueError, match="a date such as 2026-11-20"):
+        moment(text, NOW)
+
+
+def test_moments_are_shown_in_utc() -> None:
+    assert shown(1_795_190_400_007) == "2026-11-20T16:00:00.007Z"
