@@ -12,7 +12,7 @@ def group(number: int) -> dict[str, object]:
 
 
 async def test_groups_are_read_in_the_order_in_which_they_were_written(store: Store) -> None:
-    steps = [events.write(store.keys, group(number), 1000) for number in (1, 2, 3)]
+    steps = [events.write(store.keys, group(number), 1_000_000) for number in (1, 2, 3)]
     assert await store.run(steps) == [None, None, None]
     first, *rest = await events.read(store)
     assert first.fields == group(1)
@@ -20,12 +20,20 @@ async def test_groups_are_read_in_the_order_in_which_they_were_written(store: St
     assert [each.fields["n"] for each in await events.read(store, first.place, 1)] == [2]
 
 
-async def test_the_stream_keeps_about_so_many(store: Store) -> None:
-    for start in range(0, 1000, 100):
-        await store.run([events.write(store.keys, group(start + number), 150) for number in range(100)])
-    left = await events.read(store, count=1000)
-    assert 150 <= len(left) <= 300
-    assert left[-1].fields["n"] == 999, "the oldest go"
+async def test_the_stream_keeps_the_newest_up_to_so_many_bytes(store: Store) -> None:
+    most, large = 1_000_000, {"events": ["x" * 1000]}
+    for start in range(0, 3000, 100):
+        await store.run([events.write(store.keys, group(start + number) | large, most) for number in range(100)])
+    used = await store.reader.memory_usage(store.keys.events)
+    assert used is not None
+    assert 0.5 * most < used < 1.3 * most, "it is an estimate"
+    left = await events.read(store, count=10_000)
+    assert [each.fields["n"] for each in left] == list(range(3000 - len(left), 3000)), "the oldest go"
+
+
+async def test_one_group_that_is_too_large_alone_goes_as_well(store: Store) -> None:
+    await store.run([events.write(store.keys, group(1), 1)])
+    assert await events.read(store) == []
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ class Events:
         group = self._group(durability)
         if group is None:
             return
-        step = stored_events.write(durability.store.keys, group, self._settings.max_entries)
+        step = stored_events.write(durability.store.keys, group, self._settings.max_bytes)
         try:
             await durability.writing.ask(step)
         except StoreError as error:

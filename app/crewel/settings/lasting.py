@@ -174,8 +174,12 @@ class Events(Group):
         ge=1,
         le=100000,
     )
-    max_entries: Number = setting(
-        100000, "Most entries of the stream; then the oldest give way.", unit="entries", live=True, ge=1
+    max_bytes: Number = setting(
+        67108864,
+        "Most memory of the stream, about; then the oldest entries give way.",
+        unit=_BYTES,
+        live=True,
+        ge=1048576,
     )
 
 

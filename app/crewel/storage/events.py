@@ -181,9 +181,9 @@ class Group:
     fields: dict[str, Any]
 
 
-def write(k: Keys, group: Mapping[str, Any], max_entries: int) -> Step[None]:
-    """Append a group. What is beyond `max_entries`, about, leaves at the other end."""
-    return Step("events", (k.events,), (max_entries, orjson.dumps(group)), _written)
+def write(k: Keys, group: Mapping[str, Any], max_bytes: int) -> Step[None]:
+    """Append a group. If the stream takes more than `max_bytes` of memory then, about, its oldest tenth leaves, or more."""
+    return Step("events", (k.events,), (max_bytes, orjson.dumps(group)), _written)
 
 
 @unless_refused

@@ -211,7 +211,7 @@ KEYS: tuple[Key, ...] = (
         "events",
         "stream",
         "`d` JSON, a group of events; see [events](events.md)",
-        "the newest `events.max_entries`, nearly",
+        "the newest, up to `events.max_bytes`",
         "events",
         "the pipeline",
         "Telemetry of sessions, failures, latencies and traffic.",
