@@ -1,0 +1,40 @@
+"""Imports modules of the product, each in a process that has imported no other of them: `python importer.py`.
+
+It is asked for a module a line, and answers with a line of JSON: "imported", or the traceback. Each process is forked and not
+started, because what a start takes is the import of other people's modules, which are imported here once.
+"""
+
+import json
+import os
+import sys
+import traceback
+from importlib import import_module
+
+OF_OTHERS = ("aiohttp.web", "jwt", "prometheus_client", "pydantic_settings", "redis.asyncio", "typer", "uvloop")
+IMPORTED = "imported"
+
+
+def attempt(name: str) -> str:
+    """Return how the import goes in a process of its own."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            import_module(name)
+            told = IMPORTED
+        except BaseException:  # noqa: BLE001 - whatever it is, it is told
+            told = traceback.format_exc()
+        os.write(writer, told.encode()[:60_000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        told = answer.read().decode()
+    os.waitpid(child, 0)
+    return told
+
+
+if __name__ == "__main__":
+    for other in OF_OTHERS:
+        import_module(other)
+    for line in sys.stdin:
+        print(json.dumps(attempt(line.strip())), flush=True)
