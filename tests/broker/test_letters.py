@@ -4,6 +4,7 @@ tests/functional/test_dead_letters_live.py."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +128,39 @@ class TestFollowers:
         world.broker.letters.stored(["1-0"])
         world.settle()
         assert store.asked == []
+
+
+class TestFigures:
+    def test_a_store_that_takes_its_time_holds_no_figures_up(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answer = world.loop.create_future()
+        asked: list[Any] = []
+
+        async def count(*question: Any) -> int:
+            asked.append(question)
+            return int(await answer)
+
+        async def none(_: object) -> int:
+            return 0
+
+        monkeypatch.setattr("crewel.broker.letters.stored_letters.count", count)
+        for name in ("dropped", "returned"):
+            monkeypatch.setattr(f"crewel.broker.letters.stored_letters.{name}", none)
+        world.broker.durability = SimpleNamespace(store=SimpleNamespace(is_up=True))  # type: ignore[assignment]
+        for _ in range(2):
+            looking = world.loop.create_task(world.broker.letters.count())
+            world.settle()
+            assert not looking.done()
+            world.advance(0.2)
+            world.settle()
+            assert looking.done()
+        assert b"crewel_letters_kept 0.0" in world.broker.metrics.exposition()
+        answer.set_result(7)
+        world.settle()
+        assert b"crewel_letters_kept 7.0" in world.broker.metrics.exposition()
+        assert len(asked) == 1, "one question at a time"
+        world.broker.durability = None
 
 
 class TestHooks:

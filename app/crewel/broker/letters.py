@@ -22,6 +22,7 @@ from crewel.broker.webhook import Webhook
 from crewel.delivery.records import Letter
 from crewel.errors import StoreError, class_of
 from crewel.storage import letters as stored_letters
+from crewel.storage.store import Store
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -35,6 +36,7 @@ MOST_WAITING: Final = 10_000
 _AT_ONCE: Final = 100
 _PAUSE_S: Final = 0.5  # before the store is asked again that was away
 _HOOK_LIMIT_S: Final = 60.0
+_COUNT_LIMIT_S: Final = 0.2
 
 
 class Follower:
@@ -101,6 +103,7 @@ class Letters:
         self._webhook: Webhook | None = None
         self._posts: Follower | None = None
         self._counts = (0, 0, 0)
+        self._counting: asyncio.Task[None] | None = None
         broker.metrics.gauge("letters_kept", lambda: self._counts[0])
         broker.metrics.gauge("letters_dropped", lambda: self._counts[1])
         broker.metrics.gauge("letters_returned", lambda: self._counts[2])
@@ -126,11 +129,16 @@ class Letters:
             self._posts.offer(dead_ids)
 
     async def count(self) -> None:
-        """Read the figures of the store's letters, for the metrics. While the store is away they stay as they were."""
+        """Read the figures of the store's letters, for the metrics. While the store is away, or takes its time, they stay as
+        they were."""
         durability = self._broker.durability
         if durability is None or not durability.store.is_up:
             return
-        store = durability.store
+        if self._counting is None or self._counting.done():
+            self._counting = self._broker.spawn(self._count(durability.store))
+        await asyncio.wait([self._counting], timeout=_COUNT_LIMIT_S)
+
+    async def _count(self, store: Store) -> None:
         with suppress(StoreError):
             kept = await stored_letters.count(store, stored_letters.LetterFilter())
             self._counts = (kept, await stored_letters.dropped(store), await stored_letters.returned(store))
