@@ -1,0 +1,61 @@
+/*
+ * A receiver with the browser's half of `update` and the official cometd client: `node update.mjs URL TRANSPORT NAME CHANNEL
+ * SESSION`. How a listener behaves is in the message: see tests/functional/receivers.py. Tells what happens, a JSON line each;
+ * says goodbye when its standard input ends.
+ */
+import {setTimeout as sleep} from "node:timers/promises";
+import {adapt} from "cometd-nodejs-client";
+import {AckExtension, CometD} from "cometd";
+import {SessionExtension} from "../../../extensions/session.js";
+import {UpdateExtension} from "../../../extensions/update.js";
+
+adapt();
+console.debug = () => {}; // what is not taken is told below
+console.info = console.warn; // the standard output is for events
+
+const [url, transport, name, channel, session] = process.argv.slice(2);
+const tell = (event, fields = {}) => console.log(JSON.stringify({event, ...fields}));
+const update = new UpdateExtension(JSON.parse(session), {onRejected: status => tell("rejected", status)});
+const cometd = new CometD();
+const times = new Map();
+
+async function work(message, {hold, working}) {
+    const alarm = working && setInterval(() => update.working(message), working);
+    await sleep(hold);
+    clearInterval(alarm);
+}
+
+function fail({code, why}) {
+    if (code === "") {
+        throw new Error(why);
+    }
+    throw {errorCode: code, message: why};
+}
+
+function hear(message) {
+    const {data} = message;
+    times.set(data.n, (times.get(data.n) ?? 0) + 1);
+    tell("heard", {n: data.n, redeliver: message.ext.update.redeliver ?? 0, id: message.ext.update.id});
+    const fails = data.code !== undefined && times.get(data.n) <= (data.times ?? Infinity);
+    if (data.hold) {
+        return work(message, data).then(() => fails && fail(data));
+    }
+    return fails ? fail(data) : undefined;
+}
+
+cometd.onListenerException = () => {};
+cometd.configure({url, logLevel: "error", backoffIncrement: 100});
+cometd.getTransportTypes().filter(type => type !== transport).forEach(type => cometd.unregisterTransport(type));
+cometd.registerExtension("ack", new AckExtension());
+cometd.registerExtension("session", new SessionExtension({name}));
+cometd.registerExtension("update", update);
+cometd.handshake(reply => {
+    if (!reply.successful || cometd.isDisconnected()) {
+        return;
+    }
+    tell("handshaken", {granted: update.isGranted});
+    cometd.subscribe(channel, hear, () => tell("subscribed"));
+});
+
+process.stdin.on("end", () => cometd.disconnect(() => process.exit(0)));
+process.stdin.resume();
