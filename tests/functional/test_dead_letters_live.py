@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message, data
 from tests.functional.people import Person
-from tests.functional.wire import figures, until
+from tests.functional.wire import Connection, figures, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import ROOT, Server
 
@@ -208,6 +208,29 @@ def test_letters_of_a_full_queue_and_of_an_ended_session_are_seen_too(serve: Ser
     assert {each["__errorCode"] for each in properties} == {"communication.noConnection.dead"}
     assert made(server, "resource.overflow") == 1
     assert made(server, "communication.noConnection") == 2
+
+
+def test_a_letter_that_was_sent_again_and_came_back_says_so(serve: Serve) -> None:
+    server = serve(*QUICK)
+    operator, receiver = Operator(server).listen(), Receiver(server).listen("joe/1", "/a")
+    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver.refuse(1)
+    (first,) = operator.letters(1)
+    dead_id = first["ext"]["update"]["clientProperties"]["__deadId"]
+    with Connection(server) as admin:
+        path, token = "/admin/api/dead-letters", {"Authorization": f"Bearer {ADMIN}"}
+        assert admin.post(f"{path}/redrive", {"ids": [dead_id]}, token).json()["redriven"] == 1
+        (again,) = receiver.refuse(1, "user.update.deadMessage")
+        assert again["ext"]["update"]["clientProperties"]["__redriveOf"] == dead_id
+        (second,) = operator.letters(1)
+        properties = second["ext"]["update"]["clientProperties"]
+        assert (properties["__redriveOf"], properties["__returns"]) == (dead_id, 1)
+        assert properties["__errorCode"] == "user.update.deadMessage"
+        assert admin.post(f"{path}/discard", {"ids": [properties["__deadId"]]}, token).status == 200
+    now = figures(server)
+    assert now['crewel_letters_redriven_total{outcome="moved"}'] == 1
+    assert (now["crewel_letters_returned"], now["crewel_letters_discarded_total"]) == (1, 1)
+    assert now["crewel_letters_kept"] == 0
 
 
 def test_functions_of_services_are_told(serve: Serve) -> None:

@@ -11,7 +11,7 @@ from redis import Redis
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message
 from tests.functional.people import Person
-from tests.functional.wire import until
+from tests.functional.wire import figures, until
 from tests.server_process import Server
 from tests.store_process import shared_store
 
@@ -58,7 +58,9 @@ def live_through(server: Server) -> None:
         {"id": ids[2], "errorCode": "user.update.holdback", "message": "not now"},
     ]
     joe.publish("/service/update", statuses)
+    assert figures(server)["crewel_held_sessions"] == 1
     joe.disconnect()
+    assert figures(server)["crewel_held_sessions"] == 0
 
 
 @pytest.mark.parametrize(
