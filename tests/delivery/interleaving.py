@@ -64,6 +64,8 @@ class Store(Stored, Protocol):
 class Run:
     """One run. All randomness comes from the seed; `loses`: the store may come back without its newest writes."""
 
+    names = NAMES
+
     def __init__(
         self,
         seed: int,
@@ -76,7 +78,7 @@ class Run:
     ) -> None:
         self.random = random.Random(seed)
         self.store = store
-        self.ledger = Ledger()
+        self.ledger = self._new_ledger()
         self.servers: list[Server] = []
         """Oldest first; the last is the one that lives, as far as anybody knows."""
         self._orphans: list[tuple[Server, deque[Request]]] = []
@@ -86,6 +88,9 @@ class Run:
         self._saved = copy.deepcopy(self.ledger)
         self._steps = [*self._weighted(loses)]
         self._boot()
+
+    def _new_ledger(self) -> Ledger:
+        return Ledger()
 
     def _weighted(self, loses: bool) -> Iterable[Callable[[], None]]:
         """Each kind of step, as often as its weight says."""
@@ -317,7 +322,7 @@ class Run:
                 server.unsubscribe(durable, self.random.choice(held))
 
     def _login(self) -> None:
-        server, name = self._server(), self.random.choice(NAMES)
+        server, name = self._server(), self.random.choice(self.names)
         if server is None or (name, "") in server.busy:
             return
         durable = server.serving.sessions.get(name)
@@ -364,8 +369,7 @@ class Run:
         server = self._boot()
         while server.node is None:
             self._adopt_slice(server, 2)
-        for logged in self.store.read(server.serving.cursor, 10**6):
-            server.take(logged, is_bounded=False)
+        self._read_all(server)
         self._calm_down(server)
         for name, account in self.ledger.accounts.items():
             durable = server.serving.sessions[name]
@@ -376,6 +380,10 @@ class Run:
         server.trim()
         self._calm_down(server)
         self._inspect()
+
+    def _read_all(self, server: Server) -> None:
+        for logged in self.store.read(server.serving.cursor, 10**6):
+            server.take(logged, is_bounded=False)
 
     def _calm_down(self, server: Server) -> None:
         for _ in range(MOST_ROUNDS):

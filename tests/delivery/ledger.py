@@ -84,7 +84,9 @@ class Ledger:
 
     def noted(self, store: Stored) -> None:
         """Book what the store's last step wrote into facts and letters."""
-        ended, letters = store.take_notes()
+        self._book(*store.take_notes())
+
+    def _book(self, ended: Iterable[Ended], letters: Iterable[Letter]) -> None:
         dead = [(each.session, log_id) for each in ended if each.reason is EndReason.DEAD for log_id in each.ids]
         if sorted(dead) != sorted((letter.session, letter.id) for letter in letters):
             raise Broken(f"dead are {dead}, and the letters are {letters}")

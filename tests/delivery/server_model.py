@@ -30,7 +30,7 @@ from tests.delivery.ledger import MATCHING, Broken, Ledger
 
 BOUND = 8
 """Open messages that a session may have; what arrives beyond them is buried or dropped."""
-REPEATED = frozenset({"commit", "unsubscribe", "close", "end"})
+REPEATED = frozenset({"commit", "unsubscribe", "close", "end", "hold", "redrive"})
 
 
 @dataclass
@@ -134,8 +134,12 @@ class Server:
                     self.serving.add(durable)
                     self._received[durable] = set()
                 durable.reserved(answer + BATCH_BLOCK)
+                self._logged_in(durable)
 
         self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
+
+    def _logged_in(self, durable: Durable) -> None:
+        """A client has the session, with batch numbers of its own."""
 
     def reserve(self, durable: Durable) -> None:
         durable.batch += BATCH_BLOCK
@@ -156,16 +160,13 @@ class Server:
                 )
                 node.ending(durable, until)
 
-        self._ask("close", durable.name, then=answered)
+        death = () if durable.death is None else (durable.death,)
+        self._ask("close", durable.name, *death, then=answered)
 
     def _end(self, durable: Durable) -> None:
         self._begin(durable.name, "")
         self.serving.leave(durable)
-        for number, log_id in enumerate([*durable.open, *durable.inbox]):
-            if number % 2:
-                durable.bury(Letter(durable.name, log_id, "communication.noConnection.dead", "the session has ended"))
-            else:
-                durable.settle(log_id, EndReason.LAPSED)
+        self._end_open(durable)
         ended, letters = durable.take_ended()
 
         def answered(_: Any) -> None:
@@ -173,6 +174,13 @@ class Server:
             self.serving.drop(durable)
 
         self._ask("end", durable.name, ended, letters, then=answered)
+
+    def _end_open(self, durable: Durable) -> None:
+        for number, log_id in enumerate([*durable.open, *durable.inbox]):
+            if number % 2:
+                durable.bury(Letter(durable.name, log_id, "communication.noConnection.dead", "the session has ended"))
+            else:
+                durable.settle(log_id, EndReason.LAPSED)
 
     def _lost(self, durable: Durable) -> None:
         """Another server has this session."""
@@ -251,10 +259,13 @@ class Server:
             if newest > logged.id and durable not in self._late:
                 raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
             self._newest[durable, logged.channel] = logged.id
-            if is_bounded and len(durable) > BOUND:
-                durable.bury(Letter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full"))
-            elif len(durable) % 2:
-                durable.park(logged.id)
+            self._deliver(durable, logged, is_bounded=is_bounded)
+
+    def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
+        if is_bounded and len(durable) > BOUND:
+            durable.bury(Letter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full"))
+        elif len(durable) % 2:
+            durable.park(logged.id)
 
     def _receive(self, durable: Durable, log_id: LogId) -> None:
         if durable.is_fenced:

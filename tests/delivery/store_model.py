@@ -179,10 +179,11 @@ class StoreModel:
                 intervals[each] = max(past)
         return intervals
 
-    def close(self, token: str, name: SessionName) -> LogId:
+    def close(self, token: str, name: SessionName, death: tuple[str, str] | None = None) -> LogId:
         record = self._fence(token, name).record
         if record.ending is None:
             record.ending = self.contents.last
+            record.death = death
             for each, since in record.subscriptions.items():
                 self._end_interval(record, each, since)
             record.subscriptions.clear()

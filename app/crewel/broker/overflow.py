@@ -57,15 +57,14 @@ class Overflow:
     def _drop_oldest(self, session: Session, durable: Durable) -> bool:
         """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front
         may lie what is being sent again."""
+        unsettled = self._broker.dispatching.unsettled
         resending = session.batches.resending if session.batches is not None else 0
         if durable.parked and not resending:
-            durable.settle(durable.parked.pop(0), EndReason.DROPPED)
+            unsettled.drop_stored(session, durable.parked[0])
             return True
         if len(session.queue) <= resending:
             return False
-        oldest = session.queue.pop(resending)
-        if oldest.position:
-            durable.settle(oldest.position, EndReason.DROPPED)
+        unsettled.end(session, session.queue[resending], EndReason.DROPPED)
         return True
 
     def _bury(self, durable: Durable, entry: Entry, code: str, reason: str) -> None:

@@ -1,0 +1,135 @@
+"""The ledger of receivers that fail: nothing is lost, nothing crossed, and the sums are exact (design, section 4).
+
+`make test` does as many random runs as fit into a quarter of a second, `make faults` 1,000, and CREWEL_RUNS tells any number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from crewel.delivery.batches import Batches
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Letter, LogId, Waiting
+from tests.delivery.failing import FailingRun, FailingStore
+from tests.delivery.ledger import Broken
+from tests.delivery.receiving import Receiver, ReceivingServer
+from tests.delivery.store_model import SessionRow
+
+RUNS = int(os.environ.get("CREWEL_RUNS") or (1000 if os.environ.get("FAULTS") == "full" else 20))
+STEPS = 500
+MOST_SEEDS = 2000
+"""Runs in which a rule taken out must have been noticed."""
+PORTION = 20
+
+pytestmark = pytest.mark.no_cover
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, PORTION))
+def test_what_was_owed_has_ended_once_or_waits_however_receivers_fail(first: int) -> None:
+    for seed in range(first, min(first + PORTION, RUNS)):
+        _run(seed)
+
+
+def _run(seed: int, **parts: Any) -> None:
+    try:
+        FailingRun(seed, **parts).run(STEPS)
+    except Broken as broken:
+        broken.add_note(f"seed {seed}")
+        raise
+
+
+# One rule taken out each: a run that finds nothing wrong with these would prove nothing.
+
+
+class LeavesInTheBatch(Receiver):
+    def put_back(self, entries: list[Entry]) -> None:
+        self.recall(entries)
+
+
+class KeepsBatchesOfWhatWaits(Receiver):
+    def recall(self, entries: Iterable[Entry] = ()) -> None:
+        batches, self.batches = self.batches, Batches()
+        super().recall(entries)
+        self.batches = batches
+
+
+class ForgetsWhatIsQueued(Receiver):
+    def recall(self, entries: Iterable[Entry] = ()) -> None:
+        super().recall(entries)
+        self.queue = [each for each in self.queue if each in entries]
+
+
+class SendsWhatHasEnded(Receiver):
+    def _take_out(self, entry: Entry) -> None:
+        self.dispatcher.close(entry)
+
+
+class DropsWhatIsAtTheClient(Receiver):
+    def _forget(self, place: LogId) -> None:
+        if place in self.durable.parked:
+            self.durable.parked.remove(place)
+
+
+class BuriesWithoutAnEnd(Durable):
+    def bury(self, letter: Letter) -> None:
+        self._letters.append(letter)
+
+
+class TakesWhatArrivesTwice(Durable):
+    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+        self._stored_inbox.discard(log_id)
+        return super().arrived(log_id, waiting)
+
+
+class BoxesNothing(Durable):
+    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        return log_id in self.open and super().settle(log_id, reason)
+
+
+class LetsASinkKeep(ReceivingServer):
+    def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
+        if receiver.dispatcher.sink is not None:
+            return False
+        return super()._has_room(receiver, entry, is_bounded=is_bounded)
+
+
+class ForgetsWhatIsOnItsWay(FailingStore):
+    def _untold(self, row: SessionRow, told: set[LogId]) -> tuple[LogId, ...]:
+        return ()
+
+
+class MovesTwice(FailingStore):
+    def redrive(self, token: str, letter: Letter) -> LogId | None:
+        self._moved.clear()
+        return super().redrive(token, letter)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts", "first"),
+    [
+        ("what waits again is in no batch", {"receiver": LeavesInTheBatch}, 0),
+        ("what waits in the store is in no batch", {"receiver": KeepsBatchesOfWhatWaits}, 0),
+        ("what is not stored stays in memory", {"receiver": ForgetsWhatIsQueued}, 0),
+        ("what has ended leaves queue and batches", {"receiver": SendsWhatHasEnded}, 0),
+        ("what is dropped leaves the dispatcher", {"receiver": DropsWhatIsAtTheClient}, 0),
+        ("a letter is an end", {"durable": BuriesWithoutAnEnd}, 0),
+        ("what arrives again is known", {"durable": TakesWhatArrivesTwice}, 25),
+        ("what lies in the inbox can end", {"durable": BoxesNothing}, 0),
+        ("a sink makes letters", {"server": LetsASinkKeep}, 30),
+        ("what is on its way ends with its session", {"store": ForgetsWhatIsOnItsWay}, 860),
+        ("a letter is moved once", {"store": MovesTwice}, 25),
+    ],
+)
+def test_each_rule_taken_out_is_noticed(rule: str, parts: dict[str, Any], first: int) -> None:
+    with pytest.raises(Broken):
+        _run_many(parts, first)
+
+
+def _run_many(parts: dict[str, Any], first: int) -> None:
+    for seed in range(first, first + MOST_SEEDS):
+        _run(seed, **parts)
