@@ -19,6 +19,7 @@ from crewel.client import Client, Event, State, Transition
 from tests.cli.command import assert_refused, crewel
 from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
+from tests.functional.wire import figures, until
 from tests.server_process import ROOT, Server
 
 
@@ -45,6 +46,12 @@ class Running:
         """The next line of its standard output, as JSON."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
+
+    def heard(self) -> Any:
+        """The same without what the server tells of the delivery."""
+        message = self.said()
+        message.pop("ext", None)
+        return message
 
     def end(self, number: signal.Signals | None = None) -> tuple[int, str]:
         """Its exit status and the rest of its standard error; after this signal, if one is given."""
@@ -77,7 +84,7 @@ def test_what_is_published_is_printed(server: Server, tmp_path: Path, subscribed
         given = crewel("pub", "/a/b", data, f"--url={server.url}", f"--transport={transport}", directory=tmp_path)
         assert given == (0, "", "")
     crewel("pub", "/a/c", "null", f"--url={server.url}", directory=tmp_path)
-    assert [listening.said() for _ in range(4)] == [
+    assert [listening.heard() for _ in range(4)] == [
         {"channel": "/a/b", "data": {"n": 1}},
         {"channel": "/a/b", "data": "plain text"},
         {"channel": "/a/b", "data": 7},
@@ -147,6 +154,10 @@ def test_a_refusal_is_one_line(server: Server, tmp_path: Path, arguments: tuple[
         (("sub",), "CHANNEL"),
         (("sub", "/a", "b"), "not a channel name"),
         (("sub", "/a", "--url=ftp://a/b"), "not an http or ws URL"),
+        (("sub", "/a", "--update-exception=user.x", "--oneway"), "--update-exception needs --ack"),
+        (("sub", "/a", "--update-exception=user.x", "--no-ack"), "--update-exception needs --ack"),
+        (("sub", "/a", "--settle=later"), "--settle"),
+        (("sub", "/a", "--retries=-2"), "--retries"),
     ],
 )
 def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -229,7 +240,7 @@ def test_sub_tells_when_it_had_to_start_over(start_server: StartServer, tmp_path
     assert "the session is lost" in listening.told()
     assert "connected again" in listening.told()
     assert crewel("pub", "/a", "1", f"--url={server.url}", directory=tmp_path).status == 0
-    assert listening.said() == {"channel": "/a", "data": 1}
+    assert listening.heard() == {"channel": "/a", "data": 1}
     assert listening.end() == (0, "")
 
 
@@ -345,3 +356,80 @@ class TestWho:
         assert_refused(crewel(*pub, directory=tmp_path), "accessDenied")
         token = (tmp_path / "mine" / "admin.token").read_text().strip()
         assert crewel(*pub, directory=tmp_path, environ={"CREWEL_TOKEN": token}).status == 0
+
+
+class TestSettling:
+    """What `sub` does with what it has printed, seen by the store: what is not settled is owed to the session."""
+
+    def waiting(self, server: Server) -> float:
+        return figures(server)["crewel_waiting"]
+
+    def publish(self, server: Server, tmp_path: Path, data: str, *options: str) -> None:
+        ended = crewel("pub", "/s", data, "--persistent", *options, f"--url={server.url}", directory=tmp_path)
+        assert ended == (0, "", "")
+
+    @pytest.mark.parametrize("settle", ["message", "batch"])
+    def test_what_is_printed_is_settled(
+        self, start_server: StartServer, tmp_path: Path, subscribed: Any, settle: str
+    ) -> None:
+        server = start_server()
+        listening = subscribed("/s", "--name=joe/1", "--leave", f"--settle={settle}", "--count=3", url=server.url)
+        self.publish(server, tmp_path, "1", "--count=2")
+        assert [listening.said()["data"] for _ in range(2)] == [1, 1]
+        until(lambda: self.waiting(server) == 0)
+        self.publish(server, tmp_path, "2")
+        assert listening.end()[0] == 0
+        if settle == "message":  # the last words of the command; a batch is settled by another connect
+            until(lambda: self.waiting(server) == 0)
+
+    def test_what_is_rejected_is_printed_and_becomes_a_dead_letter(
+        self, start_server: StartServer, tmp_path: Path, subscribed: Any
+    ) -> None:
+        """The demonstration of xmlBlaster's update interface, and the look at its dead messages."""
+        server = start_server(f"storage.data_dir={tmp_path / 'data'}")
+        token = (tmp_path / "data" / "admin.token").read_text().strip()
+        dead = subscribed("/__sys__deadMessage", f"--token={token}", "--count=100", url=server.url)
+        options = ("--update-exception=user.update.error", "--update-message=I don't want this")
+        listening = subscribed("/s", *options, url=server.url)
+        self.publish(server, tmp_path, '"hello"', "--count=100")
+        assert [listening.said()["data"] for _ in range(100)] == ["hello"] * 100
+        for _ in range(100):
+            letter = dead.said()
+            told = letter["ext"]["update"]["clientProperties"]
+            assert (letter["data"], told["__oid"], told["__errorCode"]) == ("hello", "/s", "user.update.error")
+            assert "I don't want this" in told["__deadMessageReason"]
+        assert dead.end()[0] == 0
+        assert figures(server)['crewel_ended_total{reason="dead"}'] == 100
+
+    def test_a_failure_of_communication_is_repeated_as_often_as_asked(
+        self, start_server: StartServer, tmp_path: Path, subscribed: Any
+    ) -> None:
+        server = start_server()
+        options = ("--update-exception=communication.timeout", "--retries=2", "--delay-ms=100")
+        listening = subscribed("/s", *options, "--transport=websocket", url=server.url)
+        self.publish(server, tmp_path, "1")
+        repeats = [listening.said()["ext"]["update"].get("redeliver", 0) for _ in range(3)]
+        assert repeats == [0, 1, 2]
+        assert "the session is lost" in listening.told()
+
+    @pytest.mark.parametrize("oneway", ["--oneway", "--no-ack"])
+    def test_oneway_asks_for_nothing(self, server: Server, tmp_path: Path, subscribed: Any, oneway: str) -> None:
+        listening = subscribed("/oneway", oneway, "--count=1")
+        crewel("pub", "/oneway", "1", f"--url={server.url}", directory=tmp_path)
+        assert listening.said() == {"channel": "/oneway", "data": 1}
+        assert listening.end() == (0, "")
+
+    def test_where_nothing_can_be_rejected_that_is_said(self, start_server: StartServer, tmp_path: Path) -> None:
+        server = start_server("bayeux.extensions=ack")
+        sub = ("sub", "/s", f"--url={server.url}")
+        ended = crewel(*sub, "--update-exception=user.update.error", directory=tmp_path)
+        assert_refused(ended, "the server lacks `update`")
+
+    def test_where_nothing_can_be_settled_sub_is_what_it_can_be(
+        self, start_server: StartServer, tmp_path: Path, subscribed: Any
+    ) -> None:
+        server = start_server("bayeux.extensions=ack")
+        listening = subscribed("/s", "--count=1", url=server.url)
+        self.publish(server, tmp_path, "1")
+        assert listening.said()["data"] == 1
+        assert listening.end() == (0, "")

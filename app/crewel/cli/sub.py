@@ -120,9 +120,8 @@ def _taker(show: Print, code: str | None, text: str) -> Print:
 async def _subscribe(channels: list[str], client: "Client", count: int | None, take: Print, *, rejects: bool) -> None:
     from crewel.client import ClientError
 
-    if not rejects:
-        # Other servers settle nothing, and then `sub` is what it can be.
-        logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
+    # Other servers settle nothing. Then `sub` is what it can be, and says so itself if that is not what was asked for.
+    logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
     async with client:
         if rejects and not client.settles:
             raise ClientError("nothing can be rejected here: the server lacks `update` in bayeux.extensions")
