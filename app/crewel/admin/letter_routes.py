@@ -160,7 +160,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
     await response.prepare(ask.request)
     try:
         await response.write(_lines(ask, page.letters))  # waits while the client reads slowly
-        while page.next and ask.request.transport is not None:
+        while page.next and not ask.is_given_up():
             page = await stored_letters.page(store, wanted, page.next, _EXPORTED)
             await response.write(_lines(ask, page.letters))
     except ConnectionError:
@@ -190,7 +190,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
     _note(ask, "redrive dead letters", chosen, toChannel=to_channel)
-    limits = Limits(fields.get("count", _MOST), _SECONDS, fields.get("rate"), lambda: ask.request.transport is None)
+    limits = Limits(fields.get("count", _MOST), _SECONDS, fields.get("rate"), ask.is_given_up)
     report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
     ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
     return {"redriven": report.done} | _told(report, chosen)
@@ -201,7 +201,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     _note(ask, "discard dead letters", chosen)
-    limits = Limits(ask.fields.get("count", _MOST), _SECONDS, None, lambda: ask.request.transport is None)
+    limits = Limits(ask.fields.get("count", _MOST), _SECONDS, None, ask.is_given_up)
     report = await ask.admin.redriving.discard(chosen, limits, ask.who)
     ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
     return {"discarded": report.done} | _told(report, chosen)

@@ -16,6 +16,7 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.delivery.fields import Check, flag, read_fields, text, whole
 from crewel.errors import IllegalArgument, Refused
+from crewel.transports.connection import Connection
 
 __all__ = ["API", "Ask", "Field", "NotThere", "Route", "flag_field", "flag_text", "number_text", "read", "text_field"]
 
@@ -49,6 +50,11 @@ class Ask:
     path: Mapping[str, str]
     fields: dict[str, Any]
     """Those of the query, or of the body, that were given."""
+
+    def is_given_up(self) -> bool:
+        """Whether nobody waits for the answer any more, as far as the connection tells."""
+        connection = self.request.protocol
+        return self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
 
 
 Handler = Callable[[Ask], Awaitable[Any]]

@@ -151,7 +151,7 @@ class Redriving:
     ) -> AsyncGenerator[list[StoredLetter], None]:
         """The chosen letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
-            async for letters in self._by_id(chosen.ids[:count], portion, report):
+            async for letters in self._by_id(chosen.ids, count, portion, report):
                 yield letters
             return
         place, left = chosen.after, count
@@ -168,14 +168,15 @@ class Redriving:
                 return
 
     async def _by_id(
-        self, ids: Sequence[str], portion: int, report: Report
+        self, ids: Sequence[str], count: int, portion: int, report: Report
     ) -> AsyncGenerator[list[StoredLetter], None]:
-        for start in range(0, len(ids), portion):
-            asked = ids[start : start + portion]
+        for start in range(0, min(count, len(ids)), portion):
+            end = min(start + portion, count)
+            asked = ids[start:end]
             letters = await stored_letters.get(self.durability.store, asked)
             there = {letter.dead_id for letter in letters}
             report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
-            report.next = asked[-1] if start + portion < len(ids) else ""
+            report.next = asked[-1] if end < len(ids) else ""
             yield letters
 
     async def _send(self, letters: list[StoredLetter], report: Report, *, to_channel: bool) -> None:

@@ -64,6 +64,11 @@ class Connection(RequestHandler):
         self._socket: Socket | None = None
         self._outbound: Outbound | None = None
 
+    @property
+    def is_half_closed(self) -> bool:
+        """Whether the peer sends no more; most that do so are gone."""
+        return self._is_half_closed
+
     def park(self, peer: RequestPeer, outbound: Outbound) -> None:
         """Tell this peer, whose request is held, what becomes of the connection."""
         self._parked = peer

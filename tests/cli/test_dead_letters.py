@@ -1,0 +1,251 @@
+"""`crewel dead-letters`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.admin.conftest import SETS
+from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.cli.command import assert_refused, crewel
+from tests.cli.operators import Post
+from tests.conftest import StartServer
+from tests.functional.wire import Connection, close_connections, until
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> object:
+    yield
+    close_connections()
+
+
+@pytest.fixture
+def post(start_server: StartServer, tmp_path: Path) -> Post:
+    return Post(start_server, tmp_path)
+
+
+@pytest.fixture
+def joe(post: Post) -> Receiver:
+    return post.receiver("joe/1", "/a/b")
+
+
+def test_letters_are_listed_as_json_for_scripts(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 3)
+    listed = post.lines("dead-letters", "list")
+    assert listed == post.lines("dead-letters", "list", "--json")
+    assert [list(letter) for letter in listed] == [
+        ["id", "channel", "receiver", "errorCode", "reason", "attempts", "data"]
+    ] * 3
+    assert [letter["id"] for letter in listed] == ids
+    assert listed[0] == {
+        "id": ids[0], "channel": "/a/b", "receiver": "/node/heron/client/joe/1", "errorCode": "user.update.error",
+        "reason": "no", "attempts": 1, "data": 0,
+    }  # fmt: skip
+    assert [letter["id"] for letter in post.lines("dead-letters", "list", "--newest", "--count", "2")] == ids[:0:-1]
+    (shown,) = post.lines("dead-letters", "show", ids[1])
+    assert shown == post.desk.get(f"/dead-letters/{ids[1]}")
+
+
+def test_letters_are_shown_to_people_in_a_table(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 2)
+    ended = post.run("dead-letters", "list", "--no-json", "--count", "1")
+    heading, row, more = ended.out.splitlines()
+    assert heading.split() == ["id", "channel", "receiver", "code", "reason", "data"]
+    assert row.split() == [ids[0], "/a/b", "joe/1", "user.update.error", "no", "0"]
+    assert more.startswith("the first 1")
+    assert ids[1] in post.run("dead-letters", "show", ids[1], "--no-json").out
+
+
+def test_a_reason_cannot_steer_the_terminal(post: Post, joe: Receiver) -> None:
+    joe.publish("/a/b", "\x1b[31mred\x1b]0;title\x07", ext={"publish": {"persistent": True}})
+    joe.reject(joe.take(), text="\x1b[2Jgone")
+    until(post.desk.letters)
+    status, said = post.on_terminal("dead-letters", "list")
+    assert status == 0
+    assert "[2Jgone" in said
+    assert "\x1b[2J" not in said
+    assert "\x1b]0;" not in said
+
+
+def test_the_filters_leave_what_they_say(post: Post, joe: Receiver) -> None:
+    ann = post.receiver("ann/1", "/c")
+    post.letters(joe, "/a/b", 2)
+    post.letters(ann, "/c", 3, "user.clientCode")
+
+    def count(*filters: str) -> int:
+        return len(post.lines("dead-letters", "list", *filters))
+
+    assert count("--code", "user.update") == 2
+    assert count("--code", "user") == 5
+    assert count("--receiver", "ann") == 3
+    assert count("--receiver", "client/joe/1") == 2
+    assert count("--channel", "/a/**") == 2
+    assert count("--since", "1h") == 5
+    assert count("--since", "2999-01-01") == 0
+    assert count("--receiver", "joe", "--code", "user.clientCode") == 0
+
+
+def test_letters_are_counted_and_sent_again(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 5)
+    assert post.lines("dead-letters", "redrive", "--all", "--dry-run") == [{"count": 5, "dryRun": True}]
+    assert post.lines("dead-letters", "redrive", ids[0], ids[2], "--dry-run") == [{"count": 2, "dryRun": True}]
+    assert post.lines("dead-letters", "redrive", ids[4]) == [{"redriven": 1, "undone": []}]
+    assert post.run("dead-letters", "redrive", "--all", "--no-json").out == "4 dead letters redriven\n"
+    assert [message["data"] for message in joe.take_all()] == [4, 0, 1, 2, 3]
+    assert post.lines("dead-letters", "list") == []
+
+
+def test_letters_are_sent_to_their_channel(post: Post, joe: Receiver) -> None:
+    post.letters(joe, "/a/b", 2)
+    other = post.receiver("ann/1", "/a/*")
+    assert post.lines("dead-letters", "redrive", "--code", "user", "--to-channel")[0]["redriven"] == 2
+    assert [message["data"] for message in until(other.take)] == [0, 1]
+
+
+def test_a_letter_that_stays_ends_the_command_with_1(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 2)
+    post.desk.post("/sessions/joe/1/kill")
+    ended = post.run("dead-letters", "redrive", "--all", "--no-json")
+    assert (ended.status, ended.out) == (1, "0 dead letters redriven\n")
+    assert ended.err.count("\n") == 1
+    assert f"2 stayed (user.ptp.unknownDestinationSession); the first, {ids[0]}" in ended.err
+
+
+def test_more_letters_than_one_request_takes(post: Post) -> None:
+    joe = post.receiver("joe/1", "/a/b", queue={"maxEntries": 2000}, burst={"maxEntries": 2000})
+    ids = post.letters(joe, "/a/b", 700)
+    assert len(post.lines("dead-letters", "list")) == 700
+    assert post.lines("dead-letters", "redrive", *ids)[0]["redriven"] == 700
+    assert [message["data"] for message in joe.take_all()] == list(range(700))
+
+
+def test_an_interrupted_redrive_leaves_each_letter_in_one_place(post: Post, joe: Receiver) -> None:
+    post.letters(joe, "/a/b", 60)
+    process = post.start("dead-letters", "redrive", "--all", "--rate", "30")
+    until(lambda: post.desk.get("/dead-letters/count")["count"] < 55)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    left: set[int] = set()
+
+    def is_still() -> bool:
+        nonlocal left
+        before, left = left, {letter["data"] for letter in post.desk.letters("count=1000")}
+        return before == left
+
+    until(lambda: is_still() and is_still())
+    assert 0 < len(left) < 60
+    sent = {message["data"] for message in joe.take_all()}
+    assert (sent | left, sent & left) == (set(range(60)), set())
+    assert post.lines("dead-letters", "redrive", "--all")[0]["redriven"] == len(left)
+
+
+def test_letters_are_thrown_away_after_a_question(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 4)
+    assert post.lines("dead-letters", "discard", ids[0])[0]["discarded"] == 1
+    refused = post.run("dead-letters", "discard", "--all")
+    assert refused.status == 2
+    assert "--yes" in refused.err
+    status, said = post.on_terminal("dead-letters", "discard", "--all", typed="n\n")
+    assert status == 1
+    assert "Throw 3 dead letters away?" in said
+    assert len(post.lines("dead-letters", "list")) == 3
+    assert post.lines("dead-letters", "discard", "--all", "--dry-run") == [{"count": 3, "dryRun": True}]
+    status, said = post.on_terminal("dead-letters", "discard", "--all", typed="y\n")
+    assert status == 0
+    assert "3 dead letters discarded" in said
+    post.letters(joe, "/a/b", 2)
+    assert post.lines("dead-letters", "discard", "--receiver", "joe", "--yes")[0]["discarded"] == 2
+    assert post.lines("dead-letters", "list") == []
+
+
+def test_letters_are_exported_by_the_line(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 3)
+    everything = post.lines("dead-letters", "export")
+    assert everything == post.desk.letters()
+    assert [letter["id"] for letter in post.lines("dead-letters", "export", "--all", "--receiver", "joe")] == ids
+    assert [letter["id"] for letter in post.lines("dead-letters", "export", ids[2], ids[0])] == [ids[2], ids[0]]
+    assert post.lines("dead-letters", "export", "--code", "communication") == []
+
+
+def test_letters_are_dumped_into_files_that_can_be_published(post: Post, joe: Receiver) -> None:
+    ann = post.receiver("ann..x@y/7", "/c")
+    ids = post.letters(joe, "/a/b", 2)
+    post.letters(ann, "/c", 1)
+    (told,) = post.lines("dead-letters", "dump", "--dir", "out/letters")
+    assert told == {"written": 3, "there": 0}
+    directory = post.directory / "out" / "letters"
+    assert sorted(each.name for each in directory.iterdir()) == ["client_ann..x@y_7", "client_joe_1"]
+    files = sorted((directory / "client_joe_1").iterdir())
+    assert [file.name.partition("_")[2] for file in files] == [f"{dead_id}.json" for dead_id in ids]
+    letter = json.loads(files[0].read_text())
+    assert (letter["id"], letter["reason"]) == (ids[0], "no")
+    with Connection(post.server) as connection:
+        body = json.dumps(letter["publish"]).encode()
+        connection.request("POST", "/api/publish", body, {"Authorization": f"Bearer {TOKEN}"})
+        assert connection.response().messages[0]["successful"] is True
+    assert [message["data"] for message in joe.take()] == [0]
+    files[1].write_text("mine")
+    files[0].unlink()
+    assert post.lines("dead-letters", "dump", "--dir", "out/letters") == [{"written": 1, "there": 2}]
+    assert files[1].read_text() == "mine"
+
+
+def test_a_directory_that_cannot_be_is_told(post: Post, joe: Receiver) -> None:
+    post.letters(joe, "/a/b", 1)
+    (post.directory / "file").write_text("")
+    assert_refused(post.run("dead-letters", "dump", "--dir", "file"), "file", "Not a directory")
+
+
+def test_long_work_shows_how_far_it_is_on_a_terminal_only(post: Post, joe: Receiver) -> None:
+    post.letters(joe, "/a/b", 3)
+    status, said = post.on_terminal("dead-letters", "redrive", "--all")
+    assert status == 0
+    assert "sending again" in said
+    assert "3 dead letters redriven" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("redrive",), "give ids, filters, or --all"),
+        (("discard",), "give ids, filters, or --all"),
+        (("redrive", "7"), "7 is not the id of a dead letter"),
+        (("redrive", "1-0", "--code", "user"), "ids or filters"),
+        (("redrive", "--all", "--rate", "0"), "--rate"),
+        (("redrive", "--all", "--since", "soon"), "--since takes a date"),
+        (("list", "--receiver", "a/b/c"), "--receiver takes a session or a subject"),
+        (("list", "--channel", "chat"), "--channel takes a channel or a pattern"),
+        (("list", "--count", "0"), "--count"),
+        (("show",), "ID"),
+        (("show", "x"), "x is not the id"),
+        (("dump",), "--dir"),
+        (("dance",), "dance"),
+        (("list", "--url", "localhost"), "--url takes an address"),
+    ],
+)
+def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    ended = crewel("dead-letters", *arguments, directory=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def test_what_the_server_refuses_is_one_line(post: Post, tmp_path: Path) -> None:
+    assert_refused(post.run("dead-letters", "show", "1-0"), "there is no dead letter 1-0")
+    assert_refused(post.run("dead-letters", "list", "--code", "a b"), "code: must be an error code")
+    url = {"CREWEL_URL": post.server.url}
+    assert_refused(crewel("dead-letters", "list", directory=tmp_path, environ=url | {"CREWEL_TOKEN": "x"}), "--token")
+    assert_refused(crewel("dead-letters", "list", "--url", "http://127.0.0.1:9", directory=tmp_path), "127.0.0.1:9")
+
+
+def test_the_local_token_is_found_by_itself(start_server: StartServer, tmp_path: Path) -> None:
+    sets = [text for text in SETS if not text.startswith("admin.token=")]
+    server = start_server(*sets)
+    ended = crewel("dead-letters", "list", "--url", server.url, directory=tmp_path)
+    assert (ended.status, ended.out, ended.err) == (0, "", "")
+    token = (tmp_path / "data" / "admin.token").read_text().strip()
+    assert Desk(server, token).letters() == []
+    assert token not in server.stderr

@@ -1,0 +1,141 @@
+"""`crewel sessions` and `crewel cmd`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.admin.conftest import publish
+from tests.admin.desk import Receiver
+from tests.cli.command import assert_refused, crewel
+from tests.cli.operators import Post
+from tests.conftest import StartServer
+from tests.functional.bayeux import held
+from tests.functional.wire import close_connections, until
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> object:
+    yield
+    close_connections()
+
+
+@pytest.fixture
+def post(start_server: StartServer, tmp_path: Path) -> Post:
+    return Post(start_server, tmp_path)
+
+
+@pytest.fixture
+def joe(post: Post) -> Receiver:
+    return post.receiver("joe/1", "/a/b")
+
+
+def test_a_receiver_that_is_held_back_is_found_and_let_go(post: Post, joe: Receiver) -> None:
+    publish(post.server, "/a/b", 1)
+    joe.reject(joe.take(), "user.update.holdback", "out of paper")
+    publish(post.server, "/a/b", 2, first=1)
+    post.receiver("ann/1", "/c")
+    (found,) = post.lines("sessions", "list", "--held")
+    assert (found["name"], found["holdback"]["reason"]) == ("client/joe/1", "out of paper")
+    assert [each["name"] for each in post.lines("sessions", "list")] == ["client/ann/1", "client/joe/1"]
+    assert [each["name"] for each in post.lines("sessions", "list", "--subject", "ann")] == ["client/ann/1"]
+    assert post.lines("sessions", "list", "--state", "DEAD") == []
+    (answer,) = post.lines("sessions", "skip", "joe/1")
+    assert (answer["letters"], answer["active"]) == (1, False)
+    (answer,) = post.lines("sessions", "activate", "client/joe/1")
+    assert answer["active"] is True
+    assert [message["data"] for message in joe.take()] == [1, 2]
+
+
+def test_sessions_are_held_and_drained_for_people(post: Post, joe: Receiver) -> None:
+    ended = post.run("sessions", "hold", "joe/1", "--reason", "lunch", "--code", "user.lunch", "--no-json")
+    assert ended.out == "client/joe/1: held back, 0 waiting\n"
+    publish(post.server, "/a/b", 2)
+    table = post.run("sessions", "list", "--no-json").out
+    heading, row = table.splitlines()[:2]
+    assert heading.split() == ["session", "state", "waiting", "subscriptions", "held", "back"]
+    assert row.split()[:4] == ["client/joe/1", "ALIVE", "2", "/a/b"]
+    assert "by admin since" in " ".join(table.split())
+    assert "user.lunch, lunch" in " ".join(table.split())
+    ended = post.run("sessions", "drain", "joe/1", "--no-json")
+    assert ended.out == "client/joe/1: 2 became dead letters, 0 waiting\n"
+    assert "lunch" in post.run("sessions", "show", "joe/1", "--no-json").out
+    assert post.lines("sessions", "show", "joe/1")[0]["holdback"]["code"] == "user.lunch"
+    assert joe.take() == []
+
+
+def test_sessions_are_pinged_and_killed(post: Post, joe: Receiver) -> None:
+    joe.say()
+    before = held(post.server)
+    connection = joe.ask_connect(ext={"ack": joe.batch})
+    until(lambda: held(post.server) > before)
+    process = post.start("sessions", "ping", "joe/1", "--json")
+    connection.response()
+    joe.take()
+    out, err = process.communicate(timeout=20)
+    assert 0 < json.loads(out)["pingMs"] < 700, err
+    assert_refused(post.run("sessions", "ping", "joe/1"), "did not connect again")
+    post.receiver("ann/1", "/c")
+    assert (
+        post.run("sessions", "kill", "joe/1", "ann/1", "--no-json").out == "client/joe/1: ended\nclient/ann/1: ended\n"
+    )
+    assert post.lines("sessions", "list") == []
+    assert_refused(post.run("sessions", "show", "joe/1"), "there is no session client/joe/1")
+
+
+def test_the_state_of_a_session_survives_the_server(post: Post, joe: Receiver, start_server: StartServer) -> None:
+    post.lines("sessions", "hold", "joe/1", "--reason", "lunch")
+    publish(post.server, "/a/b", 1)
+    assert post.server.terminate() == 0
+    again = start_server(*post.server.store_sets, "admin.token=the-admin-token")
+    post.environ["CREWEL_URL"] = again.url
+    (session,) = post.lines("sessions", "list", "--held")
+    assert (session["holdback"]["reason"], session["waiting"], session["state"]) == ("lunch", 1, "POLLING")
+    assert joe.id is not None
+
+
+def test_a_command_prints_its_result(post: Post, joe: Receiver) -> None:
+    publish(post.server, "/a/b", 2)
+
+    def out(command: str) -> str:
+        ended = post.run("cmd", command)
+        assert (ended.status, ended.err) == (0, "")
+        return ended.out
+
+    assert out("__cmd:?nodeList") == "heron\n"
+    assert out("__cmd:client/joe/?numSessions") == "1\n"
+    assert out("__cmd:client/joe/1/?dispatcherActive") == "true\n"
+    assert out("__cmd:client/joe/1/?dispatcherActive=false") == "OK\n"
+    assert out("__cmd:client/joe/1/?dispatcherActive") == "false\n"
+    assert out("__cmd:topic/a/b/?subscribers") == "client/joe/1\n"
+    assert out("__cmd:client/joe/1/?holdback").startswith('{"active":false,"who":"admin"')
+    peeked = out("__cmd:client/joe/1/?peekCallbackMessages=5")
+    assert [json.loads(line)["data"] for line in peeked.splitlines()] == [0, 1]
+    assert out("__cmd:topic/a/b/?numSubscribers") == "1\n"
+    (whole,) = post.lines("cmd", "__cmd:?version", "--json")
+    assert whole["command"] == "__cmd:/node/heron/?version"
+    assert joe.id is not None
+
+
+def test_a_command_that_does_not_fit_is_one_line(post: Post) -> None:
+    assert_refused(post.run("cmd", "__cmd:?versoin"), "did you mean version?")
+    assert_refused(post.run("cmd", "version"), "must begin with __cmd:")
+    assert_refused(post.run("cmd", "__cmd:client/joe/1/?killSession"), "client/joe/1, which is not here")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("sessions", "show", "joe"), "joe is not the name of a session"),
+        (("sessions", "kill", "joe/1/2"), "is not the name of a session"),
+        (("sessions", "activate"), "NAME"),
+        (("sessions", "dance", "joe/1"), "dance"),
+        (("cmd",), "COMMAND"),
+    ],
+)
+def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    ended = crewel(*arguments, directory=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert words in ended.err
