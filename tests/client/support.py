@@ -2,10 +2,12 @@
 
 import asyncio
 
-from crewel.client import State, Transition
+from crewel.client import BackoffRule, State, Transition
 
 SERVICE = "tests.client.services"
 LIMIT_S = 10.0
+QUICK = BackoffRule(initial=0.02, factor=1.5, maximum=0.2)
+"""For clients that wait for a server to come back: however long that takes, they are there soon after."""
 
 
 class Steps:

@@ -23,7 +23,7 @@ from crewel.client import (
 )
 from crewel.client.errors import handshake_refused, publish_refused
 from crewel.client.login import LoginExtension, asked
-from tests.client.support import LIMIT_S, Steps
+from tests.client.support import LIMIT_S, QUICK, Steps
 from tests.conftest import StartServer
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
@@ -153,7 +153,10 @@ async def test_who_is_taken_over_hears_so_and_ends(server: Server, transport: st
 async def test_a_client_goes_on_after_a_restart_of_the_server(start_server: StartServer, transport: str) -> None:
     server = start_server("bayeux.timeout_ms=1000")
     steps = Steps()
-    async with asyncio.timeout(2 * LIMIT_S), Client(server.url, transports=[transport], on_state=steps) as client:
+    async with (
+        asyncio.timeout(2 * LIMIT_S),
+        Client(server.url, transports=[transport], backoff=QUICK, on_state=steps) as client,
+    ):
         messages = await client.subscribe("/a")
         client_id = client.client_id
         await client.publish("/a", 1, persistent=True)
@@ -177,7 +180,7 @@ async def test_a_client_takes_its_session_over_by_itself_when_the_server_has_los
     steps = Steps()
     async with (
         asyncio.timeout(2 * LIMIT_S),
-        Client(server.url, transports=[transport], name="joe/1", on_state=steps) as client,
+        Client(server.url, transports=[transport], name="joe/1", backoff=QUICK, on_state=steps) as client,
     ):
         await client.subscribe("/a")
         await steps.reach(State.CONNECTED)

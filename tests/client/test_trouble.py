@@ -19,11 +19,10 @@ from crewel.client import (
     TransportError,
 )
 from crewel.client.states import ImpossibleTransitionError
-from tests.client.support import LIMIT_S, SERVICE, Steps
+from tests.client.support import LIMIT_S, QUICK, SERVICE, Steps
 from tests.conftest import StartServer
 from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
 
-QUICK = BackoffRule(initial=0.02, factor=1.5, maximum=0.2)
 SETS = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=3000", "bayeux.sweep_ms=100")
 
 
