@@ -73,7 +73,7 @@ async def page(
 
 
 async def count(store: Store, wanted: LetterFilter) -> int:
-    """Return how many letters are wanted. One index tells that at once, or in a second for each million if times are asked
+    """Return how many letters are wanted. One index tells that at once, or in some seconds for each million if times are asked
     for; where several are asked for, all letters of the smallest are looked at. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
