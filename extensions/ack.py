@@ -52,10 +52,29 @@ class AcknowledgedSession(SessionPart):
     """The unacknowledged entries of one session."""
 
     __slots__ = ("_batches", "_broker")
+    is_plain = True
 
     def __init__(self, broker: Broker, batches: Batches) -> None:
         self._broker = broker
         self._batches = batches
+
+    def takes(self, session: Session, ext: Fields) -> bool:
+        """A client that waits acknowledges the last batch: that settles everything."""
+        batches = self._batches
+        if batches.must_resend or len(ext) != 1 or "ack" not in ext:
+            return False
+        batch = ext["ack"]
+        if type(batch) is not int or batch != batches.number - 1:
+            return False
+        self._acknowledge(session, batch)
+        return True
+
+    def answer(self, session: Session) -> bytes:
+        """Tell the batch id."""
+        number = self._batches.close()
+        if session.durable is not None and number > session.durable.batch - _SPARE:
+            self._reserve(session.durable)
+        return b'"ack":%d' % number
 
     def rcv_meta(self, session: Session, message: Message) -> bool:
         """Take the acknowledgement that a connect carries, and put back what it leaves open."""
@@ -65,18 +84,7 @@ class AcknowledgedSession(SessionPart):
         batch = ext.get("ack") if type(ext) is dict else None
         if type(batch) is not int:  # by type: `true` is an int to `isinstance`
             batch = None
-        session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
-        if session.durable is None and session.dispatcher is None:
-            session.queue = batches.acknowledge(batch, session.queue)
-        else:
-            told: list[Entry] = []
-            session.queue = batches.acknowledge(batch, session.queue, told)
-            if session.dispatcher is not None:
-                told = self._broker.dispatching.acknowledged(session, session.dispatcher, told)
-            places = [entry.position for entry in told if entry.position]
-            if places and session.durable is not None and self._broker.durability is not None:
-                self._broker.durability.settle(session.durable, places)
-                self._broker.events.settled(told)
+        self._acknowledge(session, batch)
         if not batches.must_resend:
             if not session.queue:
                 session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
@@ -89,6 +97,21 @@ class AcknowledgedSession(SessionPart):
             if not session.hold_delay:
                 message.fields.setdefault("advice", {})
         return True
+
+    def _acknowledge(self, session: Session, batch: int | None) -> None:
+        batches = self._batches
+        session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
+        if session.durable is None and session.dispatcher is None:
+            session.queue = batches.acknowledge(batch, session.queue)
+        else:
+            told: list[Entry] = []
+            session.queue = batches.acknowledge(batch, session.queue, told)
+            if session.dispatcher is not None:
+                told = self._broker.dispatching.acknowledged(session, session.dispatcher, told)
+            places = [entry.position for entry in told if entry.position]
+            if places and session.durable is not None and self._broker.durability is not None:
+                self._broker.durability.settle(session.durable, places)
+                self._broker.events.settled(told)
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """Retain what leaves with the next batch id."""

@@ -68,6 +68,19 @@ class Extension:
 class SessionPart:
     """What an extension keeps for one session; override what you need."""
 
+    is_plain: ClassVar[bool] = False
+    """Whether it has a short way for the connects of a waiting client, `takes` and `answer`. It is used while the session
+    has no other part."""
+
+    def takes(self, session: Session, ext: Fields) -> bool:
+        """A connect came that says nothing but this in `ext`, while nothing waits for the session. True: all is done that
+        `rcv_meta` would do. False: nothing is done, and `rcv_meta` will be asked."""
+        return False
+
+    def answer(self, session: Session) -> bytes:
+        """What the reply to such a connect says in `ext`: the JSON, less the braces around it."""
+        return b""
+
     def rcv(self, session: Session, message: Message) -> bool:
         """A publish of this session came in."""
         return True

@@ -24,6 +24,7 @@ from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
+    from crewel.extension import SessionPart
 
 __all__ = ["Inbound", "refusal"]
 
@@ -100,8 +101,10 @@ class Inbound:
         session.peer = peer
         session.last_seen = now = broker.loop.time()
         request: Message | str = message_id
-        is_bare = len(fields) == _BARE and fields.get("connectionType") == peer.transport
-        if not is_bare or session.parts or self._sees_bare_connects:
+        is_bare = len(fields) == _BARE and not session.parts and fields.get("connectionType") == peer.transport
+        if self._sees_bare_connects or not (
+            is_bare or (session.plain and _is_taken(session.plain, session, peer, fields))
+        ):
             request = message = Message(fields, CONNECT_CHANNEL, message_id)
             passes = broker.outbound.pipe.rcv_meta(session, message)
             if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
@@ -228,6 +231,14 @@ class Inbound:
         session = Session(self._broker, new_secret())
         session.peer = peer
         return session
+
+
+def _is_taken(part: SessionPart, session: Session, peer: Peer, fields: dict[str, Any]) -> bool:
+    """Whether the connect is bare but for its `ext`, and the session's part has taken that."""
+    if len(fields) != _BARE + 1 or fields.get("connectionType") != peer.transport:
+        return False
+    ext = fields.get("ext")
+    return type(ext) is dict and part.takes(session, ext)
 
 
 def refusal(element: object, message: Message | None, failure: Exception) -> Reply:

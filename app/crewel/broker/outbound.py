@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _CONNECTED = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
+_CONNECTED_WITH = _CONNECTED[:-1] + b',"ext":{%b}}'
+"""The same, of a session with a part that has something to tell."""
 
 _Replies = list[tuple[Reply, Message | None]]
 
@@ -141,7 +143,7 @@ class Outbound:
         return True
 
     def end_soon(self, session: Session) -> None:
-        """End the session with the next flush. Until then it hears what it has, from the front: never a gap."""
+        """End the session with the next flush; until then it hears what it has, from the front: never a gap."""
         self._overflowed.add(session)
         self.make_ready(session)
 
@@ -181,7 +183,9 @@ class Outbound:
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
             return []
-        if session.parts:
+        if session.plain is not None:
+            entries = session.plain.send(session, entries)
+        elif session.parts:
             entries = self.pipe.departing(session, entries)
         self._metrics.deliveries += len(entries)
         dispatcher = session.dispatcher
@@ -215,9 +219,8 @@ class Outbound:
             session = None
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return
-        messages: list[bytes] = []
-        if session is not None and session.queue and self._carries_messages(exchange, session):
-            messages = self._departing(session)
+        has_messages = session is not None and session.queue and self._carries_messages(exchange, session)
+        messages = self._departing(session) if session is not None and has_messages else []
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
         self._respond(exchange.peer, session, exchange.replies, messages, replies_first=exchange.handshake is not None)
@@ -240,13 +243,7 @@ class Outbound:
         return not (session.connect_only or exchange.peer.connect_only)
 
     def _respond(
-        self,
-        peer: Peer,
-        session: Session | None,
-        answers: _Replies,
-        messages: list[bytes],
-        *,
-        replies_first: bool = False,
+        self, peer: Peer, session: Session | None, answers: _Replies, messages: list[bytes], *, replies_first: bool
     ) -> None:
         parts = []
         for reply, message in answers:
@@ -342,8 +339,11 @@ class Outbound:
         self._let_go(session, held)
         peer, request = held.peer, held.request
         parts = self._departing(session)
-        if isinstance(request, str) and session.is_live and session.advised_on is not None and not session.parts:
-            parts.append(_CONNECTED % request.encode())
+        bare = request if type(request) is str and session.is_live and session.advised_on is not None else None
+        if bare is not None and not session.parts:
+            parts.append(_CONNECTED % bare.encode())
+        elif bare is not None and session.plain is not None:
+            parts.append(_CONNECTED_WITH % (bare.encode(), session.plain.answer(session)))
         else:
             message = held.message(session) if isinstance(request, str) else request
             reply = replies.ok(message) if held.reply is None else held.reply

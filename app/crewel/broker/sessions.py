@@ -135,6 +135,7 @@ class Session:
         "parts",
         "parts_out",
         "peer",
+        "plain",
         "queue",
         "queue_limit",
         "retained",
@@ -152,6 +153,8 @@ class Session:
     """Whether it can send and be delivered to: it has been granted and has not ended."""
     parts_out: tuple[SessionPart, ...]
     """The same parts in the order in which they see what leaves."""
+    plain: SessionPart | None
+    """Its only part, if that has a short way for plain connects."""
     peer: Peer | None
     """The request that is being processed, or the socket; None between requests."""
     urgent: bool
@@ -206,6 +209,7 @@ class Session:
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.parts_out = ()
+        self.plain = None
         self.peer = None
         self.queue: list[Entry] = []
         self.urgent = False
@@ -262,6 +266,7 @@ class Session:
         """Let this part of an extension see the session's messages from now on."""
         self.parts = (*self.parts, part)
         self.parts_out = self.parts[::-1]
+        self.plain = part if part.is_plain and len(self.parts) == 1 else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
         """Send this session a message, whatever it is subscribed to; False if the session is gone. Raises ValueError for
