@@ -69,8 +69,10 @@ class TestNames:
         assert "ext" not in Client(server).handshake()
         assert Client(server).handshake(ext={"ack": True})["ext"] == {"ack": True}
 
-    def test_status_messages_are_not_offered_and_said_so(self, server: Server, joe: str) -> None:
-        assert Person(server).be(f"{joe}/1", update=True, settle="message", ackWait=1000).login["update"] is False
+    def test_updates_are_granted_to_who_acknowledges(self, server: Server, joe: str) -> None:
+        assert Person(server).be(f"{joe}/1", update=True, settle="message", ackWait=1000).login["update"] is True
+        reply = Client(server).handshake(ext={"session": {"name": f"{joe}/2", "update": True}})
+        assert reply["ext"]["session"]["update"] is False
 
 
 class TestRefusals:

@@ -10,7 +10,9 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["INTERNAL_ERROR", "OUTCOMES", "OnUserError", "Outcome", "Row", "is_below", "outcome_of", "reported_code"]
+from crewel.errors.dotted import is_below
+
+__all__ = ["INTERNAL_ERROR", "OUTCOMES", "OnUserError", "Outcome", "Row", "outcome_of", "reported_code"]
 
 INTERNAL_ERROR: Final = "user.update.internalError"
 """What everything becomes that a receiver may not report."""
@@ -82,11 +84,6 @@ OUTCOMES: Final[tuple[Row, ...]] = (
     ),
 )
 """The first line that fits counts. Every code that `reported_code` answers fits one."""
-
-
-def is_below(code: str, prefix: str) -> bool:
-    """Whether the code is this one or below it."""
-    return code == prefix or code.startswith(f"{prefix}.")
 
 
 def reported_code(given: object) -> str:
