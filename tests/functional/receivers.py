@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from crewel.client import Client, Event, Message, Transition
-from tests.server_process import LIMIT_S, Server
+from tests.server_process import LIMIT_S
 
 DRIVERS = Path(__file__).parents[1] / "interop" / "drivers"
 
@@ -35,7 +35,7 @@ class Receiver(Protocol):
 
     notes: Notes
 
-    async def start(self, server: Server, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
+    async def start(self, url: str, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
         """Shake hands, asking for these fields of `ext.session`, and subscribe."""
 
     async def leave(self) -> None:
@@ -85,9 +85,9 @@ class ByNode:
     def __init__(self) -> None:
         self.notes = Notes()
 
-    async def start(self, server: Server, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
+    async def start(self, url: str, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
         pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-        command = ("node", str(DRIVERS / "update.mjs"), server.url, transport, name, channel, json.dumps(session))
+        command = ("node", str(DRIVERS / "update.mjs"), url, transport, name, channel, json.dumps(session))
         self._process = await asyncio.create_subprocess_exec(*command, **pipes)  # type: ignore[arg-type]
         self._reading = asyncio.create_task(self._read())
         await self.notes.until(lambda notes: notes.subscribed > 0)
@@ -131,9 +131,9 @@ class ByPython:
         self.notes = Notes()
         self._times: Counter[int] = Counter()
 
-    async def start(self, server: Server, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
+    async def start(self, url: str, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
         self._client = Client(
-            server.url,
+            url,
             transports=[transport],
             update=True,
             name=name,

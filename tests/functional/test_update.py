@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from crewel.settings import load
 from crewel.storage import letters
 from crewel.storage.letters import LetterFilter, StoredLetter
 from crewel.storage.store import Store
+from tests.cutting_proxy import CuttingProxy, random_cuts
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.receivers import ByNode, ByPython, Receiver
 from tests.functional.wire import figures
@@ -40,6 +42,8 @@ class World:
 
     def __init__(self, server: Server, store: Store, receiver: Receiver, transport: str) -> None:
         self.server = server
+        self.url = server.url
+        """Where the receiver finds it."""
         self.receiver = receiver
         self.notes = receiver.notes
         self.store = store
@@ -57,7 +61,7 @@ class World:
 
     async def subscribe(self, **session: Any) -> None:
         """Start the receiver, asking for these fields of `ext.session`."""
-        await self.receiver.start(self.server, self._transport, self.name, self.channel, session)
+        await self.receiver.start(self.url, self._transport, self.name, self.channel, session)
 
     async def publish(self, *messages: dict[str, Any]) -> None:
         """Publish persistent messages, one after the other."""
@@ -281,6 +285,38 @@ class TestWaiting:
         (status,) = world.notes.rejected
         assert (status["id"], status["state"]) == (world.notes.heard[0].id, "OK")
         assert status["reason"]
+
+
+class TestCuts:
+    """Statuses that are lost on their way go again: nothing is lost, and nothing that went well is heard twice."""
+
+    async def test_what_went_well_is_heard_once_and_what_did_not_is_a_letter(self, meet: Meet) -> None:
+        world = await meet("bayeux.max_interval_ms=30000")
+        async with CuttingProxy(world.server.port) as proxy:
+            world.url = f"http://localhost:{proxy.port}/cometd"
+            await world.subscribe(dispatcher={"retries": -1, "delay": 20})
+            proxy.arm(random_cuts(1066, chance=0.3))
+            count = 0
+            while count < 80 or len(proxy.breaks) < 6:
+                assert count < 800, f"too little was cut: {proxy.breaks}"
+                await world.publish(*map(mixed, range(count, count + 8)))
+                count += 8
+                await world.notes.hears(*range(count))
+            proxy.calm()
+            await eventually(lambda: settled(world))
+            rejected = [n for n in range(count) if mixed(n).get("code") == "user.update.error"]
+            letters = await world.letters(len(rejected))
+            assert [orjson.loads(letter.body)["data"]["n"] for letter in letters] == rejected
+            heard = Counter(each.n for each in world.notes.heard)
+            assert {n: heard[n] for n in range(count) if "code" not in mixed(n) and heard[n] != 1} == {}
+            assert world.notes.subscribed == 1
+
+
+def mixed(n: int) -> dict[str, Any]:
+    """Every fifth message cannot be done, some cannot be done at first."""
+    if n % 5 == 0:
+        return fails(n, "user.update.error")
+    return fails(n, "communication.timeout", times=1) if n % 7 == 3 else {"n": n}
 
 
 async def wait(world: World, count: int) -> bool:
