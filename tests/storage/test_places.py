@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, Submission
+from crewel.errors import StoreError
 from crewel.storage import letters, log
 from crewel.storage.letters import RedriveOutcome
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
-from tests.storage.buried import all_letters, assert_indexes_agree
+from tests.storage.buried import all_letters, assert_indexes_agree, letter
+from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
 
 NAMES = (JOE, ANN)
@@ -125,3 +129,43 @@ async def test_a_message_is_in_exactly_one_place(store: Store, seed: int) -> Non
         await draw.choice([*steps, *steps, *rare])(draw.choice(NAMES))
         await play.check()
     assert await store.reader.get(store.keys.dropped) is None
+
+
+@pytest.mark.parametrize("killed_after", [1, 40, 150])
+async def test_a_store_that_is_killed_leaves_each_letter_in_one_place(
+    open_store: OpenStore, start_store: StartStore, killed_after: int
+) -> None:
+    process = start_store(appendfsync="always")
+    store = await open_store(f"storage.url={process.url}")
+    owner = await started(store)
+    await owner.login(JOE)
+    await owner.bury(*(letter(message_id=str(number), body=b"%d" % number) for number in range(300)))
+    steps = [letters.redrive(store.keys, owner.token, each, FACTS_MAX) for each in await all_letters(owner)]
+    answered = 0
+
+    async def ask(step: Step[letters.Redriven]) -> letters.Redriven | StoreError:
+        nonlocal answered
+        (answer,) = await store.run([step])
+        answered += isinstance(answer, letters.Redriven)
+        if answered == killed_after:
+            process.kill()
+        return answer
+
+    async with asyncio.timeout(30):
+        first: list[letters.Redriven | StoreError] = []
+        for start in range(0, len(steps), 10):
+            first += await asyncio.gather(*map(ask, steps[start : start + 10]))
+        process.start()
+        while not store.is_up:
+            await asyncio.sleep(0.01)
+        again = await store.run(steps)
+    moved = [answer for answer in first if isinstance(answer, letters.Redriven)]
+    assert killed_after <= len(moved) < len(steps)
+    assert again[: len(moved)] == moved
+    assert {answer.outcome for answer in again} == {RedriveOutcome.MOVED}
+    boxed: Any = await store.reader.hkeys(store.keys.inbox(JOE))
+    assert sorted(int(each) for each in boxed) == sorted(answer.id for answer in again)
+    bodies = await log.fetch_inbox(store, JOE, [answer.id for answer in again])
+    assert sorted(int(each.body) for each in bodies.values()) == list(range(300))
+    assert await all_letters(owner) == []
+    await assert_indexes_agree(owner)
