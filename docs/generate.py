@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crewel import metrics
+from crewel.admin.commands import COMMANDS
 from crewel.client.states import TRANSITIONS
 from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
@@ -150,6 +151,20 @@ def keys() -> str:
     return table(("key", "type", "what it is", "what is in it", "how long", "written by", "read by"), rows)
 
 
+def commands() -> str:
+    """Return the table of the administrative commands."""
+    rows = (
+        (
+            each.level.value,
+            f"`{each.name}`" if each.takes is None else f"`{each.name}=`",
+            each.access.value,
+            each.meaning if each.takes is None else f"{each.meaning} Takes {each.takes.expected}.",
+        )
+        for each in COMMANDS
+    )
+    return table(("about", "property", "access", "meaning"), rows)
+
+
 def decisions() -> str:
     """Return the list of the decisions, by number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -175,6 +190,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "end-reasons": end_reasons,
     "overflow-policies": overflow_policies,
     "keys": keys,
+    "commands": commands,
     "decisions": decisions,
 }
 

@@ -9,6 +9,12 @@ function element(name, text = "", ...children) {
   return made;
 }
 
+// A text with `code` in it, as children of a new element.
+function prose(name, text) {
+  const parts = text.split("`").map((part, index) => index % 2 ? element("code", part) : part);
+  return element(name, "", ...parts);
+}
+
 function row(name, schema, meaning) {
   const bounds = [
     schema.minimum !== undefined && `from ${schema.minimum}`,
@@ -17,7 +23,7 @@ function row(name, schema, meaning) {
     schema.default !== undefined && `usually ${schema.default}`,
   ].filter(Boolean);
   const kind = [schema.type ?? "", ...bounds].join(", ");
-  return element("tr", "", element("td", "", element("code", name)), element("td", kind), element("td", meaning));
+  return element("tr", "", element("td", "", element("code", name)), element("td", kind), prose("td", meaning));
 }
 
 function table(caption, rows) {
@@ -44,7 +50,7 @@ function fields(operation) {
 
 function answers(operation) {
   const rows = Object.entries(operation.responses).map(([status, answer]) =>
-    element("tr", "", element("td", "", element("code", status)), element("td", answer.description)));
+    element("tr", "", element("td", "", element("code", status)), prose("td", answer.description)));
   return table("answers", rows);
 }
 
@@ -53,14 +59,14 @@ function section(method, path, operation) {
   made.className = "card";
   made.id = operation.operationId;
   const heading = element("h2", "", element("code", `${method.toUpperCase()} ${path}`));
-  made.append(heading, element("p", operation.summary), ...fields(operation), answers(operation));
+  made.append(heading, prose("p", operation.summary), ...fields(operation), answers(operation));
   return made;
 }
 
 function show(api) {
   const sections = Object.entries(api.paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => section(method, path, operation)));
-  page.append(element("p", `Version ${api.info.version}. ${api.info.description}`), ...sections);
+  page.append(prose("p", `Version ${api.info.version}. ${api.info.description}`), ...sections);
 }
 
 try {

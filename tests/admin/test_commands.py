@@ -10,8 +10,9 @@ import pytest
 from crewel.admin.calls import Access
 from crewel.admin.commands import COMMANDS
 from crewel.admin.grammar import Level
-from tests.admin.conftest import publish
+from tests.admin.conftest import SETS, publish
 from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -65,6 +66,9 @@ SESSION: dict[str, Any] = {
     "uptime": lambda seconds: 0 <= seconds < 3600,
     "sessionTimeoutExpireDate": DATE.fullmatch,
     "pollingSinceDate": "",
+    "stalled": False,
+    "lastCallbackException": "",
+    "numCallbackExceptions": 0,
     "pingRoundTripDelay": -1,
     "cbQueueNumMsgs": 3,
     "cbQueueNumBytes": lambda size: size > 60,
@@ -336,13 +340,46 @@ def test_garbage_is_collected(desk: Desk) -> None:
     assert desk.cmd("__cmd:?gc") >= 0
 
 
-def test_a_client_that_is_away_is_polling_since_then(desk: Desk, server: Server, subject: str) -> None:
+def test_a_client_that_has_not_come_yet_is_polling(desk: Desk, server: Server, subject: str) -> None:
     person = Receiver(server)
     person.shake(name=f"{subject}/1")
-    state = f"__cmd:client/{subject}/1/?connectionState"
-    assert desk.cmd(state) == "POLLING"  # no connect has come yet
+    path = f"__cmd:client/{subject}/1/"
+    assert desk.cmd(f"{path}?connectionState") == "POLLING"
+    assert DATE.fullmatch(desk.cmd(f"{path}?pollingSinceDate"))
     person.take()
-    assert desk.cmd(state) == "ALIVE"
+    assert desk.cmd(f"{path}?connectionState") == "ALIVE"
+    assert desk.cmd(f"{path}?pollingSinceDate") == ""
+
+
+def test_a_client_that_has_failed_is_left_alone_and_that_is_told(
+    desk: Desk, server: Server, subject: str, channel: str
+) -> None:
+    receiver = Receiver(server).be(f"{subject}/1", dispatcher={"retries": -1, "delay": 60_000})
+    receiver.subscribe(channel)
+    publish(server, channel, 1)
+    receiver.reject(receiver.take(), "communication.noConnection", "my database is away")
+    path = f"__cmd:client/{subject}/1/"
+    assert desk.cmd(f"{path}?connectionState") == "POLLING"
+    assert desk.cmd(f"{path}?stalled") is True
+    assert desk.cmd(f"{path}?numCallbackExceptions") == 1
+    assert DATE.fullmatch(desk.cmd(f"{path}?pollingSinceDate"))
+    assert desk.cmd(f"{path}?pollingSinceDate") <= desk.cmd("__cmd:?serverTimestamp")
+    assert desk.cmd(f"{path}?lastCallbackException") == "communication.noConnection: my database is away"
+    assert desk.get(f"/sessions/{subject}/1")["lastFailure"]["reason"] == "my database is away"
+    assert desk.cmd(f"{path}?clearLastCallbackException") == "OK"
+    assert desk.cmd(f"{path}?lastCallbackException") == ""
+    assert desk.cmd(f"{path}?stalled") is True
+
+
+def test_a_client_that_is_gone_is_polling_since_then(start_server: StartServer, subject: str) -> None:
+    server = start_server(*SETS, "bayeux.max_interval_ms=50")
+    desk = Desk(server)
+    Receiver(server).be(f"{subject}/1")
+    path = f"__cmd:client/{subject}/1/"
+    until(lambda: desk.cmd(f"{path}?connectionState") == "POLLING")
+    assert DATE.fullmatch(since := desk.cmd(f"{path}?pollingSinceDate"))
+    assert desk.cmd(f"{path}?loginDate") < since <= desk.cmd("__cmd:?serverTimestamp")
+    assert f"client/{subject}/1" not in desk.cmd("__cmd:?aliveCallbackClients")
 
 
 def test_sessions_that_do_not_acknowledge_answer_too(desk: Desk, server: Server, subject: str, channel: str) -> None:

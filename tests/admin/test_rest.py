@@ -447,7 +447,7 @@ def test_an_export_that_nobody_reads_costs_no_memory(start_server: StartServer) 
     connection = desk.send("GET", "/dead-letters/export")
     until(connection.has_input)
     held_back = [desk.cmd("__cmd:?usedMem") for _ in range(5)]
-    assert max(held_back) - before < 25_000_000  # 600 letters are 30 MB
+    assert max(held_back) - before < 20_000_000  # 600 letters are 30 MB
     connection.reset()
     assert len(exported(desk, "")) == 600
 

@@ -27,27 +27,39 @@ def command_lines() -> Iterator[tuple[str, str]]:
                 yield shown(page), line.strip().removeprefix("$ ")
 
 
-def options_of(command: str) -> set[str]:
+def options_of(command: tuple[str, ...]) -> set[str]:
     """Return the options that `crewel COMMAND` takes."""
     ended = subprocess.run(
-        [sys.executable, "-m", "crewel", command, "--help"],
+        [sys.executable, "-m", "crewel", *command, "--help"],
         capture_output=True, text=True, timeout=30, check=True, env={"COLUMNS": "200", "NO_COLOR": "1"},
     )  # fmt: skip
     return set(re.findall(r"--[a-z][a-z-]*", ended.stdout))
 
 
+def commands() -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command, `doctor` or `sessions list`."""
+    yield from ((command.name,) for command in app.registered_commands if command.name)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        name = group.typer_instance.info.name
+        assert isinstance(name, str)
+        for command in group.typer_instance.registered_commands:
+            assert command.name or command.callback
+            yield name, command.name or command.callback.__name__
+
+
 def test_documented_commands_exist_with_their_options() -> None:
-    commands = {command.name for command in app.registered_commands}
-    takes = {name: options_of(name) for name in commands if name}
+    takes = {command: options_of(command) for command in commands()}
+    groups = {command[0] for command in takes if len(command) > 1}
     wrong = [
         f"{page}: {line}"
         for page, line in command_lines()
-        if (words := line.split())[:1] == ["crewel"]
+        if (words := line.partition(" | ")[0].split())[:1] == ["crewel"]
         and words[1:]
         and words[1] not in {"--version", "--help"}
         and (
-            words[1] not in takes
-            or not {word.partition("=")[0] for word in words[2:] if re.match(r"--[a-z]", word)} <= takes[words[1]]
+            (command := tuple(words[1 : 3 if words[1] in groups else 2])) not in takes
+            or not {word.partition("=")[0] for word in words[1:] if re.match(r"--[a-z]", word)} <= takes[command]
         )
     ]
     assert not wrong

@@ -30,7 +30,9 @@ _MOST: Final = 1000
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
-_EXPORTED: Final = 200
+_EXPORTED: Final = 20
+"""Letters that an export reads first, and again where they are large; else ten times as many."""
+_LARGE: Final = 256 * 1024  # bytes
 
 
 # Fields
@@ -159,10 +161,13 @@ async def _export(ask: Ask) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
     await response.prepare(ask.request)
     try:
-        await response.write(_lines(ask, page.letters))  # waits while the client reads slowly
-        while page.next and not ask.is_given_up():
-            page = await stored_letters.page(store, wanted, page.next, _EXPORTED)
-            await response.write(_lines(ask, page.letters))
+        while True:
+            lines = _lines(ask, page.letters)
+            await response.write(lines)  # waits while the client reads slowly
+            if not page.next or ask.is_given_up():
+                break
+            count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
+            page = await stored_letters.page(store, wanted, page.next, count)
     except ConnectionError:
         pass  # nobody reads any more
     except StoreError as error:

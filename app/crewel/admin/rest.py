@@ -37,6 +37,9 @@ __all__ = ["ROUTES", "mount_rest"]
 _ADMIN: Final = "admin"
 """How the audit calls who shows the admin token."""
 
+_FILES: Final = {"": "api.html", "page.js": "api.js", "page.css": "api.css", "style.css": "style.css"}
+"""What the page needs, by the name below `API`."""
+
 
 def _any(value: object) -> object:
     return value
@@ -78,7 +81,7 @@ class Rest:
         for route in ROUTES:
             path = re.sub(r"{(subject|number|id)}", r"{\1:[^/]+}", API + route.path)
             app.router.add_route(route.method, path, self._handler(route))
-        for name, file in (("", "api.html"), ("page.js", "api.js"), ("style.css", "style.css")):
+        for name, file in _FILES.items():
             app.router.add_get(f"{API}/{name}", self._file(file))
         app.router.add_get(API, _to_page)
         app.router.add_route("*", API + "/{below:.*}", self._unknown)

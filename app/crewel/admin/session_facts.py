@@ -8,15 +8,20 @@ from typing import Any
 from crewel.admin.administration import Administration
 from crewel.admin.calls import Call
 from crewel.admin.moments import shown
-from crewel.broker.sessions import Session
+from crewel.broker.sessions import Session, State
+from crewel.delivery.states import DispatcherState
 
 __all__ = [
     "bounds",
     "expire_date",
+    "failures",
+    "forget_failure",
     "holdback",
     "identity",
     "is_active",
     "is_connected",
+    "is_stalled",
+    "last_failure",
     "login_date",
     "names",
     "numbers",
@@ -47,7 +52,9 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "maxBytes": max_bytes,
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
+        "lastFailure": _failure(session),
         "reliable": session.is_reliable,
+        "update": session.dispatcher is not None and session.dispatcher.rules.tells,
         "durable": session.durable is not None,
         "operator": session.is_operator,
         "transport": _transport(session),
@@ -137,17 +144,55 @@ def expire_date(call: Call) -> str:
 
 
 def polling_since(call: Call) -> str:
-    """The date since which the client is away; empty while it is there."""
+    """The date since which nothing goes to the client, for it is gone or has failed; empty while it is there."""
     session, broker = call.session, call.admin.broker
-    if not broker.timing.is_gone(session, broker.loop.time()):
+    if call.admin.dispatching.state(session) is DispatcherState.ALIVE:
         return ""
-    away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
-    rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
-    return shown(call.admin.clock_ms(rested_at + away))
+    dispatcher = session.dispatcher
+    if dispatcher is not None and dispatcher.waits_until > 0:
+        since = dispatcher.waits_until - dispatcher.rules.delay
+    elif session.state is State.CONNECTED:
+        away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
+        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
+        since = rested_at + away
+    else:  # no connect has come yet
+        since = call.admin.logged_in_at(session)
+    return shown(call.admin.clock_ms(since))
+
+
+def is_stalled(call: Call) -> bool:
+    """Whether the client has failed, and is left alone for a while."""
+    dispatcher = call.session.dispatcher
+    return dispatcher is not None and dispatcher.waits_until > 0
+
+
+def last_failure(call: Call) -> str:
+    """What the client has reported last that was not OK; empty if nothing."""
+    dispatcher = call.session.dispatcher
+    return "" if dispatcher is None or dispatcher.last_failure is None else ": ".join(dispatcher.last_failure)
+
+
+def forget_failure(call: Call) -> str:
+    """Forget it."""
+    if call.session.dispatcher is not None:
+        call.session.dispatcher.last_failure = None
+    return "OK"
+
+
+def failures(call: Call) -> int:
+    """How often in a row the client itself has failed."""
+    return 0 if call.session.dispatcher is None else call.session.dispatcher.failures
 
 
 def _absolute(admin: Administration, session: Session) -> str:
     return f"/node/{admin.node}/{session.name}"
+
+
+def _failure(session: Session) -> dict[str, str] | None:
+    if session.dispatcher is None or session.dispatcher.last_failure is None:
+        return None
+    code, reason = session.dispatcher.last_failure
+    return {"code": code, "reason": reason}
 
 
 def _transport(session: Session) -> str | None:

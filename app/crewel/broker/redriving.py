@@ -188,6 +188,7 @@ class Redriving:
             if room is None or room.take(len(letter.body)):
                 asked.append((letter, self._ask(letter, room)))
             else:
+                self._broker.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
                 report.undone.append(_undone(letter, RedriveOutcome.FULL))
         if not asked:
             return

@@ -1,0 +1,54 @@
+"""That docs/operating.md says what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.admin.conftest import SETS, publish
+from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.conftest import StartServer
+from tests.functional.wire import until
+from tests.house.source import ROOT
+
+PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")
+LIMIT_S = 30
+
+
+def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(*SETS)
+    joe = Receiver(server).be("joe/1")
+    joe.subscribe("/kitchen/orders")
+    publish(server, "/kitchen/orders", 5)
+    messages = joe.take()
+    joe.reject(messages[:4])
+    joe.reject(messages[4:], "user.update.holdback", "out of paper")
+    until(lambda: len(Desk(server).letters()) == 4)
+    found = re.search(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    environ = os.environ | {"URL": server.base, "TOKEN": TOKEN}
+    ended = subprocess.run(
+        ["bash", "-c", found[1]], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+    held, one, skipped, active, count, page, *lines = [json.loads(line) for line in ended.stdout.splitlines() if line]
+    *exported, redriven, discarded, queued = lines
+    assert [session["name"] for session in held["sessions"]] == ["client/joe/1"]
+    assert one["holdback"]["reason"] == "out of paper"
+    assert (skipped["letters"], active["active"]) == (1, True)
+    assert count["count"] >= 4
+    assert (len(page["letters"]), page["next"]) == (2, page["letters"][1]["id"])
+    assert len(exported) >= 4
+    assert redriven["redriven"] + discarded["discarded"] == 5
+    assert queued["result"] == redriven["redriven"]
+
+
+def test_the_page_names_the_figures_that_there_are() -> None:
+    from crewel.metrics import DECLARED
+
+    names = set(re.findall(r"`(crewel_\w+)`", PAGE))
+    assert names
+    assert names <= {declared.name for declared in DECLARED}
