@@ -1,5 +1,6 @@
 """That the examples of the client's pages do what they say, as they stand there."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+from crewel.client import Client
 from tests.client.support import LIMIT_S
 from tests.conftest import StartServer
+from tests.functional.wire import figures, until
 from tests.server_process import ROOT, Server
 
+DEAD = 'crewel_ended_total{reason="dead"}'
 ADDRESS = "http://127.0.0.1:8080/cometd"
 
 
@@ -36,6 +40,46 @@ def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
         "/chat/words two",
         "/chat/words three",
     ]
+
+
+def test_the_example_of_settling_runs(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server()
+    script = block("settling.md", "python")
+    assert ADDRESS in script
+    command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["baked 2", "baked 4"]
+    until(lambda: figures(server).get(DEAD) == 1)
+
+
+async def test_the_example_of_settling_runs_in_a_browser(start_server: StartServer) -> None:
+    """Under Node, which has no addresses to import from."""
+    server = start_server()
+    script = block("settling.md", "js").replace(ADDRESS, server.url)
+    script = script.replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
+    script = script.replace('"/extensions/update.js"', json.dumps((ROOT / "extensions" / "update.js").as_uri()))
+    script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {{}};\n{script}'
+    command = ["node", "--input-type=module", "--eval", script]
+    node = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT / "tests" / "interop", stdout=asyncio.subprocess.PIPE
+    )
+    assert node.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT_S), Client(server.url) as shop:
+            line = asyncio.create_task(node.stdout.readline())
+            while not line.done():  # until it has subscribed
+                await shop.publish("/orders", {"pizza": 1}, persistent=True)
+                await asyncio.wait([line], timeout=0.2)
+            for pizzas in (20, 4):
+                await shop.publish("/orders", {"pizza": pizzas}, persistent=True)
+            while await node.stdout.readline() != b"baked 4\n":
+                pass
+            while (await asyncio.to_thread(figures, server)).get(DEAD) != 1:
+                await asyncio.sleep(0.05)
+    finally:
+        node.kill()
+        await node.wait()
 
 
 def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None:

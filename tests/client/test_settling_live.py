@@ -1,0 +1,161 @@
+"""Messages that the application settles, with the real server."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from crewel.client import Client, Message
+from tests.client.support import LIMIT_S
+from tests.conftest import StartServer
+from tests.functional.wire import figures
+from tests.server_process import Server
+
+ENDED = 'crewel_ended_total{reason="%s"}'
+
+
+@pytest.fixture
+def patient(start_server: StartServer) -> Server:
+    """A server that holds connects for longer than a test waits."""
+    return start_server("bayeux.timeout_ms=60000")
+
+
+async def reach(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again until it holds."""
+    async with asyncio.timeout(LIMIT_S):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+async def figure(server: Server, name: str) -> float:
+    """One of the server's figures, 0 before there is one."""
+    return (await asyncio.to_thread(figures, server)).get(name, 0.0)
+
+
+async def published(server: Server, count: int) -> None:
+    """Publish 1, 2, 3 …, which are to be stored."""
+    async with Client(server.url) as client:
+        for number in range(1, count + 1):
+            await client.publish("/a", number, persistent=True)
+
+
+async def test_what_is_settled_is_told_at_once_though_a_connect_is_held(patient: Server, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+        assert joe.settles
+        heard = await joe.subscribe("/a")
+        await published(patient, 3)
+        first, second, third = [await heard.receive(LIMIT_S) for _ in range(3)]
+        await reach(lambda: waits(patient, 1))  # the last one is in our hands
+        third.settle()
+        await reach(lambda: waits(patient, 0))
+        assert [each.redeliver for each in (first, second, third)] == [0, 0, 0]
+        assert first.is_persistent
+        assert first.sender is not None
+
+
+async def test_a_rejection_is_told_at_once(patient: Server, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 1)
+        message = await heard.receive(LIMIT_S)
+        message.reject("user.update.error", "no")
+        await reach(lambda: ended(patient, "dead", 1))
+
+
+async def waits(server: Server, count: int) -> bool:
+    """Whether so many messages wait."""
+    return await figure(server, "crewel_waiting") == count
+
+
+async def ended(server: Server, reason: str, count: int) -> bool:
+    """Whether so many have ended so."""
+    return await figure(server, ENDED % reason) == count
+
+
+async def test_who_goes_on_with_a_session_hears_what_was_not_settled_and_nothing_else(patient: Server) -> None:
+    async with Client(patient.url, update=True, name="joe/1", leave=True) as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 3)
+        (await heard.receive(LIMIT_S)).settle()
+        await heard.receive(LIMIT_S)  # and is not done with it
+    async with Client(patient.url, update=True, name="joe/1", resume=joe.resume) as joe:
+        assert joe.login["reconnected"] is True
+        again = await joe.subscribe("/a")
+        messages = [await again.receive(LIMIT_S) for _ in range(2)]
+        assert [(each.data, each.redeliver > 0) for each in messages] == [(2, True), (3, True)]
+        messages[1].settle()
+        await reach(lambda: waits(patient, 0))
+
+
+async def test_what_is_told_last_is_told_with_the_goodbye(patient: Server, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 2)
+        await heard.receive(LIMIT_S)
+        (await heard.receive(LIMIT_S)).settle()
+    await reach(lambda: ended(patient, "settled", 2))
+    assert await figure(patient, ENDED % "dead") == 0
+
+
+async def test_a_batch_is_settled_when_the_application_is_done_with_it(patient: Server, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, settle="batch", name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 3)
+        for number in (1, 2, 3):
+            message = await heard.receive(LIMIT_S)
+            assert message.data == number
+            if number == 2:
+                message.reject("user.update.error", "no")
+        assert await figure(patient, "crewel_waiting") >= 1
+        message.settle()
+        await reach(lambda: waits(patient, 0))
+        await reach(lambda: ended(patient, "dead", 1))
+        await reach(lambda: ended(patient, "settled", 2))
+
+
+async def test_who_is_slow_with_a_batch_hears_nothing_twice(patient: Server) -> None:
+    """It is sent again all the while, because nothing acknowledges it."""
+    async with Client(patient.url, update=True, settle="batch", name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 1)
+        message = await heard.receive(LIMIT_S)
+        await reach(lambda: resent(patient))
+        message.settle()
+        await reach(lambda: waits(patient, 0))
+        await published(patient, 1)
+        assert (await heard.receive(LIMIT_S)).id != message.id
+
+
+async def resent(server: Server) -> bool:
+    """Whether something was sent again."""
+    return await figure(server, "crewel_resends_total") > 0
+
+
+async def test_callbacks_settle_by_returning_and_report_by_raising(patient: Server, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+
+        async def odd(message: Message) -> None:
+            await asyncio.sleep(0)
+            if message.data % 2 == 0:
+                raise ValueError("even")
+
+        await joe.subscribe("/a", odd)
+        await published(patient, 4)
+        await reach(lambda: waits(patient, 0))
+        await reach(lambda: ended(patient, "dead", 2))
+
+
+async def test_a_server_that_cannot_is_used_all_the_same(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server("bayeux.extensions=ack")
+    async with Client(server.url, update=True) as joe:
+        assert not joe.settles
+        assert "takes no statuses" in caplog.records[-1].message
+        assert caplog.records[-1].levelno == logging.WARNING
+        heard = await joe.subscribe("/a")
+        await joe.publish("/a", 1)
+        message = await heard.receive(LIMIT_S)
+        message.reject("user.update.error")
+        assert message.part is None
