@@ -11,6 +11,7 @@ from crewel.admin.rest import ROUTES
 from crewel.admin.routes import API
 from tests.browser.conftest import SCREENSHOTS
 from tests.conftest import StartServer
+from tests.server_process import Server
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_the_page_shows_every_route_with_its_fields(start_server: StartServer, page: Page) -> None:
-    server = start_server("storage.enabled=false", "http.demos=false")
+    server: Server = start_server("storage.enabled=false", "http.demos=false")
     page.goto(f"{server.base}{API}/")
     expect(page.locator("#api")).not_to_have_attribute("aria-busy", "true")
     shown = page.locator("section h2").all_inner_texts()
