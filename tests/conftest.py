@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 StartServer = Callable[..., "Server"]
 
 # No deadline: the machine may be busy with other things than this example. `make test` meets new examples each time.
-_EXAMPLES = 1000 if os.environ.get("FAULTS") == "full" else 40
+_EXAMPLES = 1000 if os.environ.get("FAULTS") == "full" else 25
 hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("crewel")
 

@@ -1,7 +1,7 @@
 """Nothing is lost, nothing crossed, whatever happens between any two steps (design, section 4).
 
-`make test` does as many random runs as fit into half a second, `make faults` 2,000, and CREWEL_RUNS tells any number. They
-cover no branch: tests of the modules do, by examples that say what they are about.
+`make test` does as many random runs as fit into a quarter of a second, `make faults` 2,000, and CREWEL_RUNS tells any number.
+They cover no branch: tests of the modules do, by examples that say what they are about.
 """
 
 import os
@@ -13,7 +13,7 @@ from tests.delivery.ledger import Broken
 from tests.delivery.mutations import MUTATIONS, Mutation
 from tests.delivery.store_model import StoreModel
 
-RUNS = int(os.environ.get("CREWEL_RUNS") or (2000 if os.environ.get("FAULTS") == "full" else 80))
+RUNS = int(os.environ.get("CREWEL_RUNS") or (2000 if os.environ.get("FAULTS") == "full" else 40))
 STEPS = 500
 MOST_SEEDS = 2000
 """Runs in which a rule taken out must have been noticed; most are within the first ten."""
