@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 StartServer = Callable[..., "Server"]
 
-# No deadline: the machine may be busy with other things than this example. `make test` meets new examples each time.
-_EXAMPLES = 1000 if os.environ.get("FAULTS") == "full" else 25
-hypothesis.settings.register_profile("crewel", deadline=None, print_blob=True, max_examples=_EXAMPLES)
+# No deadline, and none for making an example: the machine may be busy with other things. Each run meets new examples.
+hypothesis.settings.register_profile(
+    "crewel",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=1000 if os.environ.get("FAULTS") == "full" else 25,
+)
 hypothesis.settings.load_profile("crewel")
 
 _blocking_calls = BlockBuster("crewel")
