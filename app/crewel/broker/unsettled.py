@@ -64,7 +64,7 @@ class Unsettled:
         queued = session.queue
         if durable is not None:
             places = {each.position for each in (*entries, *queued) if each.position}
-            for place in sorted(places.difference(durable.parked)):
+            for place in sorted(places.difference(durable.parked) if places else ()):
                 if place in durable.open or place in durable.inbox:
                     durable.park(place)
             queued = [each for each in queued if not each.position]

@@ -207,9 +207,11 @@ class Durable:
         """The store has put a message into the inbox; False if that is known."""
         if log_id in self._stored_inbox:
             return False
+        is_newest = not self.inbox or log_id > next(reversed(self.inbox))
         self._stored_inbox.add(log_id)
         self.inbox[log_id] = waiting
-        self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        if not is_newest:
+            self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
         self.size += waiting.size
         return True
 
