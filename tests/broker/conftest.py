@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.broker.stored_world import StoredWorld
 from tests.broker.world import World
 
 
@@ -25,3 +26,23 @@ def make_world() -> Iterator[Callable[..., World]]:
 def world(make_world: Callable[..., World]) -> World:
     """A world with the default settings and no extension."""
     return make_world()
+
+
+@pytest.fixture
+def make_stored() -> Iterator[Callable[..., StoredWorld]]:
+    """Make worlds with a store; `make_stored(prefix=other.prefix)` is a server after another one, or beside it."""
+    worlds: list[StoredWorld] = []
+
+    def make(*sets: str, prefix: str = "") -> StoredWorld:
+        worlds.append(StoredWorld(*sets, prefix=prefix))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+
+
+@pytest.fixture
+def stored(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
+    """A world with a store and the default settings."""
+    return make_stored()

@@ -370,6 +370,15 @@ class TestArriving:
         assert wanted(durable, "/a") == [2, 3, 4, 5, 6, 8, 9]
 
 
+class TestAttempts:
+    def test_what_was_sent_here_is_added_to_what_was_sent_before(self) -> None:
+        durable = adopted(open={LogId(4): Waiting(1, 10)}, inbox={LogId(5): Waiting(0, 10)})
+        for log_id in (4, 5, 6):
+            durable.attempted(LogId(log_id), 2)
+        assert (durable.open, durable.inbox) == ({4: Waiting(4, 10)}, {5: Waiting(3, 10)})
+        assert durable.size == 20
+
+
 class TestDeath:
     def test_whose_receiver_failed_for_good_is_remembered_over_a_restart(self) -> None:
         assert Durable(JOE).death is None

@@ -111,13 +111,13 @@ class Dispatching:
         self.telling.discard(session)
         self.pings.ended(session)
         durable = session.durable
-        if session.is_paused:
-            self._pause(session, is_paused=False)
-            session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
+        self.unsettled.leave_attempts(session)
         if durable is not None and (
             durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
         ):
             self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+        if session.is_paused:
+            self._pause(session, is_paused=False)
             session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
 
     # What clients say

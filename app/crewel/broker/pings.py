@@ -22,7 +22,7 @@ class Pings:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[Session, tuple[float, asyncio.Future[float]]] = {}
+        self._waiting: dict[Session, dict[asyncio.Future[float], float]] = {}
 
     def __bool__(self) -> bool:
         """Whether any connect is waited for."""
@@ -32,26 +32,32 @@ class Pings:
         """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
         time."""
         loop = self._broker.loop
-        if session not in self._waiting:
-            self._waiting[session] = (loop.time(), loop.create_future())
-            session.advised_on = None  # so that the next connect is looked at
-            self._broker.outbound.release(session, loop.time())
-        _, answer = self._waiting[session]
+        answer: asyncio.Future[float] = loop.create_future()
+        self._waiting.setdefault(session, {})[answer] = loop.time()
+        self._broker.outbound.release(session, loop.time())
+        session.advised_on = None  # so that the next connect is looked at
         limit = self._broker.settings.delivery.ping_timeout_ms / 1000
         try:
-            return await asyncio.wait_for(asyncio.shield(answer), limit)
+            return await asyncio.wait_for(answer, limit)
         except TimeoutError:
-            self._waiting.pop(session, None)
             raise NotReached(f"{session.name} did not connect again within {limit:g} s") from None
+        finally:
+            self._forget(session, answer)
+
+    def _forget(self, session: Session, answer: asyncio.Future[float]) -> None:
+        waiting = self._waiting.get(session, {})
+        waiting.pop(answer, None)
+        if not waiting:
+            self._waiting.pop(session, None)
 
     def connected(self, session: Session) -> None:
         """A connect came: if it was waited for, that is the answer."""
-        started, answer = self._waiting.pop(session, (0.0, None))
-        if answer is not None and not answer.done():
-            answer.set_result((self._broker.loop.time() - started) * 1000)
+        for answer, started in self._waiting.pop(session, {}).items():
+            if not answer.done():
+                answer.set_result((self._broker.loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
         """The session is over: nobody will answer."""
-        _, answer = self._waiting.pop(session, (0.0, None))
-        if answer is not None and not answer.done():
-            answer.set_exception(NotReached(f"{session.name} has ended"))
+        for answer in self._waiting.pop(session, {}):
+            if not answer.done():
+                answer.set_exception(NotReached(f"{session.name} has ended"))

@@ -69,7 +69,7 @@ class Unsettled:
                     durable.park(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
-        session.queue = list(dict.fromkeys((*entries, *queued)))
+        session.queue = sorted(dict.fromkeys((*entries, *queued)), key=_place) if entries else queued
         session.urgent = bool(session.queue)
         self.note_retained(session)
 
@@ -118,6 +118,8 @@ class Unsettled:
                 durable.settle(entry.position, EndReason.DROPPED)
         else:
             message = None if entry.position else self.kept(entry)
+            waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
+            attempts += 0 if waiting is None else waiting.attempts
             durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None and durability is not None:
             durability.node.touch(durable)
@@ -135,8 +137,9 @@ class Unsettled:
         waiting = durable.open.get(place) or durable.inbox.get(place)
         if waiting is None:
             return False
+        attempts = waiting.attempts + self._attempts(session, str(place))
         self._forget_stored(session, place)
-        durable.bury(Letter(durable.name, place, code, reason, waiting.attempts))
+        durable.bury(Letter(durable.name, place, code, reason, attempts))
         durability.node.touch(durable)
         return True
 
@@ -164,11 +167,26 @@ class Unsettled:
     def bury_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: nobody will deliver it."""
         for entry in self.transients(session):
-            tries = 0
-            if session.dispatcher is not None and entry.origin is not None:
-                tries = session.dispatcher.tries.get(entry.origin.id, 0) + (entry.origin.id in session.dispatcher.open)
-            self.bury(session, entry, code, reason, tries)
+            self._bury_unsettled(session, entry, code, reason)
         session.queue = [entry for entry in session.queue if entry.position or entry.channel.startswith("/meta/")]
+
+    def _bury_unsettled(self, session: Session, entry: Entry, code: str, reason: str) -> None:
+        attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
+        self.bury(session, entry, code, reason, attempts)
+
+    @staticmethod
+    def _attempts(session: Session, message_id: str) -> int:
+        """How often this server may have sent the message."""
+        dispatcher = session.dispatcher
+        return 0 if dispatcher is None else dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.open)
+
+    def leave_attempts(self, session: Session) -> None:
+        """The session ends: the letters of what is stored are written by its durable half, which has to know."""
+        dispatcher, durable = session.dispatcher, session.durable
+        if dispatcher is not None and durable is not None:
+            for message_id in {*dispatcher.tries, *dispatcher.open}:
+                if message_id.isdecimal():
+                    durable.attempted(LogId(int(message_id)), self._attempts(session, message_id))
 
     # What operators do
 
@@ -176,14 +194,14 @@ class Unsettled:
         """Make a dead letter of the message of this id, or else of the oldest; False if nothing waits."""
         for entry in self.transients(session):
             if message_id and entry.origin is not None and entry.origin.id == message_id:
-                self.bury(session, entry, code, reason, 1)
+                self._bury_unsettled(session, entry, code, reason)
                 return True
         places = self.stored(session)
         if places:
             held = LogId(int(message_id)) if message_id.isdecimal() else places[0]
             return self.bury_stored(session, held if held in places else places[0], code, reason)
         for entry in self.transients(session)[:1]:
-            self.bury(session, entry, code, reason, 0)
+            self._bury_unsettled(session, entry, code, reason)
             return True
         return False
 
@@ -209,3 +227,9 @@ class Unsettled:
             session.queue = [each for each in session.queue if each is not entry]
         self.note_retained(session)
         return len(places) + len(entries)
+
+
+def _place(entry: Entry) -> int:
+    """Where a message that is not stored belongs among others of its session. Those without an origin, such as the answer to
+    a remote call, nobody can put back: they stay behind."""
+    return 1 << 80 if entry.origin is None else int(entry.origin.received)

@@ -215,6 +215,12 @@ class Durable:
         self.size += waiting.size
         return True
 
+    def attempted(self, log_id: LogId, times: int) -> None:
+        """The message, if it is open, has been sent so many times since the session came here."""
+        for messages in (self.open, self.inbox):
+            if (waiting := messages.get(log_id)) is not None:
+                messages[log_id] = Waiting(waiting.attempts + times, waiting.size)
+
     # Commits
 
     @property
