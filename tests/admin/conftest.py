@@ -7,17 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin.desk import STORED, TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.functional.wire import close_connections, until
 from tests.server_process import Server
-
-SETS = (
-    f"admin.token={TOKEN}",
-    "node.name=heron",
-    "delivery.ping_timeout_ms=700",
-    "log.format=json",
-    "bayeux.max_interval_ms=60000",
-)
 
 
 @pytest.fixture(scope="session")
@@ -70,14 +62,6 @@ def receiver(server: Server, subject: str, channel: str) -> Receiver:
     person = Receiver(server).be(f"{subject}/1")
     person.subscribe(channel)
     return person
-
-
-def publish(server: Server, channel: str, count: int, first: int = 0) -> None:
-    """Publish so many numbers, stored."""
-    speaker = Receiver(server).be()
-    for number in range(first, first + count):
-        speaker.publish(channel, number, ext=STORED)
-    speaker.disconnect()
 
 
 @pytest.fixture

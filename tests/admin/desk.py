@@ -10,6 +10,13 @@ from tests.functional.people import Person
 from tests.functional.wire import Address, Connection, Response
 
 TOKEN = "the-admin-token"
+SETS = (
+    f"admin.token={TOKEN}",
+    "node.name=heron",
+    "delivery.ping_timeout_ms=700",
+    "log.format=json",
+    "bayeux.max_interval_ms=60000",
+)
 STORED = {"publish": {"persistent": True}}
 Json = Any
 
@@ -85,3 +92,11 @@ class Receiver(Person):
 
     def reject(self, messages: list[Message], code: str = "user.update.error", text: str = "no") -> None:
         self.say(*({"id": message["id"], "errorCode": code, "message": text} for message in messages))
+
+
+def publish(server: Address, channel: str, count: int, first: int = 0) -> None:
+    """Publish so many numbers, stored."""
+    speaker = Receiver(server).be()
+    for number in range(first, first + count):
+        speaker.publish(channel, number, ext=STORED)
+    speaker.disconnect()

@@ -10,8 +10,7 @@ import pytest
 from crewel.admin.calls import Access
 from crewel.admin.commands import COMMANDS
 from crewel.admin.grammar import Level
-from tests.admin.conftest import SETS, publish
-from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held
 from tests.functional.wire import until

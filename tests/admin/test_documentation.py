@@ -8,8 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.admin.conftest import SETS, publish
-from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.house.source import ROOT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 from crewel.admin.rest import ROUTES
 from crewel.admin.routes import API
-from tests.admin.conftest import SETS, publish
-from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import held
 from tests.functional.wire import Connection, Response, resident, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
+from tests.store_process import StoreProcess
 
 NOBODY = "/sessions/nobody/1"
 CLOSED = [route for route in ROUTES if not route.is_public]
@@ -450,6 +451,55 @@ def test_an_export_that_nobody_reads_costs_no_memory(start_server: StartServer) 
     assert max(held_back) - before < 20_000_000  # 600 letters are 30 MB
     connection.reset()
     assert len(exported(desk, "")) == 600
+
+
+# Trouble
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreProcess]:
+    (tmp_path / "store").mkdir()
+    store = StoreProcess(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def test_while_the_store_is_away_that_is_told(start_server: StartServer, store: StoreProcess) -> None:
+    desk = Desk(start_server(*SETS, f"storage.url={store.url}"))
+    store.kill()
+    for path in ("/dead-letters", "/dead-letters/count", "/dead-letters/export", "/dead-letters/1-0"):
+        error(desk.ask("GET", path), 503, "resource.unavailable")
+    for path in ("/dead-letters/redrive", "/dead-letters/discard"):
+        error(desk.ask("POST", path, {"all": True}), 503, "resource.unavailable")
+    assert desk.get("/sessions")["sessions"] == []
+    store.start()
+    until(lambda: desk.ask("GET", "/dead-letters").status == 200)
+    assert desk.cmd("__cmd:?lastError") == ""
+
+
+def test_a_store_that_dies_under_a_redrive_has_each_letter_once(start_server: StartServer, store: StoreProcess) -> None:
+    server = start_server(*SETS, f"storage.url={store.url}")
+    desk, joe = Desk(server), Receiver(server).be("joe/1")
+    joe.subscribe("/a/b")
+    publish(server, "/a/b", 300)
+    desk.post("/sessions/joe/1/drain")
+    until(lambda: desk.get("/dead-letters/count")["count"] == 300)
+    working = desk.send("POST", "/dead-letters/redrive", {"all": True, "rate": 400})
+    until(lambda: desk.get("/dead-letters/count")["count"] < 200)
+    store.kill()
+    store.start()
+    assert working.response().status in (200, 503)
+    until(lambda: desk.ask("GET", "/dead-letters").status == 200)
+
+    def is_empty() -> bool:
+        done = desk.ask("POST", "/dead-letters/redrive", {"all": True})
+        return done.status == 200 and desk.letters() == []
+
+    until(is_empty)
+    taken: dict[str, int] = {}
+    until(lambda: taken.update({each["id"]: each["data"] for each in joe.take()}) or len(taken) >= 300)
+    taken |= {each["id"]: each["data"] for each in joe.take_all()}
+    assert sorted(taken.values()) == list(range(300))
 
 
 # The description

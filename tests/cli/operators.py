@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.admin.conftest import SETS, publish
-from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
 from tests.functional.wire import until

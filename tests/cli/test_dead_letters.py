@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.admin.conftest import SETS
-from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver
 from tests.cli.command import assert_refused, crewel
 from tests.cli.operators import Post
 from tests.conftest import StartServer

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.admin.conftest import publish
-from tests.admin.desk import Receiver
+from tests.admin.desk import Receiver, publish
 from tests.cli.command import assert_refused, crewel
 from tests.cli.operators import Post
 from tests.conftest import StartServer

@@ -164,16 +164,28 @@ def discard(
     if choice.ids is None and not yes and not dry_run and not sys.stdin.isatty():
         raise typer.BadParameter("discarding letters that are not named one by one needs --yes")
 
+    if choice.ids is None and not yes and not dry_run:
+        _confirm(choice, url, token)
+
     async def work(admin: Admin) -> None:
         if dry_run:
             await _count(admin, choice, "would be thrown away", as_json)
-            return
-        if choice.ids is None and not yes:
-            counted = await _dry(admin, choice)
-            typer.confirm(f"Throw {counted['count']:,} dead letters away?", abort=True, err=True)
-        await _work_through(admin, "discard", choice, {}, as_json)
+        else:
+            await _work_through(admin, "discard", choice, {}, as_json)
 
     administering.operate(url, token, work)
+
+
+def _confirm(choice: Choice, url: str, token: str | None) -> None:
+    """Ask, with nothing under way: else a signal would have to wait for the answer. No ends the command with 1."""
+    count = 0
+
+    async def work(admin: Admin) -> None:
+        nonlocal count
+        count = (await _dry(admin, choice))["count"]
+
+    administering.operate(url, token, work)
+    typer.confirm(f"Throw {count:,} dead letters away?", abort=True, err=True)
 
 
 async def _dry(admin: Admin, choice: Choice) -> dict[str, Any]:
