@@ -1,6 +1,7 @@
 /**
  * The chat page: what is pressed and typed goes to the connection, what the connection tells is shown.
  */
+import {BreakPanel} from "./break.js";
 import {Connection} from "./connection.js";
 import {Log} from "./log.js";
 import {parsePhrase} from "./phrase.js";
@@ -22,6 +23,11 @@ const OFFLINE_HINTS = {
     mend: "Mends the line. If the server still has the session, what was missed arrives; then what waits is sent.",
 };
 
+const ACKNOWLEDGE_HINTS = {
+    free: "Cleared, the server sends the same messages again and again, more and more slowly.",
+    settled: "Since “Break it” was opened, this page settles each message by itself. That counts, and not the acknowledgement.",
+};
+
 const page = Object.fromEntries(
     [...document.querySelectorAll("[id]")].map((element) => [element.id, element]),
 );
@@ -30,12 +36,14 @@ const connection = new Connection(bayeuxUrl(), {
     joined: showJoined,
     left: showLeft,
     state: showState,
-    heard: (message) => log.heard(message, connection.person?.name),
+    heard: (message) => breaking.heard(message, connection.person?.name),
     members: showMembers,
     figures: showFigures,
     notice: (text) => log.notice(text),
     refused: keepRefused,
+    session: showSession,
 });
+const breaking = new BreakPanel(page, log, () => connection.settle());
 /** Lines that the server did not take, {typed, key}, until they are in the input; the one that is there, or null. */
 const refused = [];
 let draft = null;
@@ -82,6 +90,7 @@ function takeDraft() {
 
 function showJoined() {
     const {name, room, reliable} = connection.person;
+    const isNew = page.talk.hidden;
     document.body.dataset.joined = "";
     page.join.hidden = true;
     page.talk.hidden = false;
@@ -89,8 +98,22 @@ function showJoined() {
     page.joinButton.disabled = false;
     page.self.textContent = name;
     page.acknowledgeBox.hidden = !reliable;
+    breaking.joined(connection.person);
     showRoom(room);
-    page.phrase.focus();
+    if (isNew) {
+        page.phrase.focus();
+    }
+}
+
+/** Shows what the server has granted. Messages that are settled one by one are not waiting for an acknowledgement. */
+function showSession(session) {
+    page.acknowledge.disabled = session.isSettling;
+    page.acknowledgeHint.textContent = ACKNOWLEDGE_HINTS[session.isSettling ? "settled" : "free"];
+    if (session.isSettling) {
+        page.acknowledge.checked = true;
+        connection.acknowledging = true;
+    }
+    breaking.session(session);
 }
 
 function showRoom(room) {
@@ -108,6 +131,7 @@ function showLeft(reason) {
     page.joinButton.disabled = false;
     page.trouble.textContent = reason;
     log.clear();
+    breaking.left();
     refused.length = 0;
     takeDraft();
     showMembers([]);
@@ -269,7 +293,7 @@ page.leave.addEventListener("click", () => connection.leave());
 window.addEventListener("pagehide", () => {
     const person = connection.suspend();
     if (person !== null) {
-        sessionStorage.setItem(SAVED, JSON.stringify(person));
+        sessionStorage.setItem(SAVED, JSON.stringify({...person, held: breaking.held}));
     }
 });
 // A page that comes back from the browser's memory has a suspended connection: begin again.

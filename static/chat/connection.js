@@ -13,6 +13,8 @@ import {
     ReloadExtension,
     WebSocketTransport,
 } from "../vendor/cometd/cometd.js";
+import {SessionExtension} from "/extensions/session.js";
+import {UpdateExtension} from "/extensions/update.js";
 import {Acknowledge} from "./acknowledge.js";
 import {Line} from "./line.js";
 import {offeredTransports} from "./offered.js";
@@ -23,6 +25,12 @@ import {Outbox} from "./outbox.js";
  * does a server that was started again wait for us.
  */
 const MAX_BACKOFF = 5000;
+
+/**
+ * What a session asks for that tells how its messages fare. What was told nowhere, because the page was reloaded meanwhile, comes
+ * again after the wait; a failure of the connection is tried again so often, after so many milliseconds.
+ */
+export const SETTLING = {ackWait: 30000, dispatcher: {retries: 3, delay: 2000}};
 
 const TRANSPORTS = {
     "websocket": () => new WebSocketTransport(),
@@ -45,11 +53,14 @@ export class Connection {
     #crowded = false;
     #leaving = false;
     #reason = "";
+    #session = null;
+    #update = null;
 
     /**
      * @param url the server's Bayeux address, absolute
      * @param events what the page wants to hear: joined(), state(name, detail), left(reason),
-     *        heard(message), members(names), figures(figures), notice(text), refused(data, key, reason)
+     *        heard(message), members(names), figures(figures), notice(text), refused(data, key, reason),
+     *        session({name, isNew, isSettling, isStored}). What heard() throws is the listener's failure.
      */
     constructor(url, events) {
         this.#url = url;
@@ -87,7 +98,7 @@ export class Connection {
 
     /**
      * Joins a room.
-     * @param person {name, room, reliable, transport}, transport one of TRANSPORTS or "automatic"
+     * @param person {name, room, reliable, transport, settles?}, transport one of TRANSPORTS or "automatic"
      * @param resumed whether this is the same page again after a reload, of which nobody is told
      */
     join(person, resumed = false) {
@@ -102,6 +113,8 @@ export class Connection {
         this.#acknowledge.release();
         this.#chooseTransports(person.transport);
         this.#cometd.ackEnabled = person.reliable;
+        this.#session = this.#install("session", person.reliable ? new SessionExtension() : null);
+        this.#update = this.#install("update", person.settles ? new UpdateExtension(SETTLING) : null);
         this.#events.state("joining");
         this.#cometd.handshake();
     }
@@ -158,6 +171,19 @@ export class Connection {
         this.#line.mend();
     }
 
+    /** Tells the server from now on how each message fares. The session stays what it is: it is only logged in to once more. */
+    settle() {
+        if (this.#person.settles || !this.#person.reliable) {
+            return;
+        }
+        this.#person.settles = true;
+        this.#update = this.#install("update", new UpdateExtension(SETTLING));
+        this.#online = false;
+        this.#outbox.close();
+        this.#line.renew();
+        this.#showState();
+    }
+
     /** Whether incoming messages are acknowledged; if not, the server sends them again. */
     set acknowledging(yes) {
         if (yes) {
@@ -180,6 +206,15 @@ export class Connection {
         return `/chat/${this.#person.room}`;
     }
 
+    /** Puts this extension in the place of the one of its name, if there is one. */
+    #install(name, extension) {
+        this.#cometd.unregisterExtension(name);
+        if (extension !== null) {
+            this.#cometd.registerExtension(name, extension);
+        }
+        return extension;
+    }
+
     #chooseTransports(choice) {
         for (const type of Object.keys(TRANSPORTS)) {
             this.#cometd.unregisterTransport(type);
@@ -200,11 +235,18 @@ export class Connection {
         if (!message.ext?.reload) {
             this.#offered = message.supportedConnectionTypes;
         }
-        if (message.reestablish) {
+        const login = message.ext?.session;
+        if (message.reestablish && !login?.reconnected) {
             this.#events.notice("The server had forgotten this session: a new one was made. What came meanwhile is lost.");
         }
         this.#cometd.batch(() => this.#subscribe());
         this.#events.joined();
+        this.#events.session({
+            name: (this.#session?.name ?? "").replace(/^\/node\/[^/]+\//, ""),
+            isNew: !login?.reconnected && !message.ext?.reload,
+            isSettling: this.#update?.isGranted ?? false,
+            isStored: login?.durable ?? false,
+        });
     }
 
     #subscribe() {
@@ -314,7 +356,9 @@ export class Connection {
             crowded: this.#crowded,
             error,
         };
-        this.#events.state(this.#line.isCut ? "offline" : this.#online ? "online" : "lost", detail);
+        const isJoining = this.#line.isRenewing && !this.#line.isCut;
+        const connected = this.#online ? "online" : isJoining ? "joining" : "lost";
+        this.#events.state(this.#line.isCut ? "offline" : connected, detail);
     }
 }
 

@@ -10,16 +10,20 @@ export class Line {
     #connecting = false;
     #resume = null;
     #cut = false;
+    #renewing = false;
 
     constructor(cometd) {
         this.#cometd = cometd;
         const policy = cometd.onTransportFailure.bind(cometd);
         cometd.onTransportFailure = (message, failure, proceed) => {
             this.#connecting = false;
-            if (this.#cut && failure.action !== "none") {
-                this.#resume = () => proceed({...failure, delay: 0});
-            } else {
+            const resume = () => proceed({...failure, delay: 0, ...this.#renewal()});
+            if (failure.action === "none" || !(this.#cut || this.#renewing)) {
                 policy(message, failure, proceed);
+            } else if (this.#cut) {
+                this.#resume = resume;
+            } else {
+                resume();
             }
         };
     }
@@ -30,6 +34,19 @@ export class Line {
 
     cut() {
         this.#cut = true;
+        if (this.#connecting) {
+            this.#abort();
+        }
+    }
+
+    /** Whether the client is about to shake hands anew because it was asked to. */
+    get isRenewing() {
+        return this.#renewing;
+    }
+
+    /** Has the client shake hands anew, now or, if the line is cut, when it is mended. */
+    renew() {
+        this.#renewing = true;
         if (this.#connecting) {
             this.#abort();
         }
@@ -46,13 +63,15 @@ export class Line {
     /** Mends the line without sending what was stopped: the session is about to end. */
     forget() {
         this.#cut = false;
+        this.#renewing = false;
         this.#resume = null;
     }
 
     outgoing(message) {
         if (message.channel === "/meta/connect" || message.channel === "/meta/handshake") {
             this.#connecting = true;
-            if (this.#cut) {
+            this.#renewing &&= message.channel === "/meta/connect";
+            if (this.#cut || this.#renewing) {
                 // Cut in the short time between two connects: let it leave, then take it back, because
                 // only the failure of a request that was sent keeps the client's own cycle going.
                 queueMicrotask(() => this.#abort());
@@ -69,6 +88,14 @@ export class Line {
             this.#connecting = false;
         }
         return message;
+    }
+
+    #renewal() {
+        if (!this.#renewing) {
+            return {};
+        }
+        this.#cometd.getTransportRegistry().reset(false);
+        return {action: "handshake"};
     }
 
     #abort() {

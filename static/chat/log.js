@@ -52,6 +52,17 @@ export class Log {
         this.#append(line);
     }
 
+    /** Says of the line that shows this message what became of it; `kind` is broken, taken or redriven. */
+    tag(message, kind, text) {
+        const fate = this.#rows.get(message)?.querySelector(".fate");
+        if (fate) {
+            fate.className = `fate ${kind}`;
+            fate.textContent = text;
+            fate.hidden = false;
+            this.#follow();
+        }
+    }
+
     #append(line) {
         this.#list.append(line);
         while (this.#list.childElementCount > KEPT) {
@@ -89,7 +100,7 @@ function lineOf(data, own) {
     return row(user === own ? `${kind} own` : kind, textOf(user ?? ""), textOf(chat), scoped);
 }
 
-/** Returns a line: when, who, for whom, what, and the place of the mark "sent again". */
+/** Returns a line: when, who, for whom, what, and the places of the marks "sent again" and of its fate. */
 function row(kind, who, what, scope = "") {
     const line = document.createElement("li");
     line.className = kind;
@@ -106,7 +117,9 @@ function row(kind, who, what, scope = "") {
     if (scope !== "") {
         line.append(part("span", "scope", scope), " ");
     }
-    line.append(part("span", "what", what), " ", again);
+    const fate = part("span", "fate", "");
+    fate.hidden = true;
+    line.append(part("span", "what", what), " ", again, " ", fate);
     return line;
 }
 

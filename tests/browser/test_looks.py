@@ -1,10 +1,13 @@
 """How the pages look: pictures for a person to judge, and what a program can judge."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
+from tests.browser.breaker import TOKEN, Breaker
 from tests.browser.conftest import Meet
 from tests.browser.person import Person
 from tests.conftest import StartServer
@@ -14,6 +17,10 @@ LOOKS: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 860}},
     "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "has_touch": True},
     "phone-dark": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+}
+
+NARROW: dict[str, dict[str, Any]] = {
+    "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
 }
 
 Picture = Callable[..., None]
@@ -90,3 +97,29 @@ def talk(joe: Person, sue: Person) -> None:
     joe.acknowledge(False)
     sue.say("Does this reach you?")
     joe.sees_again("Does this reach you?", at_least=2)
+
+
+@pytest.mark.parametrize("look", [*LOOKS, "narrow"])
+def test_the_panel_that_breaks_things_looks_well(
+    start_server: StartServer, meet: Meet, picture: Picture, look: str
+) -> None:
+    base = start_server(f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000").base
+    sue = meet(base, "sue").join()
+    joe = Breaker.of(meet(base, "joe", **(LOOKS | NARROW)[look]).join())
+    sue.sees_members(2)
+    joe.opens()
+    picture(joe, f"break-{look}", whole=True)
+    judge(joe)
+    joe.is_operator()
+    joe.arms("communication.timeout")
+    sue.say("Is the green wool dry?")
+    expect(joe.fate("Is the green wool dry?")).to_contain_text("Taken")
+    joe.arms("user.update.error")
+    sue.say("I ordered four bundles of madder, and a very-long-word-that-nobody-can-break-in-the-middle-of-its-letters.")
+    joe.arms("user.update.holdback")
+    sue.say("And when does the indigo come?")
+    expect(joe.waiting).to_have_text(re.compile("^[1-9]"))
+    expect(joe.page.locator("#fates")).to_contain_text("Dead letter")
+    joe.arms("a plain exception", 3)
+    picture(joe, f"broken-{look}", whole=True)
+    judge(joe)
