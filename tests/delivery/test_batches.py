@@ -71,6 +71,14 @@ class TestAcknowledging:
         assert batches.acknowledge(third, []) == []
         assert (first, second, third) == (1, 2, 3)
 
+    def test_who_got_a_reply_without_the_resend_has_not_got_what_was_to_be_sent_again(self) -> None:
+        """While a session is paused its connects are answered with nothing."""
+        batches = Batches()
+        sent(batches, entries(1, 2))
+        queue = batches.acknowledge(0, [])
+        empty = batches.close()
+        assert numbers_of(batches.acknowledge(empty, queue)) == [1, 2]
+
     def test_a_resend_that_a_newer_connect_overtakes_is_not_sent_if_that_acknowledges_it(self) -> None:
         """The reply came late: the connect that asked for the resend is replaced by one that has the acknowledgement."""
         batches = Batches()

@@ -129,7 +129,9 @@ class Batches:
         return again
 
     def close(self) -> int:
-        """The number for the reply that is going out; the next reply has the next one."""
+        """The number for the reply that is going out; the next reply has the next one. What should go out again and is not in
+        this one belongs to no batch any more."""
+        self.lift()
         number = self.number
         self.number = number + 1
         return number
