@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, sync_playwright
 
+import tests.server_process  # noqa: F401 - now, for to import it while Playwright's loop runs is a blocking call
 from tests.browser.person import Person
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"

@@ -85,7 +85,7 @@ def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transpor
     expect(joe.waiting).to_have_text("0")
     expect(joe.fate("not now").locator("p").first).to_have_text("Taken at delivery 2.")
     expect(joe.tag("not now")).to_have_text("taken")
-    expect(joe.line("not now").locator(".again")).to_have_text("sent again ×1")
+    expect(joe.line("not now").locator(".again")).to_have_text(re.compile(r"^sent again .1$"))
     assert joe.texts() == ["not now", "second", "third"]
     expect(joe.page.get_by_role("button", name="Release", exact=True)).to_be_disabled()
 
@@ -104,7 +104,7 @@ def test_a_retry_counts_its_deliveries(server: Server, meet: Meet, transport: st
     expect(fate.locator("p").first).to_have_text("Taken at delivery 3.")
     joe.sees("in the meantime")
     assert joe.texts() == ["again, please", "in the meantime"]
-    expect(joe.line("again, please").locator(".again")).to_have_text("sent again ×2")
+    expect(joe.line("again, please").locator(".again")).to_have_text(re.compile(r"^sent again .2$"))
 
 
 def test_who_fails_too_often_is_given_up_and_what_waited_can_be_sent_to_the_room(server: Server, meet: Meet) -> None:

@@ -115,7 +115,9 @@ def test_the_panel_that_breaks_things_looks_well(
     sue.say("Is the green wool dry?")
     expect(joe.fate("Is the green wool dry?")).to_contain_text("Taken")
     joe.arms("user.update.error")
-    sue.say("I ordered four bundles of madder, and a very-long-word-that-nobody-can-break-in-the-middle-of-its-letters.")
+    sue.say(
+        "I ordered four bundles of madder, and a very-long-word-that-nobody-can-break-in-the-middle-of-its-letters."
+    )
     joe.arms("user.update.holdback")
     sue.say("And when does the indigo come?")
     expect(joe.waiting).to_have_text(re.compile("^[1-9]"))
