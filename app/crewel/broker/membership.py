@@ -163,7 +163,10 @@ class Membership:
 
         def has_left(dead_ids: list[str] | StoreError) -> None:
             if not isinstance(dead_ids, StoreError):
-                self._broker.letters.made(letters)
+                # What was sent again and had not reached this server, the store has buried by itself.
+                beyond = len(dead_ids) - len(letters)
+                self._broker.metrics.ended[EndReason.DEAD] += max(beyond, 0)
+                self._broker.letters.made([*letters, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
                 self._broker.letters.stored(dead_ids)
             self.leaving.discard(durable.name)
             node.drop(durable)
