@@ -29,7 +29,8 @@ KINDS: list[tuple[type[ByNode] | type[ByPython], str]] = [
     (ByPython, "long-polling"),
     (ByPython, "websocket"),
 ]
-SETTINGS = ("bayeux.timeout_ms=10000", "bayeux.sweep_ms=100")
+# Connects are held for longer than anybody waits here: what comes must not come with the next one.
+SETTINGS = ("bayeux.timeout_ms=60000", "bayeux.sweep_ms=100")
 DEAD = "communication.noConnection.dead"
 
 _numbers = itertools.count(1)
