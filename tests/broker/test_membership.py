@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.membership import Membership
+from crewel.broker.membership import DEAD_SESSION, Membership
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
-from crewel.delivery.records import LogId, SessionName
+from crewel.delivery.records import EndReason, Letter, LogId, SessionName
 from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 
@@ -31,6 +32,8 @@ class Store:
         self.joe.holder = self.session
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.index: set[str] = set()
+        self.metrics = Metrics()
+        self.letters: list[Letter] = []
         self.membership = Membership(self._durability(), self._broker())
 
     def _durability(self) -> Any:
@@ -51,8 +54,9 @@ class Store:
             subscribe=lambda session, pattern: self.index.add(pattern),
             unsubscribe=lambda session, pattern: self.index.discard(pattern),
         )
-        letters = SimpleNamespace(made=lambda letters: None, stored=lambda dead_ids: None)
-        return SimpleNamespace(loop=asyncio.get_running_loop(), channels=channels, letters=letters)
+        letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
+        loop = asyncio.get_running_loop()
+        return SimpleNamespace(loop=loop, channels=channels, letters=letters, metrics=self.metrics)
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
         self.asked.append((step, done, insists))
@@ -159,5 +163,15 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     assert store.answer(LogId(10)) == "close!"
     store.membership.bury(store.joe)
     assert store.membership.leaving == {"client/joe/1"}
-    assert store.answer(None) == "end!"
+    assert store.answer([]) == "end!"
     assert store.membership.leaving == set()
+
+
+async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:
+    store = Store()
+    store.membership.end(store.joe)
+    store.answer(LogId(10))
+    store.membership.bury(store.joe)
+    store.answer(["5-0", "5-1"])
+    assert store.metrics.ended[EndReason.DEAD] == 2
+    assert [letter.code for letter in store.letters] == [DEAD_SESSION] * 2

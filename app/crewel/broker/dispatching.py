@@ -202,6 +202,9 @@ class Dispatching:
             self.unsettled.recall(session)
             return
         session.batching -= 1
+        self.unsettled.recall(
+            session
+        )  # what a connect has put back meanwhile may be younger than what waits in the store
         if session.queue:
             session.urgent = True
             self._broker.outbound.make_ready(session)

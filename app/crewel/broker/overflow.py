@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crewel.broker.sessions import Session
 from crewel.broker.unsettled import SYSTEM
-from crewel.delivery.bounds import OverflowPolicy
+from crewel.delivery.bounds import Bounds, OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter
@@ -35,9 +35,8 @@ class Overflow:
             self._bury(durable, entry, *dispatcher.sink)
             self._durability.node.touch(durable)
             return False
-        waiting = len(session.queue) + session.retained + len(durable.parked)
         bounds = session.bounds
-        code = None if bounds is None else bounds.exceeded(waiting, durable.size)
+        code = None if bounds is None else self._exceeded(session, durable, entry, bounds)
         if bounds is None or code is None:
             return True
         policy = bounds.policy
@@ -53,6 +52,15 @@ class Overflow:
             durable.settle(entry.position, EndReason.DROPPED)
         self._durability.node.touch(durable)
         return False
+
+    def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
+        """The code of the bound that the entry goes beyond."""
+        waiting = len(session.queue) + session.retained + len(durable.parked)
+        if bounds.exceeded(waiting, durable.size) is None:
+            return None
+        # Counted in a hurry: what is open at the client and waits again was counted twice.
+        waiting = self._broker.dispatching.unsettled.count(session) - (1 if entry.position else 0)
+        return bounds.exceeded(waiting, durable.size)
 
     def _drop_oldest(self, session: Session, durable: Durable) -> bool:
         """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front

@@ -69,7 +69,7 @@ class Unsettled:
                     durable.park(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
-        session.queue = sorted(dict.fromkeys((*entries, *queued)), key=_place) if entries else queued
+        session.queue = _in_order(dict.fromkeys((*entries, *queued)))
         session.urgent = bool(session.queue)
         self.note_retained(session)
 
@@ -229,7 +229,12 @@ class Unsettled:
         return len(places) + len(entries)
 
 
-def _place(entry: Entry) -> int:
-    """Where a message that is not stored belongs among others of its session. Those without an origin, such as the answer to
-    a remote call, nobody can put back: they stay behind."""
-    return 1 << 80 if entry.origin is None else int(entry.origin.received)
+def _in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Messages that are not stored, as they came. One without an origin, such as the answer to a remote call, nobody can put
+    back: it stays behind the one before it."""
+    places: list[tuple[int, int, Entry]] = []
+    came = 0
+    for entry in entries:
+        came = came if entry.origin is None else int(entry.origin.received)
+        places.append((came, len(places), entry))
+    return [entry for _, _, entry in sorted(places)]
