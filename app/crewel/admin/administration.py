@@ -32,12 +32,7 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self._added: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         self.redriving = Redriving(broker)
-        broker.registry.session_added.append(self._note)
-
-    def _note(self, session: Session) -> None:
-        self._added[session] = self.broker.loop.time()
 
     @property
     def node(self) -> str:
@@ -67,10 +62,6 @@ class Administration:
     def subjects(self) -> list[str]:
         """Who has sessions here, in order."""
         return sorted({session.name.split("/")[1] for session in self.named()})
-
-    def logged_in_at(self, session: Session) -> float:
-        """Loop time (s) since which this server has had the session."""
-        return self._added.get(session, self.started)
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

@@ -58,7 +58,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "durable": session.durable is not None,
         "operator": session.is_operator,
         "transport": _transport(session),
-        "loggedIn": int(admin.clock_ms(admin.logged_in_at(session))),
+        "loggedIn": int(admin.clock_ms(session.added_at)),
         "expires": _expires_ms(admin, session),
         "pingMs": admin.pings.get(session),
     }
@@ -86,12 +86,12 @@ def identity(call: Call) -> str:
 
 def login_date(call: Call) -> str:
     """Since when this server has the first of these sessions."""
-    return shown(call.admin.clock_ms(min(map(call.admin.logged_in_at, call.sessions))))
+    return shown(call.admin.clock_ms(min(session.added_at for session in call.sessions)))
 
 
 def uptime(call: Call) -> int:
     """Seconds since then."""
-    return int(call.admin.broker.loop.time() - min(map(call.admin.logged_in_at, call.sessions)))
+    return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
 
 
 def qos(call: Call) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def polling_since(call: Call) -> str:
         rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
         since = rested_at + away
     else:  # no connect has come yet
-        since = call.admin.logged_in_at(session)
+        since = session.added_at
     return shown(call.admin.clock_ms(since))
 
 

@@ -225,7 +225,8 @@ class Broker:
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
-        self.timing.rest(session, self.loop.time())
+        session.added_at = self.loop.time()
+        self.timing.rest(session, session.added_at)
         for added in self.registry.session_added:
             self._call(added, session)
 
@@ -296,7 +297,8 @@ class Broker:
         self.sessions[session.id] = session
         for pattern in patterns:
             self.channels.subscribe(session, pattern)
-        self.timing.rest(session, self.loop.time())
+        session.added_at = self.loop.time()
+        self.timing.rest(session, session.added_at)
         session.expires_at += self.settings.delivery.restart_grace_ms / 1000
         for added in self.registry.session_added:
             self._call(added, session)

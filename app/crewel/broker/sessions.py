@@ -104,6 +104,7 @@ class Session:
         "__weakref__",
         "_attributes",
         "_broker",
+        "added_at",
         "advised_on",
         "alarm",
         "batches",
@@ -149,6 +150,8 @@ class Session:
         "verdict",
     )
 
+    added_at: float
+    """Loop time (s) since which this server has it."""
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
     parts_out: tuple[SessionPart, ...]
@@ -204,6 +207,7 @@ class Session:
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
         self.id = client_id
+        self.added_at = 0.0
         self.state = State.NEW
         self.is_live = False
         self.subscriptions: set[str] = set()
