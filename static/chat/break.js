@@ -5,6 +5,8 @@
  */
 import {Breaker, PLAIN, State} from "./breaker.js";
 import {SETTLING} from "./connection.js";
+import {make, setText} from "./elements.js";
+import {Fates, isFor} from "./fates.js";
 import {Operator} from "./operator.js";
 
 /** Milliseconds between two looks of an operator; after one that failed. */
@@ -23,11 +25,6 @@ const EXPECTED = {
     [PLAIN]: "It counts as user.update.internalError: a dead letter.",
 };
 
-const OPERATOR_HINTS = {
-    asked: "Operators see dead letters and release sessions. The server keeps the token in data/admin.token; this page keeps it in memory only.",
-    known: "The token is in this page's memory. Leaving or reloading forgets it.",
-};
-
 const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", second: "2-digit"});
 
 export class BreakPanel {
@@ -40,7 +37,9 @@ export class BreakPanel {
     #sessions = [];
     #isReliable = false;
     #waiting = null;
-    #rows = new Map();
+    /** Whether the last look failed, and the page says so. */
+    #isBlind = false;
+    #fates;
     #timer = null;
 
     /**
@@ -52,10 +51,12 @@ export class BreakPanel {
         this.#page = page;
         this.#log = log;
         this.#settle = settle;
+        this.#fates = new Fates(page.fates, SETTLING.dispatcher, (button, what, fate) => this.#do(button, () => this.#deal(what, fate)));
         page.breaking.addEventListener("toggle", () => this.#toggled());
         page.breakForm.addEventListener("change", () => this.#showChoice());
         page.breakForm.addEventListener("submit", (event) => this.#arm(event));
         page.operator.addEventListener("submit", (event) => this.#login(event));
+        page.forget.addEventListener("click", () => this.#logout());
         page.release.addEventListener("click", () => this.#do(page.release, () => this.#operator.activate(this.#name)));
         document.addEventListener("visibilitychange", () => this.#look());
     }
@@ -81,8 +82,7 @@ export class BreakPanel {
         this.#breaker.clear();
         this.#sessions = [];
         this.#waiting = null;
-        this.#rows.clear();
-        this.#page.fates.replaceChildren();
+        this.#fates.clear();
         this.#page.breaking.open = false;
         this.#page.token.value = "";
         setText(this.#page.operatorTrouble, "");
@@ -160,18 +160,30 @@ export class BreakPanel {
 
     async #login(event) {
         event.preventDefault();
-        const {token, tokenButton} = this.#page;
-        if (this.#operator.hasToken) {
-            this.#operator.forget();
-            this.#waiting = null;
-            this.#show();
-            return;
-        }
+        const {token, tokenButton, forget} = this.#page;
         await this.#do(tokenButton, async () => {
             await this.#operator.use(token.value.trim());
             token.value = "";
         });
-        (this.#operator.hasToken ? tokenButton : token).focus();
+        (this.#operator.hasToken ? forget : token).focus();
+    }
+
+    #logout() {
+        this.#operator.forget();
+        this.#waiting = null;
+        this.#show();
+        this.#page.token.focus();
+    }
+
+    async #deal(what, fate) {
+        const {id} = fate.letter;
+        if (what === "redrive") {
+            await this.#operator.redrive(id, !isFor(fate, this.#name));
+            this.#breaker.noteDone(id, State.REDRIVEN);
+        } else {
+            await this.#operator.discard(id);
+            this.#breaker.noteDone(id, State.DISCARDED);
+        }
     }
 
     /** Does what a button asks for, and says plainly if it was not done. */
@@ -180,6 +192,7 @@ export class BreakPanel {
             return;
         }
         button.ariaBusy = "true"; // and not disabled, which would take the focus away
+        this.#isBlind = false;
         setText(this.#page.operatorTrouble, "");
         try {
             await what();
@@ -223,6 +236,7 @@ export class BreakPanel {
             }
         } catch (refusal) {
             this.#refused(refusal);
+            this.#isBlind = true;
             pause = LOOK_AFTER_FAILURE;
         }
         this.#show();
@@ -231,7 +245,10 @@ export class BreakPanel {
     }
 
     #seen(session, letters, isAll) {
-        setText(this.#page.operatorTrouble, "");
+        if (this.#isBlind) {
+            this.#isBlind = false;
+            setText(this.#page.operatorTrouble, "");
+        }
         this.#waiting = session?.waiting ?? null;
         if (session !== null) {
             this.#breaker.noteHeld(session.holdback);
@@ -259,7 +276,8 @@ export class BreakPanel {
         page.breakFields.disabled = !this.#isReady;
         setText(page.choiceHint, EXPECTED[elements.choice.value]);
         setText(page.breakButton, armed === null ? "Arm" : "Disarm");
-        setText(page.armed, armed === null ? "" : `Armed: ${times(armed.left)}, the listener throws ${nameOf(armed.choice)}.`);
+        page.armed.dataset.state = armed === null ? "idle" : "armed";
+        setText(page.armed, armed === null ? "Not armed." : `Armed for ${times(armed.left)}: ${nameOf(armed.choice)}.`);
     }
 
     #hint() {
@@ -279,7 +297,7 @@ export class BreakPanel {
         const {held} = this.#breaker;
         setText(page.sessionName, this.#name || "–");
         page.delivery.dataset.state = held === null ? "going" : "held";
-        setText(page.delivery, held === null ? "goes on" : `held back since ${clock.format(held.since)}`);
+        setText(page.delivery, held === null ? "goes on" : `held since ${clock.format(held.since)}`);
         setText(page.waiting, this.#waiting ?? "operators see it");
         page.release.disabled = held === null || !this.#operator.hasToken;
         setText(page.releaseHint, held === null || this.#operator.hasToken ? "" : "To release it takes an operator: see below.");
@@ -287,118 +305,44 @@ export class BreakPanel {
 
     #showFates() {
         const {fates} = this.#breaker;
-        const rows = fates.map((fate) => this.#rowOf(fate));
-        this.#page.fatesHint.hidden = rows.length > 0;
-        for (const [id, row] of this.#rows) {
-            if (!fates.some((fate) => fate.id === id)) {
-                row.element.remove();
-                this.#rows.delete(id);
-            }
-        }
-        rows.forEach((row, at) => {
-            const there = this.#page.fates.children[at];
-            if (there !== row.element) {
-                this.#page.fates.insertBefore(row.element, there ?? null);
-            }
-        });
-    }
-
-    /** Returns the row of a message, as it is now; it stays the same element, so that nothing loses the focus. */
-    #rowOf(fate) {
-        if (!this.#rows.has(fate.id)) {
-            this.#rows.set(fate.id, this.#newRow(fate));
-        }
-        const row = this.#rows.get(fate.id);
-        setText(row.code, fate.code);
-        setText(row.count, `delivery ${fate.deliveries}`);
-        setText(row.state, this.#sentence(fate));
-        row.element.dataset.state = fate.state;
-        row.actions.hidden = fate.letter === null || fate.state !== State.DEAD || !this.#operator.hasToken;
-        setText(row.again, this.#isGone(fate) ? "Send to the room" : "Send again");
-        row.again.ariaLabel = `${row.again.textContent}: ${fate.text}`;
-        return row;
-    }
-
-    #newRow(fate) {
-        const element = document.createElement("li");
-        const row = {element, code: make("code"), count: make("span", "count"), state: make("p"), actions: make("p", "actions")};
-        row.again = this.#button("Send again", async () => {
-            await this.#operator.redrive(fate.letter.id, this.#isGone(fate));
-            this.#breaker.noteDone(fate.letter.id, State.REDRIVEN);
-        });
-        row.discard = this.#button("Throw away", async () => {
-            await this.#operator.discard(fate.letter.id);
-            this.#breaker.noteDone(fate.letter.id, State.DISCARDED);
-        });
-        row.discard.ariaLabel = `Throw away: ${fate.text}`;
-        row.actions.append(row.again, row.discard);
-        element.append(make("b", "what", fate.text), row.code, row.count, row.state, row.actions);
-        return row;
-    }
-
-    #button(text, what) {
-        const button = make("button", "", text);
-        button.type = "button";
-        button.addEventListener("click", () => this.#do(button, what));
-        return button;
-    }
-
-    /** Whether the session that a letter was for is not the page's any more. */
-    #isGone(fate) {
-        return fate.letter !== null && !fate.letter.receiver.endsWith(`/${this.#name}`);
-    }
-
-    #sentence({state, letter, deliveries}) {
-        switch (state) {
-            case State.HELD:
-                return "Held back, first in the queue.";
-            case State.AGAIN:
-                return `Comes again in ${DELAY / 1000} s. Failure ${deliveries} of ${RETRIES + 1} before the session is given up.`;
-            case State.TAKEN:
-                return `Taken at delivery ${deliveries}.`;
-            case State.REDRIVEN:
-                return "Sent again by an operator.";
-            case State.DISCARDED:
-                return "Thrown away by an operator.";
-            case State.GONE:
-                return "No dead letter any more: an operator has dealt with it.";
-        }
-        return letter === null ? "A dead letter. Operators see it." : `Dead letter ${letter.id}: “${letter.reason}”.`;
+        this.#page.fatesHint.hidden = fates.length > 0;
+        this.#fates.show(fates, this.#operator.hasToken, this.#name);
     }
 
     #showOperator() {
         const page = this.#page;
         const {hasToken} = this.#operator;
-        page.token.disabled = hasToken;
-        setText(page.tokenButton, hasToken ? "Forget" : "Use");
-        setText(page.operatorHint, OPERATOR_HINTS[hasToken ? "known" : "asked"]);
+        page.asking.hidden = hasToken;
+        page.knowing.hidden = !hasToken;
         page.terminal.hidden = hasToken;
         const name = this.#name || "client/…";
-        setText(
-            page.commands,
-            `crewel sessions activate ${name}\ncrewel dead-letters list --receiver ${name}\ncrewel dead-letters redrive --receiver ${name}`,
-        );
+        if (page.commands.dataset.name !== name) {
+            page.commands.dataset.name = name;
+            page.commands.replaceChildren(...commandsFor(name).map(lineOf));
+        }
     }
 }
 
+/** What an operator types instead. */
+function commandsFor(name) {
+    return [
+        `crewel sessions activate ${name}`,
+        `crewel dead-letters list --receiver ${name}`,
+        `crewel dead-letters redrive --all --receiver ${name}`,
+    ];
+}
+
+/** A command breaks between its words only. */
+function lineOf(command) {
+    const line = make("li");
+    line.append(...command.split(" ").flatMap((word, at) => [at === 0 ? "" : " ", make("span", "", word)]));
+    return line;
+}
+
 function times(count) {
-    return count === 1 ? "at the next delivery" : `at the next ${count} deliveries`;
+    return count === 1 ? "the next delivery" : `${count} deliveries`;
 }
 
 function nameOf(choice) {
     return choice === PLAIN ? "a plain exception" : choice;
-}
-
-function make(tag, kind = "", text = "") {
-    const element = document.createElement(tag);
-    element.className = kind;
-    element.textContent = text;
-    return element;
-}
-
-/** Sets a text if it is another one: what is said aloud is said once. */
-function setText(element, text) {
-    if (element.textContent !== text) {
-        element.textContent = text;
-    }
 }

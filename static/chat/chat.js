@@ -25,7 +25,7 @@ const OFFLINE_HINTS = {
 
 const ACKNOWLEDGE_HINTS = {
     free: "Cleared, the server sends the same messages again and again, more and more slowly.",
-    settled: "Since “Break it” was opened, this page settles each message by itself. That counts, and not the acknowledgement.",
+    settled: "Since “Break it” was opened each message is settled by itself, and acknowledging decides nothing.",
 };
 
 const page = Object.fromEntries(

@@ -1,6 +1,7 @@
 /**
  * The list of what was said. It shows what others sent, so nothing in it is ever parsed as markup.
  */
+import {make} from "./elements.js";
 
 /** Lines kept on the page; the oldest go first. */
 const KEPT = 500;
@@ -104,30 +105,23 @@ function lineOf(data, own) {
 function row(kind, who, what, scope = "") {
     const line = document.createElement("li");
     line.className = kind;
-    const time = part("time", "when", clock.format(new Date()));
+    const time = make("time", "when", clock.format(new Date()));
     time.dateTime = new Date().toISOString();
-    const again = part("span", "again", "");
+    const again = make("span", "again", "");
     // The mark changes with every resend; a screen reader need not say so each time.
     again.setAttribute("aria-live", "off");
     again.hidden = true;
     line.append(time, " ");
     if (who !== "") {
-        line.append(part("b", "who", who), " ");
+        line.append(make("b", "who", who), " ");
     }
     if (scope !== "") {
-        line.append(part("span", "scope", scope), " ");
+        line.append(make("span", "scope", scope), " ");
     }
-    const fate = part("span", "fate", "");
+    const fate = make("span", "fate", "");
     fate.hidden = true;
-    line.append(part("span", "what", what), " ", again, " ", fate);
+    line.append(make("span", "what", what), " ", again, fate);
     return line;
-}
-
-function part(tag, kind, text) {
-    const element = document.createElement(tag);
-    element.className = kind;
-    element.textContent = text;
-    return element;
 }
 
 function mark(line, times) {

@@ -39,9 +39,9 @@ class Breaker(Person):
     def arms(self, code: str, count: int = 1) -> None:
         """Let the listener throw this at the next so many deliveries."""
         self.page.get_by_role("radio", name=re.compile(rf"^{re.escape(code)}")).check()
-        self.page.get_by_label("How many deliveries").fill(str(count))
+        self.page.get_by_label("Deliveries").fill(str(count))
         self.press("Arm")
-        expect(self.page.locator("#armed")).to_contain_text(f"the listener throws {code}.")
+        expect(self.page.locator("#armed")).to_contain_text(f": {code}.")
 
     def fate(self, text: str) -> Locator:
         """What the panel says of the message that said this."""

@@ -123,5 +123,7 @@ def test_the_panel_that_breaks_things_looks_well(
     expect(joe.waiting).to_have_text(re.compile("^[1-9]"))
     expect(joe.page.locator("#fates")).to_contain_text("Dead letter")
     joe.arms("a plain exception", 3)
+    joe.page.locator("#fatesTitle").scroll_into_view_if_needed()
+    picture(joe, f"broken-there-{look}")
     picture(joe, f"broken-{look}", whole=True)
     judge(joe)
