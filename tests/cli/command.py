@@ -1,11 +1,15 @@
 """Runs `crewel` as a person would, in a process of its own."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tests.server_process import LIMIT_S, ROOT
 
 
 class Ended(NamedTuple):
@@ -31,6 +35,44 @@ def crewel(
         timeout=20,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+class Running:
+    """A command that runs until it is told to end, or ends by itself."""
+
+    def __init__(self, *arguments: str, directory: Path, stdout: int = subprocess.PIPE) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "crewel", *arguments],
+            cwd=directory,
+            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def told(self) -> str:
+        """The next line of its standard error."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def said(self) -> Any:
+        """The next line of its standard output, as JSON."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def heard(self) -> Any:
+        """The same without what the server tells of the delivery."""
+        message = self.said()
+        message.pop("ext", None)
+        return message
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, str]:
+        """Its exit status and the rest of its standard error; after this signal, if one is given."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, err
 
 
 def assert_refused(ended: Ended, *words: str) -> None:

@@ -16,49 +16,11 @@ import pytest
 
 from crewel.cli.sub import Teller, widest
 from crewel.client import Client, Event, State, Transition
-from tests.cli.command import assert_refused, crewel
+from tests.cli.command import Running, assert_refused, crewel
 from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
 from tests.functional.wire import figures, until
-from tests.server_process import ROOT, Server
-
-
-class Running:
-    """A command that runs until it is told to end, or ends by itself."""
-
-    def __init__(self, *arguments: str, directory: Path, stdout: int = subprocess.PIPE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "crewel", *arguments],
-            cwd=directory,
-            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def told(self) -> str:
-        """The next line of its standard error."""
-        assert self.process.stderr is not None
-        return self.process.stderr.readline()
-
-    def said(self) -> Any:
-        """The next line of its standard output, as JSON."""
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
-
-    def heard(self) -> Any:
-        """The same without what the server tells of the delivery."""
-        message = self.said()
-        message.pop("ext", None)
-        return message
-
-    def end(self, number: signal.Signals | None = None) -> tuple[int, str]:
-        """Its exit status and the rest of its standard error; after this signal, if one is given."""
-        if number is not None:
-            self.process.send_signal(number)
-        _, err = self.process.communicate(timeout=LIMIT_S)
-        return self.process.returncode, err
+from tests.server_process import Server
 
 
 @pytest.fixture
@@ -381,25 +343,6 @@ class TestSettling:
         assert listening.end()[0] == 0
         if settle == "message":  # the last words of the command; a batch is settled by another connect
             until(lambda: self.waiting(server) == 0)
-
-    def test_what_is_rejected_is_printed_and_becomes_a_dead_letter(
-        self, start_server: StartServer, tmp_path: Path, subscribed: Any
-    ) -> None:
-        """The demonstration of xmlBlaster's update interface, and the look at its dead messages."""
-        server = start_server(f"storage.data_dir={tmp_path / 'data'}")
-        token = (tmp_path / "data" / "admin.token").read_text().strip()
-        dead = subscribed("/__sys__deadMessage", f"--token={token}", "--count=100", url=server.url)
-        options = ("--update-exception=user.update.error", "--update-message=I don't want this")
-        listening = subscribed("/s", *options, url=server.url)
-        self.publish(server, tmp_path, '"hello"', "--count=100")
-        assert [listening.said()["data"] for _ in range(100)] == ["hello"] * 100
-        for _ in range(100):
-            letter = dead.said()
-            told = letter["ext"]["update"]["clientProperties"]
-            assert (letter["data"], told["__oid"], told["__errorCode"]) == ("hello", "/s", "user.update.error")
-            assert "I don't want this" in told["__deadMessageReason"]
-        assert dead.end()[0] == 0
-        assert figures(server)['crewel_ended_total{reason="dead"}'] == 100
 
     def test_a_failure_of_communication_is_repeated_as_often_as_asked(
         self, start_server: StartServer, tmp_path: Path, subscribed: Any
