@@ -1,0 +1,267 @@
+"""Whether the store adds up: the ledger of docs/facts.md, from facts, letters, open sets and inboxes and nothing else.
+
+`look` takes all of it in one step of the store, so that `Audit` must find it exact at any moment, also right after a kill.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from crewel.bayeux.channel import parse
+from tests.server_process import Server
+
+Letter = dict[str, str]
+
+_LOOK = """
+local base, found = ARGV[1], {}
+local function all(pattern, command, ...)
+  local rows = {}
+  for _, key in ipairs(redis.call('KEYS', base .. pattern)) do
+    rows[#rows + 1] = {string.sub(key, #base + 1), redis.call(command, key, ...)}
+  end
+  return rows
+end
+return {
+  redis.call('XRANGE', base .. 'facts', '-', '+'),
+  redis.call('XRANGE', base .. 'dead', '-', '+'),
+  all('s:*', 'HGETALL'),
+  all('inbox:*', 'HKEYS'),
+  all('node:*', 'HGET', 'cursor'),
+  all('dead:code:*', 'XRANGE', '-', '+'),
+  all('dead:receiver:*', 'XRANGE', '-', '+'),
+  all('dead:channel:*', 'XRANGE', '-', '+'),
+  redis.call('ZRANGE', base .. 'dead:codes', 0, -1),
+  redis.call('ZRANGE', base .. 'dead:receivers', 0, -1),
+  redis.call('ZRANGE', base .. 'dead:channels', 0, -1),
+  redis.call('GET', base .. 'dead:dropped') or '0',
+}
+"""
+
+
+def store_of(server: Server) -> redis.Redis:
+    """A client of the server's store, whichever that is."""
+    sets = dict(text.removeprefix("storage.").split("=", 1) for text in server.store_sets)
+    socket = sets["url"].removeprefix("unix://") or str(Path(sets["data_dir"]) / "store.sock")
+    return redis.Redis(unix_socket_path=socket, decode_responses=True)
+
+
+@dataclass(slots=True)
+class Account:
+    """One life of a session: what it was owed, and how that ended."""
+
+    session: str
+    intervals: list[tuple[str, int, int | None]] = field(default_factory=list)
+    """(pattern, from, until]; None: it still holds."""
+    redriven: set[int] = field(default_factory=set)
+    ends: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """How each message ended: reason and code."""
+    is_closed: bool = False
+
+    def owed(self, published: Mapping[int, str]) -> set[int]:
+        """The ids of all that the session was ever owed."""
+        return self.redriven | {
+            log_id
+            for log_id, channel in published.items()
+            for patterns in (patterns_of(channel),)
+            if any(
+                pattern in patterns and since < log_id and (until is None or log_id <= until)
+                for pattern, since, until in self.intervals
+            )
+        }
+
+
+class Audit:
+    """What the store says of one prefix, at one moment."""
+
+    def __init__(self, server: Server) -> None:
+        prefix = next(text.partition("=")[2] for text in server.store_sets if text.startswith("storage.prefix="))
+        with store_of(server) as client:
+            found: Any = client.eval(_LOOK, 0, prefix + "{crewel}:")
+        facts, letters, sessions, inboxes, cursors, *indexes, dropped = found
+        self.facts: list[tuple[str, dict[str, Any]]] = [
+            (fields["t"], json.loads(fields["d"])) for fields in (_paired(flat) for _, flat in facts)
+        ]
+        self.letters: dict[str, Letter] = {place: _paired(flat) for place, flat in letters}
+        self.sessions = {key.removeprefix("s:"): _paired(flat) for key, flat in sessions}
+        self.inboxes = {key.removeprefix("inbox:"): {int(each) for each in ids} for key, ids in inboxes}
+        self.dropped = int(dropped)
+        self._cursors = {key.removeprefix("node:"): int(cursor) for key, cursor in cursors}
+        self._indexes = indexes
+        self.published: dict[int, str] = {}
+        """Log id -> channel."""
+        self.accounts: list[Account] = []
+        self.redriven: list[dict[str, Any]] = []
+        self.discarded: list[str] = []
+        self._replay()
+        self.waiting = {
+            account.session: account.owed(self.published) - account.ends.keys()
+            for account in self.accounts
+            if not account.is_closed
+        }
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the server has taken all that was published, as far as the store was told."""
+        last = max([*self.published, *(each["id"] for each in self.redriven)], default=0)
+        return all(cursor >= last for cursor in self._cursors.values())
+
+    @property
+    def ends(self) -> Counter[str]:
+        """How many messages ended, by reason, counted once for each receiver."""
+        return Counter(reason for account in self.accounts for reason, _ in account.ends.values())
+
+    @property
+    def owed(self) -> int:
+        """Published messages x matching intervals + redriven."""
+        return sum(len(account.owed(self.published)) for account in self.accounts)
+
+    def of(self, session: str) -> list[Account]:
+        """The lives of a session, oldest first."""
+        return [account for account in self.accounts if account.session == session]
+
+    # Replaying the facts
+
+    def _replay(self) -> None:
+        living: dict[str, Account] = {}
+        for kind, fact in self.facts:
+            match kind:
+                case "published":
+                    ids = range(fact["first"], fact["first"] + len(fact["channels"]))
+                    self.published |= zip(ids, fact["channels"], strict=True)
+                case "opened-session":
+                    assert fact["session"] not in living, f"{fact['session']} was opened twice"
+                    living[fact["session"]] = Account(fact["session"])
+                    self.accounts.append(living[fact["session"]])
+                case "subscribed":
+                    living[fact["session"]].intervals += [(pattern, fact["from"], None) for pattern in fact["patterns"]]
+                case "unsubscribed":
+                    _unsubscribe(living[fact["session"]], fact)
+                case "ended":
+                    for each in fact["ended"]:
+                        _end(living[each["session"]], each)
+                case "redriven":
+                    self.redriven.append(fact)
+                    if "session" in fact:
+                        living[fact["session"]].redriven.add(fact["id"])
+                case "discarded":
+                    self.discarded += fact["letters"]
+                case "closed-session":
+                    living.pop(fact["session"]).is_closed = True
+
+    # What must hold at any moment
+
+    def check(self, discarded: Mapping[str, Letter] | None = None) -> None:
+        """Compare what was owed with what became of it. `discarded`: letters that somebody has thrown away, by dead id.
+        Raises AssertionError with what is wrong."""
+        for account in self.accounts:
+            self._check_account(account)
+        assert self.inboxes.keys() <= self.sessions.keys(), "there are inboxes without a session"
+        assert self.dropped == 0
+        self._check_letters(discarded or {})
+        self._check_indexes()
+        assert self.owed == self.ends.total() + sum(map(len, self.waiting.values()))
+
+    def _check_account(self, account: Account) -> None:
+        name, owed = account.session, account.owed(self.published)
+        assert not (odd := account.ends.keys() - owed), f"{odd} ended for {name}, to whom they were not owed"
+        if account.is_closed:
+            assert not (lost := owed - account.ends.keys()), f"{name} has ended, and {lost} were owed to it"
+            assert all(until is not None for _, _, until in account.intervals), account
+            return
+        record = self.sessions[name]
+        cursor = int(record["at"]) if "at" in record else self._cursors[record["owner"]]
+        opened, boxed = ({int(each[2:]) for each in record if each.startswith(kind)} for kind in ("o:", "i:"))
+        waiting = self.waiting[name]
+        assert boxed == self.inboxes.get(name, set()), f"the inbox of {name} is not what its record says"
+        assert not opened & boxed, f"{opened & boxed} wait twice for {name}"
+        assert not (crossed := (opened | boxed) - waiting), f"{crossed} wait for {name}: not owed, or ended"
+        lost = {each for each in waiting - opened - boxed if each <= cursor}
+        assert not lost, f"{lost} are lost for {name}: its cursor has passed them, and they neither ended nor wait"
+        early = {each for each in account.ends if each > cursor}
+        assert not early, f"{early} have ended for {name}, and will be found again beyond its cursor"
+
+    def _check_letters(self, discarded: Mapping[str, Letter]) -> None:
+        gone = [fact["letter"] for fact in self.redriven] + self.discarded
+        assert len(set(gone)) == len(gone), "a letter has left twice"
+        assert not (both := self.letters.keys() & set(gone)), f"the letters {both} were sent again, and are there"
+        assert set(self.discarded) <= discarded.keys(), "others were thrown away than somebody wanted"
+        there = [*self.letters.values(), *(discarded[each] for each in self.discarded)]
+        made = Counter((letter["id"], letter["code"]) for letter in there if "p" in letter)
+        made += Counter((fact["message"], fact["code"]) for fact in self.redriven if fact["message"].isdecimal())
+        dead = [
+            (account.session, str(log_id), code)
+            for account in self.accounts
+            for log_id, (reason, code) in account.ends.items()
+            if reason == "dead"
+        ]
+        ends = Counter((log_id, code) for _, log_id, code in dead)
+        assert made == ends, f"letters without an end: {made - ends}; ends without a letter: {ends - made}"
+        known = {(letter["receiver"], letter["id"], letter["code"]) for letter in there if "p" in letter}
+        known |= {
+            (fact["session"], fact["message"], fact["code"])
+            for fact in self.redriven
+            if "session" in fact and fact["message"].isdecimal()
+        }
+        assert known <= set(dead), f"letters of another receiver than died: {known - set(dead)}"
+        sent = {(fact["letter"], str(fact["id"]), str(fact["returns"])) for fact in self.redriven}
+        back = {(each["r"], each["id"], each["n"]) for each in there if "r" in each}
+        assert back <= sent, f"letters came back that nobody has sent: {back - sent}"
+        transient = Counter((each["receiver"], each["id"]) for each in there if "p" not in each)
+        assert not (twice := [key for key, times in transient.items() if times > 1]), f"two letters of {twice}"
+
+    def _check_indexes(self) -> None:
+        kinds = ("code", "receiver", "channel")
+        for kind, found, values in zip(kinds, self._indexes[:3], self._indexes[3:], strict=True):
+            index = {key.removeprefix(f"dead:{kind}:"): {place for place, _ in entries} for key, entries in found}
+            wanted: dict[str, set[str]] = {}
+            for place, letter in self.letters.items():
+                wanted.setdefault(letter[kind], set()).add(place)
+            assert index == wanted, f"the letters by {kind} are not the letters"
+            assert set(values) == wanted.keys(), f"the list of each {kind} is not that of the letters"
+
+    # Where messages come from
+
+    def origins(self) -> dict[str, str]:
+        """For each id that a redrive gave, the id under which the message was published."""
+        parents = {str(fact["id"]): fact["message"] for fact in self.redriven}
+
+        def first(log_id: str) -> str:
+            while log_id in parents:
+                log_id = parents[log_id]
+            return log_id
+
+        return {each: first(each) for each in parents}
+
+
+def patterns_of(name: str) -> tuple[str, ...]:
+    """The patterns that match a channel."""
+    channel = parse(name)
+    assert channel is not None
+    return channel.patterns
+
+
+def _unsubscribe(account: Account, fact: Mapping[str, Any]) -> None:
+    for pattern, since in zip(fact["patterns"], fact["from"], strict=True):
+        account.intervals.remove((pattern, since, None))
+        account.intervals.append((pattern, since, fact["until"]))
+
+
+def _end(account: Account, ended: Mapping[str, Any]) -> None:
+    for log_id in ended["ids"]:
+        how = (ended["reason"], ended.get("code", ""))
+        assert log_id not in account.ends, (
+            f"{log_id} ended for {account.session} as {account.ends[log_id]} and as {how}"
+        )
+        account.ends[log_id] = how
+
+
+def _paired(flat: Iterable[str]) -> dict[str, str]:
+    each = iter(flat)
+    return dict(zip(each, each, strict=True))
