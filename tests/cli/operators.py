@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
+from tests.admin.desk import TOKEN, Desk, Receiver, publish
 from tests.cli.command import Ended, crewel
-from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -25,9 +24,9 @@ LIMIT_S = 20.0
 class Post:
     """A server, an operator's shell, and somebody who makes letters."""
 
-    def __init__(self, start_server: StartServer, directory: Path, *sets: str) -> None:
-        self.server: Server = start_server(*SETS, *sets)
-        self.desk = Desk(self.server)
+    def __init__(self, server: Server, directory: Path) -> None:
+        self.server = server
+        self.desk = Desk(server)
         self.directory = directory
         self.environ = {"CREWEL_URL": self.server.url, "CREWEL_TOKEN": TOKEN}
 
