@@ -155,6 +155,8 @@ class RandomReceiver:
 
     def __init__(self, server: Address, habits: Habits, rng: random.Random) -> None:
         self.habits = habits
+        self.weights = habits.weights
+        """What it says from now on."""
         self.memory = Memory()
         self.trouble: BaseException | None = None
         self.subscribed = threading.Event()
@@ -326,7 +328,7 @@ class RandomReceiver:
     def _decide(self, log_id: str) -> None:
         if not self.habits.tells:
             return
-        weights = self.habits.weights
+        weights = self.weights
         (what,) = self._rng.choices(list(weights), list(weights.values()))
         if what in (LATER, WORKING):
             self._later.append(log_id)
