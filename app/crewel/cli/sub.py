@@ -25,6 +25,20 @@ class Settle(StrEnum):
     BATCH = "batch"
 
 
+UpdateException = Annotated[
+    str | None,
+    typer.Option(metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."),
+]
+UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="What to say with --update-exception, for people.")]
+Retries = Annotated[
+    int | None,
+    typer.Option(min=-1, help="How often a message is repeated after a communication.* code; -1: for ever."),
+]
+DelayMs = Annotated[int | None, typer.Option(min=0, help="How long after the failure it is repeated.")]
+SettleBy = Annotated[Settle, typer.Option(help="Whether each printed message is settled by itself, or with its batch.")]
+Oneway = Annotated[bool, typer.Option("--oneway", help="Have nothing kept, repeated or settled: --no-ack.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add `sub` to the command line."""
     app.command(name="sub")(sub)
@@ -42,24 +56,12 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
-    update_exception: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."
-        ),
-    ] = None,
-    update_message: Annotated[
-        str, typer.Option(metavar="TEXT", help="What to say with --update-exception, for people.")
-    ] = "",
-    retries: Annotated[
-        int | None,
-        typer.Option(min=-1, help="How often a message is repeated after a communication.* code; -1: for ever."),
-    ] = None,
-    delay_ms: Annotated[int | None, typer.Option(min=0, help="How long after the failure it is repeated.")] = None,
-    settle: Annotated[
-        Settle, typer.Option(help="Whether each printed message is settled by itself, or with its batch.")
-    ] = Settle.MESSAGE,
-    oneway: Annotated[bool, typer.Option("--oneway", help="Have nothing kept, repeated or settled: --no-ack.")] = False,
+    update_exception: UpdateException = None,
+    update_message: UpdateMessage = "",
+    retries: Retries = None,
+    delay_ms: DelayMs = None,
+    settle: SettleBy = Settle.MESSAGE,
+    oneway: Oneway = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
 from crewel.client.backoff import BackoffRule
 from crewel.client.batch import Batch
-from crewel.client.config import TRANSPORTS, Config
+from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling
 from crewel.client.errors import (
     ClientError,
     RemoteCallFailedError,
@@ -21,7 +21,7 @@ from crewel.client.errors import (
 )
 from crewel.client.extension import Extension
 from crewel.client.life import OnState
-from crewel.client.login import asked, dispatcher
+from crewel.client.login import asked
 from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, publication
 from crewel.client.router import Router
 from crewel.client.session import Session
@@ -52,7 +52,8 @@ class Client:
     is for the other fields of `ext.session` (docs/sessions.md).
 
     With `update` the server hears how each message fared, and what cannot be
-    done is repeated, held back or kept as a dead letter (docs/client.md).
+    done is repeated, held back or kept as a dead letter (docs/client.md);
+    `settle` and the keywords of `MoreSettling` say how.
 
     All times are in seconds, but those whose names say otherwise, which go to
     the server as they are. `Config` explains the settings.
@@ -66,11 +67,6 @@ class Client:
         ack: bool = True,
         update: bool = False,
         settle: str = "message",
-        ack_wait_ms: int | None = None,
-        retries: int | None = None,
-        delay_ms: int | None = None,
-        ping_interval_ms: int | None = None,
-        on_rejected: Callable[[Fields], None] | None = None,
         extensions: Iterable[Extension] = (),
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
@@ -87,32 +83,21 @@ class Client:
         backoff: BackoffRule | None = None,
         ssl: SSLContext | None = None,
         on_state: OnState | None = None,
+        **more: Unpack[MoreSettling],
     ) -> None:
+        settling = Settling(update=update, settle=settle, **more)
         config = Config(
             url=url,
             transports=tuple(transports),
             ack=ack,
-            update=update,
-            settle=settle,
-            on_rejected=on_rejected,
+            settling=settling,
             network_delay=network_delay,
             open_timeout=open_timeout,
             close_timeout=close_timeout,
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=asked(
-                session,
-                name=name,
-                token=token,
-                resume=resume,
-                persistent=persistent,
-                update=update,
-                settle=settle if update else None,
-                ackWait=ack_wait_ms,
-                dispatcher=dispatcher(retries, delay_ms),
-                pingInterval=ping_interval_ms,
-            ),
+            login=asked(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields),
             leave=leave,
             backoff=backoff or BackoffRule(),
             ssl=ssl,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
+from typing import TypedDict
 
 from yarl import URL
 
@@ -20,6 +21,54 @@ SETTLES = ("message", "batch")
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
+class MoreSettling(TypedDict, total=False):
+    """What else a client may say of settling, in milliseconds; what is not given is as the server has it."""
+
+    ack_wait_ms: int | None
+    retries: int | None
+    delay_ms: int | None
+    ping_interval_ms: int | None
+    on_rejected: Callable[[Fields], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Whether and how the server is told how each message fared."""
+
+    update: bool = False
+    """Whether to tell it."""
+    settle: str = "message"
+    """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
+    ack_wait_ms: int | None = None
+    """How long a message may stay unsettled; -1: for ever."""
+    retries: int | None = None
+    """How often a message is repeated after a `communication.*` failure; -1: for ever."""
+    delay_ms: int | None = None
+    """How long after the failure."""
+    ping_interval_ms: int | None = None
+    """How long the connection may be idle before the server tries it; 0: for ever."""
+    on_rejected: Callable[[Fields], None] | None = None
+    """Called with each status that the server did not take."""
+
+    def __post_init__(self) -> None:
+        if self.settle not in SETTLES:
+            raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
+
+    @property
+    def fields(self) -> Fields:
+        """What `ext.session` asks for."""
+        given = {"retries": self.retries, "delay": self.delay_ms}
+        # Given, even with the defaults, `dispatcher` also says how long the session outlives its client.
+        dispatcher = {name: value for name, value in given.items() if value is not None} or None
+        return {
+            "update": self.update,
+            "settle": self.settle if self.update else None,
+            "ackWait": self.ack_wait_ms,
+            "dispatcher": dispatcher,
+            "pingInterval": self.ping_interval_ms,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The settings of one client; times in seconds."""
@@ -30,12 +79,8 @@ class Config:
     """Tried in this order at every handshake."""
     ack: bool = True
     """Whether to ask for acknowledged delivery."""
-    update: bool = False
-    """Whether to tell the server how each message fared."""
-    settle: str = "message"
-    """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
-    on_rejected: Callable[[Fields], None] | None = None
-    """Called with each status that the server did not take."""
+    settling: Settling = field(default_factory=Settling)
+    """How messages are settled."""
     network_delay: float = 10.0
     """How long an answer may take, beyond the time the server holds a connect."""
     open_timeout: float = 10.0
@@ -65,10 +110,8 @@ class Config:
         unknown = [name for name in self.transports if name not in TRANSPORTS]
         if unknown or not self.transports:
             raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
-        if self.update and not self.ack:
+        if self.settling.update and not self.ack:
             raise ValueError("update needs ack")
-        if self.settle not in SETTLES:
-            raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
         if self.network_delay <= 0:
             raise ValueError("network_delay must be positive")
 

@@ -47,10 +47,10 @@ class Connection:
         self._router = router
         self._on_reply = on_reply
         self._ids = count(1)
-        self.update = UpdateExtension(config.settle, config.on_rejected)
+        self.update = UpdateExtension(config.settling.settle, config.settling.on_rejected)
         self._ack = AckExtension(lambda: self.update.may_acknowledge)
         self.login = LoginExtension(config.login)
-        own = ((self._ack, config.ack), (self.update, config.update))
+        own = ((self._ack, config.ack), (self.update, config.settling.update))
         self.pipe = Pipe((*extensions, self.login, *(extension for extension, is_wanted in own if is_wanted)))
         self.exchanges = Exchanges()
         self.gate = BatchGate(self._ack, router.has_room, self.exchanges.is_awaited_result)

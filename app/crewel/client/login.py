@@ -51,12 +51,5 @@ def asked(session: Fields | None, **more: Any) -> Fields:
     }
 
 
-def dispatcher(retries: int | None, delay_ms: int | None) -> Fields | None:
-    """The field of this name; None if nothing is asked: given, even with the defaults, it also says how long the session
-    outlives its client."""
-    given = {"retries": retries, "delay": delay_ms}
-    return {name: value for name, value in given.items() if value is not None} or None
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None

@@ -73,7 +73,7 @@ class Session:
         self.life.move(Event.OPENED)
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
-        if self._config.update:
+        if self._config.settling.update:
             telling = self.connection.update.tell(self._exchange)
             self._tasks.append(asyncio.create_task(telling, name="crewel-client-update"))
         try:
