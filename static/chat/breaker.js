@@ -55,9 +55,9 @@ export class Breaker {
         return this.#held;
     }
 
-    /** Each message that was broken or became a dead letter: {id, text, code, deliveries, state, letter, first}, the newest first. */
+    /** Each message that was broken or became a dead letter: {id, text, code, deliveries, state, letter, first}, the oldest first. */
     get fates() {
-        return [...this.#fates.values()].reverse();
+        return [...this.#fates.values()];
     }
 
     /** Lets the listener throw at the next so many messages. */

@@ -27,7 +27,7 @@ export class Fates {
     }
 
     /**
-     * Shows these, the newest first. Each keeps its element, so that nothing loses the focus.
+     * Shows these, the oldest first: the list grows at its end, so that nothing moves. Each keeps its element and so the focus.
      * @param isOperator whether somebody may act
      * @param name that of the session
      */

@@ -30,7 +30,7 @@ test("it throws what was chosen, so often and no more", () => {
     assert.ok(hear("2").failure instanceof Error);
     assert.equal(breaker.armed, null);
     assert.equal(hear("3").failure, null);
-    assert.deepEqual(breaker.fates.map(({id}) => id), ["2", "1"]);
+    assert.deepEqual(breaker.fates.map(({id}) => id), ["1", "2"]);
 });
 
 test("a plain exception has no code of its own, and is an internal error", () => {
@@ -99,7 +99,7 @@ test("letters find their message, and others are shown too", () => {
     breaker.arm("user.update.error", 1);
     hear("1");
     breaker.noteLetters([letter("2"), letter("1")], true);
-    assert.deepEqual(breaker.fates.map(({id, text, letter: {id: dead}}) => [id, text, dead]), [["2", "2", "2-0"], ["1", "1", "1-0"]]);
+    assert.deepEqual(breaker.fates.map(({id, text, letter: {id: dead}}) => [id, text, dead]), [["1", "1", "1-0"], ["2", "2", "2-0"]]);
 });
 
 test("a letter that is gone was dealt with; a list that ends before it says nothing", () => {
@@ -146,7 +146,7 @@ test("no more than twenty are remembered, and clearing forgets all", () => {
     for (let id = 0; id < 25; id += 1) {
         hear(String(id));
     }
-    assert.deepEqual(breaker.fates.map(({id}) => Number(id)), [...Array(20).keys()].map((at) => 24 - at));
+    assert.deepEqual(breaker.fates.map(({id}) => Number(id)), [...Array(20).keys()].map((at) => at + 5));
     breaker.clear();
     assert.deepEqual([breaker.fates, breaker.armed, breaker.held], [[], null, null]);
 });

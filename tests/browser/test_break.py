@@ -281,6 +281,45 @@ def test_the_panel_is_worked_from_the_keyboard(server: Server, meet: Meet) -> No
     expect(joe.tag("wait")).to_have_text("taken")
 
 
+def test_a_letter_is_thrown_away(server: Server, meet: Meet) -> None:
+    joe, sue = come(meet, server, "websocket")
+    joe.opens().is_operator()
+    name = joe.figure("Name").inner_text()
+    joe.arms("user.update.error")
+    sue.say("away with it")
+    joe.press("Throw away: away with it")
+    expect(joe.fate("away with it").locator("p").first).to_have_text("Thrown away by an operator.")
+    assert type_in_terminal(server, "dead-letters", "list", "--receiver", name).strip() == ""
+
+
+SHIFTS = """() => {
+    window.shifts = [];
+    new PerformanceObserver((list) => {
+        for (const entry of list.getEntries().filter(({hadRecentInput}) => !hadRecentInput)) {
+            window.shifts.push(entry.sources.map(({node}) => node?.parentElement?.outerHTML.slice(0, 200)));
+        }
+    }).observe({type: "layout-shift"});
+}"""
+
+
+def test_nothing_moves_by_itself(server: Server, meet: Meet) -> None:
+    joe, sue = come(meet, server, "websocket")
+    joe.opens().is_operator()
+    joe.arms("user.update.error", 2)
+    joe.page.locator("#fatesTitle").scroll_into_view_if_needed()
+    joe.page.evaluate(SHIFTS)
+    for text in ("one", "two"):
+        sue.say(text)
+        expect(joe.fate(text).locator("p").first).to_contain_text("Dead letter")
+    joe.arms("user.update.holdback")
+    sue.say("three")
+    expect(joe.delivery).to_have_text(HELD)
+    expect(joe.waiting).to_have_text("1")
+    joe.press("Release")
+    expect(joe.tag("three")).to_have_text("taken")
+    assert joe.page.evaluate("window.shifts") == []
+
+
 def type_in_terminal(server: Server, *command: str) -> str:
     """What `crewel` prints, where the server runs."""
     done = subprocess.run(
