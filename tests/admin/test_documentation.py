@@ -41,7 +41,10 @@ def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_
     assert count["count"] >= 4
     assert (len(page["letters"]), page["next"]) == (2, page["letters"][1]["id"])
     assert len(exported) >= 4
-    assert redriven["redriven"] + discarded["discarded"] == 5
+    # The letter of the message that was skipped comes with the next commit, which may be after all that.
+    left = 5 - redriven["redriven"] - discarded["discarded"]
+    assert left <= 1
+    until(lambda: len(Desk(server).letters()) == left)
     assert queued["result"] == redriven["redriven"]
 
 
