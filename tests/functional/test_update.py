@@ -17,6 +17,7 @@ from crewel.settings import load
 from crewel.storage import letters
 from crewel.storage.letters import LetterFilter, StoredLetter
 from crewel.storage.store import Store
+from tests.admin.desk import TOKEN, Desk
 from tests.cutting_proxy import CuttingProxy, random_cuts
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.receivers import ByNode, ByPython, Receiver
@@ -31,7 +32,7 @@ KINDS: list[tuple[type[ByNode] | type[ByPython], str]] = [
 ]
 # Connects are held for longer than anybody waits here: what comes must not come with the next one.
 SETTINGS = ("bayeux.timeout_ms=60000", "bayeux.sweep_ms=100")
-DEAD = "communication.noConnection.dead"
+OPERATED = (f"admin.token={TOKEN}",)
 
 _numbers = itertools.count(1)
 
@@ -186,6 +187,31 @@ class TestTheTable:
         await eventually(lambda: wait(world, 2))
         assert await world.letters(0) == []
         assert [each.n for each in world.notes.heard] == [1]
+
+    async def test_what_was_held_back_comes_first_when_an_operator_lets_it(self, meet: Meet) -> None:
+        world = await meet(*OPERATED)
+        await world.subscribe()
+        await world.publish(fails(1, "user.update.holdback", times=1))
+        await eventually(lambda: is_held(world))
+        await world.publish({"n": 2})
+        await asyncio.to_thread(Desk(world.server).cmd, f"__cmd:{world.name}/?dispatcherActive=true")
+        await world.notes.until(lambda notes: len(notes.heard) == 3)
+        assert [each.n for each in world.notes.heard] == [1, 1, 2]
+        assert world.notes.heard[0].id == world.notes.heard[1].id
+        assert world.notes.times(1) == [0, 1]
+        await eventually(lambda: settled(world))
+        assert await world.holdback() == b""
+
+    async def test_a_dead_letter_that_is_sent_again_is_another_message(self, meet: Meet) -> None:
+        world = await meet(*OPERATED)
+        await world.subscribe()
+        await world.publish(fails(1, "user.update.error", times=1))
+        (letter,) = await world.letters(1)
+        await asyncio.to_thread(Desk(world.server).post, "/dead-letters/redrive", {"ids": [letter.dead_id]})
+        await world.notes.until(lambda notes: len(notes.times(1)) == 2)
+        assert world.notes.heard[0].id != world.notes.heard[1].id
+        await eventually(lambda: settled(world))
+        assert await world.letters(0) == []
 
     async def test_dead_message_is_a_dead_letter_and_the_next_message_is_heard(self, meet: Meet) -> None:
         world = await meet("delivery.on_user_error=dead")  # which is for the other codes of its kind
