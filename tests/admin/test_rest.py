@@ -433,6 +433,19 @@ def test_the_audit_says_which_letters(desk: Desk, dead: list[str], server: Serve
     assert TOKEN not in server.stderr
 
 
+def test_the_audit_keeps_to_its_line(desk: Desk, server: Server, receiver: Receiver, subject: str) -> None:
+    desk.post(f"/sessions/{subject}/1/hold", {"reason": "a\nforged: line\x1b[2J"})
+    (entry,) = until(lambda: [line for line in server.stderr.splitlines() if "forged" in line])
+    assert json.loads(entry)["reason"] == r"'a\nforged: line\x1b[2J'"
+    assert receiver.id not in entry
+
+
+def test_who_is_refused_is_logged_without_the_token(server: Server) -> None:
+    Desk(server, "not-the-token").ask("GET", "/sessions?subject=somebody")
+    until(lambda: "refused to administer" in server.stderr)
+    assert "not-the-token" not in server.stderr
+
+
 def test_an_export_that_nobody_reads_costs_no_memory(start_server: StartServer) -> None:
     server = start_server(*SETS, "delivery.queue_max_entries=20000", "delivery.queue_max_bytes=500000000")
     desk, receiver = Desk(server), Receiver(server).be("joe/1")
@@ -500,6 +513,30 @@ def test_a_store_that_dies_under_a_redrive_has_each_letter_once(start_server: St
     until(lambda: taken.update({each["id"]: each["data"] for each in joe.take()}) or len(taken) >= 300)
     taken |= {each["id"]: each["data"] for each in joe.take_all()}
     assert sorted(taken.values()) == list(range(300))
+
+
+def test_a_server_that_goes_down_ends_the_work_and_says_where_to_go_on(start_server: StartServer) -> None:
+    server = start_server(*SETS)
+    desk, joe = Desk(server), Receiver(server).be("joe/1")
+    joe.subscribe("/a/b")
+    publish(server, "/a/b", 100)
+    desk.post("/sessions/joe/1/drain")
+    until(lambda: desk.get("/dead-letters/count")["count"] == 100)
+    working = desk.send("POST", "/dead-letters/redrive", {"all": True, "rate": 20})
+    until(lambda: desk.get("/dead-letters/count")["count"] < 95)
+    assert server.terminate() == 0
+    report = working.response().json()
+    assert 0 < report["redriven"] < 100
+    assert report["next"]
+    again = Desk(start_server(*server.store_sets, *SETS))
+    left = again.post("/dead-letters/redrive", {"all": True})
+    assert left["redriven"] == 100 - report["redriven"]
+
+
+def test_who_closes_his_half_gets_the_whole_export(desk: Desk, dead: list[str], subject: str) -> None:
+    connection = desk.send("GET", f"/dead-letters/export?receiver={subject}")
+    connection.half_close()
+    assert len(connection.response().body.splitlines()) == len(dead)
 
 
 # The description

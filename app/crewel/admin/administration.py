@@ -76,4 +76,11 @@ class Administration:
 
     def note(self, who: str, what: str, **which: Any) -> None:
         """Write an entry of the audit: an operator has done something."""
-        audit.info("operator: %s", what, extra={"who": who, **which})
+        audit.info(
+            "operator: %s", what, extra={name: _in_one_line(value) for name, value in {"who": who, **which}.items()}
+        )
+
+
+def _in_one_line(value: Any) -> Any:
+    """The value as it is, or a text that would break the line or steer a terminal, escaped."""
+    return ascii(value) if isinstance(value, str) and not value.isprintable() else value

@@ -6,6 +6,7 @@ the route's row says that it is public.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -33,6 +34,8 @@ from crewel.transports.bodies import read_body
 from crewel.transports.origins import Origins
 
 __all__ = ["ROUTES", "mount_rest"]
+
+log = logging.getLogger(__name__)
 
 _ADMIN: Final = "admin"
 """How the audit calls who shows the admin token."""
@@ -92,7 +95,10 @@ class Rest:
                 who = await self._who(request, route)
                 return await self._answer(request, route, who)
             except CrewelError as error:
-                return _refused(error)
+                response = _refused(error)
+                if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+                    log.info("refused to administer: %s", error, extra={"path": request.raw_path[:200]})
+                return response
 
         return handle
 
@@ -100,14 +106,14 @@ class Rest:
         """The operator's name. Raises BadToken, or Refused for who is none."""
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
-            raise Refused("403", NOT_AUTHORIZED, "this origin may not talk to the server")
+            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server")
         if route.is_public:
             return ""
         broker = self._admin.broker
         authorization = request.headers.get("Authorization", "")
         grants = await grants_of(authorization, broker.logins.admin, broker.guard.policy)
         if not grants.is_operator:
-            raise Refused("403", NOT_AUTHORIZED, "the token is no operator's")
+            raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
         return _name(grants)
 
     async def _answer(self, request: web.Request, route: Route, who: str) -> web.StreamResponse:
@@ -125,7 +131,7 @@ class Rest:
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
-            return _refused(Refused("403", NOT_AUTHORIZED, "this origin may not talk to the server"))
+            return _refused(Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server"))
         path = request.path.removeprefix(API)
         methods = sorted(route.method for route in ROUTES if _matches(route.path, path))
         if methods:

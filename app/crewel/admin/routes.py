@@ -52,9 +52,11 @@ class Ask:
     """Those of the query, or of the body, that were given."""
 
     def is_given_up(self) -> bool:
-        """Whether nobody waits for the answer any more, as far as the connection tells."""
+        """Whether long work had better end: nobody waits for the answer any more, as far as the connection tells, or the
+        server is going down."""
         connection = self.request.protocol
-        return self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
+        is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
+        return is_gone or self.admin.broker.is_draining
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
