@@ -287,6 +287,14 @@ class TestAdopting:
         assert served.change().in_step
         assert served.commit() is None
 
+    def test_what_lies_between_may_have_been_sent_already(self) -> None:
+        durable = adopted(10, a=0)
+        node = Node(LogId(10), LogId(12))
+        node.add(durable)
+        for log_id in (11, 12, 13):
+            node.take(LogId(log_id), A, 5, [durable])
+        assert [waiting.attempts for waiting in durable.open.values()] == [1, 1, 0]
+
     def test_what_it_had_open_keeps_the_log(self) -> None:
         served = Served(adopted(12, [4], a=3))
         served.take(11)

@@ -123,7 +123,7 @@ class Durability:
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
             records += adopted
         before = self._set_aside()
-        self.node = Node(Node.starting_cursor(records, last))
+        self.node = Node(Node.starting_cursor(records, last), last)
         self._under_way = None
         for record in records:
             self._restore(record)

@@ -43,9 +43,11 @@ class Pending:
 class Node:
     """The sessions of one node, and how far it has read."""
 
-    def __init__(self, cursor: LogId) -> None:
+    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+        """`last`: the newest entry that was there before the node. Who had its sessions then may have sent it."""
         self.cursor = cursor
         """The last entry that was taken."""
+        self._inherited = cursor if last is None else last
         self.sessions: dict[SessionName, Durable] = {}
         self._committed = cursor
         self._low = cursor
@@ -194,7 +196,7 @@ class Node:
         if log_id <= self.cursor:
             return []
         taken = []
-        waiting = Waiting(0, size)
+        waiting = Waiting(int(log_id <= self._inherited), size)
         for durable in hearing:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
