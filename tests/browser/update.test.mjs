@@ -394,7 +394,12 @@ test("no message is larger than what the client sends", async () => {
     page.cometd.subscribe("/a", () => {
         throw new Error("x".repeat(500));
     });
-    const statuses = await deliver(page, ...Array.from({length: 20}, (_, at) => delivery(`${at}`)));
+    const messages = Array.from({length: 20}, (_, at) => delivery(`${at}`));
+    page.connect.reply({ext: {ack: 2}, advice: {reconnect: "retry", interval: 50, timeout: 60000}}, messages);
+    page.connect = await page.hold();
+    assert.deepEqual(page.wire.requests.map(({message}) => message.channel), ["/meta/subscribe"]); // they wait for the connect
+    assert.ok(JSON.stringify(page.connect.message).length < 8192);
+    const statuses = page.connect.message.ext.update;
     while (statuses.length < 20) {
         const told = await page.told();
         assert.ok(JSON.stringify(told.message).length < 8192);
@@ -402,6 +407,19 @@ test("no message is larger than what the client sends", async () => {
         told.reply();
     }
     assert.deepEqual(statuses.map(({id}) => id), Array.from({length: 20}, (_, at) => `${at}`));
+});
+
+test("work on a message is no news after its end, though it came twice", async () => {
+    const page = await open();
+    const works = [later(), later()];
+    const heard = [];
+    page.cometd.subscribe("/a", (message) => works[heard.push(message) - 1].promise);
+    await deliver(page, delivery("1"));
+    await deliver(page, delivery("1", {}, {redeliver: 1}));
+    works[0].resolve();
+    await works[0].promise;
+    page.update.working(heard[1]);
+    assert.deepEqual((await page.told()).message.data, [ok("1")]);
 });
 
 /** Has the session lost, and another handshake answered with this. */
