@@ -1,0 +1,277 @@
+"""Random rounds of everything that happens to messages whose receivers fail, over the real broker and a real store.
+
+`tests/delivery/failing.py` has the same idea over a model of the broker, and is a thousand times as fast; here it is the
+broker itself that moves messages. The facts in the store say how each message ended: at the end the sums must be exact.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from crewel.broker.redriving import Chosen, Limits, Redriving
+from crewel.broker.sessions import Session
+from tests.broker.stored_world import Receiver, StoredWorld, origin, store
+from tests.broker.world import Request
+
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "joe/1": {"dispatcher": {"retries": 1, "delay": 1000}, "queue": {"maxEntries": 12}},
+    "joe/2": {
+        "settle": "message", "ackWait": 4000, "dispatcher": {"retries": 3, "delay": 0},
+        "queue": {"maxEntries": 8, "onOverflow": "dropOldest"},
+    },
+    "eve/1": {"settle": "message", "burst": {"maxEntries": 2}, "dispatcher": {"retries": -1, "delay": 2000}},
+    "eve/2": {"settle": "message", "ackWait": 3000, "queue": {"maxEntries": 6, "onOverflow": "disconnect"}},
+}  # fmt: skip
+"""How each session logs in."""
+SAID: Final = (
+    *({"state": "OK"},) * 16,
+    {"state": "WORKING"},
+    {"state": "DONE"},
+    *({"errorCode": "user.update.error"},) * 2,
+    *({"errorCode": "communication.noConnection"},) * 3,
+    *({"errorCode": "user.update.holdback"},) * 2,
+    {"errorCode": "user.security.authentication"},
+)
+
+
+class Crossed(AssertionError):
+    """A promise that did not hold."""
+
+
+class Round:
+    """One round. All randomness comes from the seed, but for when the store answers."""
+
+    def __init__(self, seed: int, make: Callable[..., StoredWorld]) -> None:
+        self.random = random.Random(seed)
+        self._make = make
+        self._sets = ("delivery.on_user_error=dead",) if seed % 4 == 3 else ()
+        self.world = make(*self._sets)
+        self.clients: dict[str, Receiver] = {}
+        self.got: dict[str, list[dict[str, Any]]] = {name: [] for name in KINDS}
+        """What each client can say something of."""
+        self.owed: Counter[tuple[str, str]] = Counter()
+        self.number = 0
+        for name in KINDS:
+            self._log_in(name)
+
+    def run(self, steps: int) -> None:
+        """Do so many steps, let everything be settled, and look at the sums."""
+        choices = [
+            step
+            for weight, step in (
+                (12, self._publish),
+                (4, self._push),
+                (22, self._connect),
+                (5, self._lose),
+                (6, self._say),
+                (5, self._pass_time),
+                (5, self._operate),
+                (2, self._redrive),
+                (1, self._be_away),
+                (1, self._take_over),
+                (1, self._leave),
+                (1, self._crash),
+                (1, self._restart),
+            )
+            for _ in range(weight)
+        ]
+        for _ in range(steps):
+            self.random.choice(choices)()
+            self.check()
+        self._settle_all()
+        self._add_up()
+
+    # What happens
+
+    def _log_in(self, name: str) -> None:
+        client = self.clients[name] = Receiver(self.world)
+        self.got[name].clear()
+        self.world.commit()  # the session before it leaves the store
+        client.started("/a", name=name, **KINDS[name])
+
+    def _present(self) -> str:
+        """The name of any client, which logs in if it has to."""
+        name = self.random.choice(list(KINDS))
+        if not self.clients[name].is_known:
+            self._log_in(name)
+        return name
+
+    def _publish(self) -> None:
+        for _ in range(self.random.randint(1, 4)):
+            there = [name for name, client in self.clients.items() if client.is_known]
+            self.number += 1
+            (message_id,) = store(self.world, "/a", self.number)
+            self.owed.update((f"client/{name}", message_id) for name in there)
+
+    def _push(self) -> None:
+        self.number += 1
+        self.world.broker.publish("/a", self.number)
+        self.world.settle()
+
+    def _statuses(self, name: str) -> list[dict[str, Any]]:
+        got = self.got[name]
+        named = self.random.sample(got, self.random.randint(0, min(3, len(got))))
+        if self.random.random() < 0.8:  # else it does not hear that it was understood
+            self.got[name] = [each for each in got if each not in named]
+        return [{"id": origin(each)["id"], **self.random.choice(SAID)} for each in named]
+
+    def _connect(self) -> None:
+        name = self._present()
+        client = self.clients[name]
+        request = client.reconnect(*self._statuses(name), advice={"timeout": 0})
+        for message in self._answer(client, request):
+            self._heard(name, message)
+
+    def _answer(self, client: Receiver, request: Request) -> list[dict[str, Any]]:
+        while request.is_held:
+            self.world.advance(0.1)  # the pause of a client that makes no progress
+        return client.heard(request)
+
+    def _heard(self, name: str, message: dict[str, Any]) -> None:
+        told = origin(message)
+        if told.get("persistent") and "clientProperties" not in told and not self.owed[f"client/{name}", told["id"]]:
+            raise Crossed(f"{told['id']} was delivered to {name} and is not owed to it")
+        self.got[name].append(message)
+
+    def _lose(self) -> None:
+        """A reply does not arrive."""
+        client = self.clients[self._present()]
+        client.reconnect(advice={"timeout": 0})
+
+    def _say(self) -> None:
+        name = self._present()
+        self.clients[name].tell(*self._statuses(name))
+
+    def _pass_time(self) -> None:
+        self.world.advance(self.random.choice([0.3, 1.5, 4.5]))
+
+    def _be_away(self) -> None:
+        self.world.sweep_after(15)
+
+    def _operate(self) -> None:
+        dispatching, session = self.world.broker.dispatching, self.clients[self._present()].session
+        match self.random.choice(["hold", *["activate"] * 6, "skip", "skip", "drain", "remove", "peek", "clear"]):
+            case "hold":
+                self.world.wait(dispatching.hold(session, "admin"))
+            case "activate":
+                self.world.wait(dispatching.activate(session))
+            case "skip":
+                self.world.wait(dispatching.skip(session))
+            case "drain":
+                self.world.wait(dispatching.drain(session))
+            case "remove":
+                self.world.wait(dispatching.remove(session, self.random.randint(1, 3)))
+            case "clear":
+                self.world.wait(dispatching.clear(session))
+            case "peek":
+                self.world.wait(dispatching.peek(session, 5))
+        self.world.settle()
+
+    def _redrive(self) -> None:
+        letters = self.world.letters()
+        chosen = tuple(each.dead_id for each in self.random.sample(letters, min(len(letters), 3)))
+        self.world.wait(Redriving(self.world.broker).redrive(Chosen(ids=chosen), Limits()))
+        self.world.settle()
+
+    def _take_over(self) -> None:
+        name = self._present()
+        old, new = self.clients[name], Receiver(self.world)
+        new.taking_over(old, **KINDS[name])
+        self.clients[name] = new
+        self.got[name].clear()
+
+    def _leave(self) -> None:
+        self.clients[self._present()].say("/meta/disconnect")
+
+    def _crash(self) -> None:
+        self.world.crash()
+        self._begin_again()
+
+    def _restart(self) -> None:
+        self.world.close()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self.world = self._make(*self._sets, prefix=self.world.prefix)
+        for client in self.clients.values():
+            client.world = self.world
+
+    # What must hold
+
+    def check(self) -> None:
+        """Everything that has not ended is somewhere, once."""
+        for client in self.clients.values():
+            if client.is_known:
+                _check(client.session)
+
+    def _settle_all(self) -> None:
+        self._sets = ()
+        self._restart()  # which ends what is a sink, with its next handshake
+        for name in KINDS:
+            self._present()
+            if self.clients[name].is_known:
+                self._take_over_of(name)
+            self._settle(name)
+            self.check()
+
+    def _take_over_of(self, name: str) -> None:
+        old, new = self.clients[name], Receiver(self.world)
+        new.taking_over(old, **KINDS[name])
+        self.clients[name] = new
+
+    def _settle(self, name: str) -> None:
+        client, dispatching = self.clients[name], self.world.broker.dispatching
+        if not client.is_known:
+            return
+        self.world.wait(dispatching.activate(client.session))
+        for _ in range(60):
+            request = client.reconnect(advice={"timeout": 0})
+            client.tell(*({"id": origin(each)["id"], "state": "OK"} for each in self._answer(client, request)))
+            if not dispatching.waiting(client.session):
+                return
+        raise Crossed(f"{dispatching.waiting(client.session)} still wait for {name}")
+
+    def _add_up(self) -> None:
+        ends = self.world.ended()
+        moved = _redriven(self.world)
+        owed = self.owed + Counter((session, str(log_id)) for session, log_id, _ in moved)
+        ended = Counter((session, str(log_id)) for session, _, log_id in ends)
+        if owed != ended:
+            raise Crossed(f"owed and not ended: {owed - ended}; ended and not owed, or twice: {ended - owed}")
+        letters = [*(each.id for each in self.world.letters()), *(message for _, _, message in moved)]
+        stored = sum("-" not in each for each in letters)
+        dead = sum(reason == "dead" for _, reason, _ in ends)
+        if dead != stored:
+            raise Crossed(f"{dead} are dead, and {stored} letters were made")
+
+
+def _redriven(world: StoredWorld) -> list[tuple[str, int, str]]:
+    """What was sent again: to whom, under which id, and the id that it had before."""
+    found: Any = world.wait(world.store.reader.xrange(world.store.keys.facts))
+    told = [orjson.loads(fields[b"d"]) for _, fields in found if fields[b"t"] == b"redriven"]
+    return [(each["session"], each["id"], each["message"]) for each in told]
+
+
+def _check(session: Session) -> None:
+    durable, batches, dispatcher = session.durable, session.batches, session.dispatcher
+    assert durable is not None
+    assert batches is not None
+    assert dispatcher is not None
+    is_open = {*durable.open, *durable.inbox}
+    waiting = [each.position for each in session.queue if each.position]
+    waiting += [each for each in durable.parked if each in is_open]
+    if len(waiting) != len(set(waiting)):
+        raise Crossed(f"{session.name} would get something twice: {waiting}")
+    sent = [*(entry for entry, _ in dispatcher.open.values()), *batches.unacknowledged]
+    somewhere = {*waiting, *(each.position for each in sent if each.position)}
+    if lost := is_open - somewhere:
+        raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")
+    if ghosts := set(waiting) - is_open:
+        raise Crossed(f"{sorted(ghosts)} have ended for {session.name}, and would be sent")
+    if not session.is_paused and session.batching:
+        raise Crossed(f"{session.name} is paused by nobody")
