@@ -82,12 +82,14 @@ class Notes:
 class ByNode:
     """The official client under Node, with update.js."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = "9") -> None:
         self.notes = Notes()
+        self._version = version
 
     async def start(self, url: str, transport: str, name: str, channel: str, session: dict[str, Any]) -> None:
         pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-        command = ("node", str(DRIVERS / "update.mjs"), url, transport, name, channel, json.dumps(session))
+        told = (url, transport, name, channel, json.dumps(session), self._version)
+        command = ("node", str(DRIVERS / "update.mjs"), *told)
         self._process = await asyncio.create_subprocess_exec(*command, **pipes)  # type: ignore[arg-type]
         self._reading = asyncio.create_task(self._read())
         await self.notes.until(lambda notes: notes.subscribed > 0)

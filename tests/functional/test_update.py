@@ -285,6 +285,17 @@ class TestTheTable:
         assert [each.n for each in world.notes.heard] == [1]
 
 
+@pytest.mark.parametrize("version", ["8", "7", "3"])
+async def test_older_versions_of_the_official_client_settle_too(version: str, shared: Serve) -> None:
+    async with AsyncWorlds() as worlds:
+        world = await worlds.add(shared(*SETTINGS), ByNode(version), "long-polling")
+        await world.subscribe()
+        await world.publish(fails(1, "user.update.error", hold=10), fails(2, "", times=1), {"n": 3})
+        await world.notes.hears(1, 2, 3)
+        assert [letter.code for letter in await world.letters(2)] == ["user.update.error", "user.update.internalError"]
+        await eventually(lambda: settled(world))
+
+
 class TestWaiting:
     async def test_a_message_that_nobody_settles_in_time_is_a_dead_letter(self, meet: Meet) -> None:
         world = await meet()

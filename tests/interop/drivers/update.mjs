@@ -1,11 +1,10 @@
 /*
  * A receiver with the browser's half of `update` and the official cometd client: `node update.mjs URL TRANSPORT NAME CHANNEL
- * SESSION`. How a listener behaves is in the message: see tests/functional/receivers.py. Tells what happens, a JSON line each;
+ * SESSION VERSION`. How a listener behaves is in the message: see tests/functional/receivers.py. Tells what happens, a JSON line each;
  * says goodbye when its standard input ends.
  */
 import {setTimeout as sleep} from "node:timers/promises";
 import {adapt} from "cometd-nodejs-client";
-import {AckExtension, CometD} from "cometd";
 import {SessionExtension} from "../../../extensions/session.js";
 import {UpdateExtension} from "../../../extensions/update.js";
 
@@ -13,11 +12,20 @@ adapt();
 console.debug = () => {}; // what is not taken is told below
 console.info = console.warn; // the standard output is for events
 
-const [url, transport, name, channel, session] = process.argv.slice(2);
+const [url, transport, name, channel, session, version] = process.argv.slice(2);
+const {AckExtension, CometD} = await load(version);
 const tell = (event, fields = {}) => console.log(JSON.stringify({event, ...fields}));
 const update = new UpdateExtension(JSON.parse(session), {onRejected: status => tell("rejected", status)});
 const cometd = new CometD();
 const times = new Map();
+
+/** Versions 8 and 9 are ES modules; the older ones are CommonJS, an extension a file. */
+async function load(number) {
+    const library = await import(number === "9" ? "cometd" : `cometd-${number}`);
+    return library.AckExtension
+        ? library
+        : {CometD: library.default.CometD, AckExtension: (await import(`cometd-${number}/AckExtension.js`)).default};
+}
 
 async function work(message, {hold, working}) {
     const alarm = working && setInterval(() => update.working(message), working);
