@@ -6,7 +6,8 @@ A message of this server is taken from memory when the log's answer shows that n
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields
@@ -87,32 +88,36 @@ class Intake:
         durability = self._durability
         return stored_log.append(durability.store.keys, durability.token, submissions, durability.facts_max)
 
-    async def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> None:
+    def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
         if isinstance(answer, StoreError):
             for outgoing in group:
                 outgoing.keep(answer)
             self._durability.suspect(answer)
-            return
-        is_next = await self._has_caught_up(answer.prev)
+            return None
+        if answer.prev > self._durability.node.cursor:
+            return self._catch_up(group, answer)
+        if answer.prev < self._durability.node.cursor:
+            self._durability.suspect(Behind("the log is shorter than it was"))
+        self._answer(group, answer, is_next=True)
+        return None
+
+    def _answer(self, group: list[Outgoing], answer: Appended, *, is_next: bool) -> None:
         for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
             if is_next and not is_repeated:
                 self._take_own(outgoing, log_id)
             outgoing.keep(Published(str(log_id), is_repeated))
 
-    async def _has_caught_up(self, prev: LogId) -> bool:
-        """Take what lies before the entry that follows `prev`. False if that cannot be read now: it will be, with what
-        follows it, when the store is looked at again."""
-        node = self._durability.node
-        if prev < node.cursor:
-            self._durability.suspect(Behind("the log is shorter than it was"))
-        elif prev > node.cursor:
-            try:
-                await self.read_up_to(prev)
-            except StoreError as error:
-                log.warning("the log cannot be read at the moment: %s", error)
-                self.writing.look_later()
-                return False
-        return True
+    async def _catch_up(self, group: list[Outgoing], answer: Appended) -> None:
+        """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
+        when the store is looked at again."""
+        try:
+            await self.read_up_to(answer.prev)
+        except StoreError as error:
+            log.warning("the log cannot be read at the moment: %s", error)
+            self.writing.look_later()
+            self._answer(group, answer, is_next=False)
+        else:
+            self._answer(group, answer, is_next=True)
 
     def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
         submission = outgoing.submission

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from crewel.broker.steps import resolve
@@ -44,7 +44,7 @@ class _Question(Generic[T]):
     def asked(self) -> Step[T]:
         return self.step
 
-    async def answered(self, answer: T | StoreError) -> None:
+    def answered(self, answer: T | StoreError) -> None:
         self.done(answer)
 
 
@@ -57,7 +57,7 @@ class Publishes(Generic[T]):
     def __init__(
         self,
         append: Callable[[list[Submission]], Step[Appended]],
-        done: Callable[[list[T], Appended | StoreError], Awaitable[None]],
+        done: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
     ) -> None:
         self.append = append
         self.done = done
@@ -68,27 +68,30 @@ class Publishes(Generic[T]):
         """The step that appends them all."""
         return self.append(self.submissions)
 
-    async def answered(self, answer: Appended | StoreError) -> None:
-        """Tell all publishers."""
-        await self.done(self.waiting, answer)
+    def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
+        """Tell all publishers; what is returned must be waited for, and then all have been told."""
+        return self.done(self.waiting, answer)
 
 
 class Writing(Generic[T]):
-    """The queue. `append` makes the step of a group of publishes, `published(waiting, answer)` hears what became of it."""
+    """The queue. `append` makes the step of a group of publishes, `published(waiting, answer)` hears what became of it, and
+    returns something only if the answers that follow have to wait for it."""
 
     def __init__(
         self,
         store: Store,
         loop: asyncio.AbstractEventLoop,
         append: Callable[[list[Submission]], Step[Appended]],
-        published: Callable[[list[T], Appended | StoreError], Awaitable[None]],
+        published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
     ) -> None:
         self._store = store
         self._loop = loop
         self._append = append
         self._published = published
         self._queue: deque[_Question[Any] | Publishes[T]] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._idle: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
         self._paused: set[asyncio.TimerHandle] = set()
         self.is_closed = False
 
@@ -128,34 +131,57 @@ class Writing(Generic[T]):
         self.is_closed = True
         for timer in self._paused:
             timer.cancel()
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        if self._is_busy:
+            self._idle = self._loop.create_future()
+            await self._idle
 
     def _wake(self) -> None:
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        if not self._is_busy:
+            self._is_busy = True
+            self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
 
-    async def _run(self) -> None:
-        try:
-            while self._queue:
-                count = min(len(self._queue), _MOST_STEPS)
-                questions = [self._queue.popleft() for _ in range(count)]
-                answers = await self._store.run([question.asked() for question in questions])
-                for question, answer in zip(questions, answers, strict=True):
-                    await self._hand_over(question, answer)
-        finally:
-            self._task = None
-            if self._queue:
-                self._wake()
+    def _ask(self) -> None:
+        count = min(len(self._queue), _MOST_STEPS)
+        questions = [self._queue.popleft() for _ in range(count)]
 
-    async def _hand_over(self, question: _Question[Any] | Publishes[T], answer: Any) -> None:
-        if question.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
-            self._ask_later(question)
-            return
+        def answered(answers: list[Any]) -> None:
+            self._hand_over(zip(questions, answers, strict=True))
+
         try:
-            await question.answered(answer)
+            self._store.submit([question.asked() for question in questions], answered)
+        except Exception as error:
+            log.exception("the store could not be asked")
+            answered([StoreError(f"the store could not be asked: {error}")] * count)
+
+    def _hand_over(self, answers: Iterator[tuple[_Question[Any] | Publishes[T], Any]]) -> None:
+        for question, answer in answers:
+            if question.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+                self._ask_later(question)
+                continue
+            try:
+                waiting = question.answered(answer)
+            except Exception:
+                log.exception("what the store answered could not be used")
+                continue
+            if waiting is not None:
+                self._task = self._loop.create_task(self._hand_over_later(waiting, answers))
+                return
+        self._is_busy = False
+        if self._queue:
+            self._wake()
+        elif self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    async def _hand_over_later(
+        self, waiting: Awaitable[None], answers: Iterator[tuple[_Question[Any] | Publishes[T], Any]]
+    ) -> None:
+        try:
+            await waiting
         except Exception:
             log.exception("what the store answered could not be used")
+        finally:
+            self._hand_over(answers)
 
     def _ask_later(self, question: _Question[Any] | Publishes[T]) -> None:
         def again() -> None:

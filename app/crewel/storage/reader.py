@@ -10,7 +10,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from crewel.storage.writer import LIMIT_S, store_error
+from crewel.storage.line import LIMIT_S
+from crewel.storage.writer import store_error
 
 __all__ = ["Reader", "client_name", "pool_of"]
 

@@ -24,7 +24,7 @@ from crewel.storage.keys import Keys
 from crewel.storage.reader import Reader, pool_of
 from crewel.storage.scripts import scripts
 from crewel.storage.steps import Step
-from crewel.storage.writer import Command, Writer
+from crewel.storage.writer import Command, Done, Writer
 
 __all__ = ["Store"]
 
@@ -96,10 +96,32 @@ class Store:
         store is up again, nothing that was uncertain before happens any more. Steps are not repeated, but for scripts that
         the store had forgotten. Cancelling the caller does not stop them.
         """
-        answers = await self._writer.run(steps)
-        if any(isinstance(answer, StoreFull) for answer in answers):
-            self.is_full = True
-        return [_parsed(step, answer) for step, answer in zip(steps, answers, strict=True)]
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.submit(steps, lambda results: None if future.done() else future.set_result(results))
+        return await future
+
+    def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
+        """The same without a coroutine: `done` is called with the results, before this returns if the store is away. It must
+        not raise."""
+        known = scripts()
+        commands = [(b"EVALSHA", known[step.script].sha, len(step.keys), *step.keys, *step.arguments) for step in steps]
+
+        def answered(answers: list[Any]) -> None:
+            done([self._parsed(step, answer) for step, answer in zip(steps, answers, strict=True)])
+
+        self._writer.submit(commands, answered, [number for number, step in enumerate(steps) if step.appends])
+
+    def _parsed(self, step: Step[Any], answer: Any) -> Any:
+        if isinstance(answer, StoreError):
+            self.is_full = self.is_full or isinstance(answer, StoreFull)
+            return answer
+        try:
+            return step.parse(answer)
+        except StoreError as error:
+            return error
+        except Exception as error:
+            log.exception("an answer of the store to %s could not be read", step.script)
+            return StoreError(f"the store answered what nobody understands: {error}")
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
         """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
@@ -156,7 +178,7 @@ class Store:
                 raise StoreUnavailable(self.trouble or "the store has closed the connection")
         except (SettingsError, StoreError) as error:
             self.trouble = str(error)
-            await self._writer.disconnect()
+            self._writer.disconnect()
             raise
         if self._embedded is not None:
             self._embedded.last_words = ""
@@ -263,12 +285,3 @@ class Store:
         # Not from here: what they raise must not end the writer or the watcher.
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)
-
-
-def _parsed(step: Step[Any], answer: Any) -> Any:
-    if isinstance(answer, StoreError):
-        return answer
-    try:
-        return step.parse(answer)
-    except StoreError as error:
-        return error

@@ -11,7 +11,6 @@ file once for many.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,22 +18,19 @@ from typing import Any
 import hiredis
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.storage.line import LIMIT_S, Line
 from crewel.storage.scripts import scripts
-from crewel.storage.steps import Step
 
-__all__ = ["LIMIT_S", "Command", "Writer", "store_error"]
+__all__ = ["Command", "Done", "Writer", "store_error"]
 
-log = logging.getLogger(__name__)
-
-LIMIT_S = 2.0
-"""Seconds that the store has to answer what was sent together."""
 _WAIT_MS = 1000  # that replicas have for a publish
 _MOST_TOGETHER = 1000  # commands in one write
 
 Command = tuple[bytes | str | int, ...]
+Done = Callable[[list[Any]], None]
 
 _FULL = ("OOM", "MISCONF")
 _NOT_NOW = (
@@ -52,8 +48,8 @@ _NOT_NOW = (
 
 
 def store_error(error: Exception) -> StoreError:
-    """Return what an error of the client library means: full, not now, or a text that nobody expected."""
-    if not isinstance(error, ResponseError):
+    """Return what an error of the client library, or of its parser, means: full, not now, or a text that nobody expected."""
+    if not isinstance(error, ResponseError | hiredis.ReplyError):
         return StoreUnavailable(f"the store cannot be reached: {error}")
     # The library takes the code of an error out of its text if it knows it, and else leaves it there.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
@@ -65,33 +61,34 @@ def store_error(error: Exception) -> StoreError:
 
 
 class _Call:
-    """Commands of one caller as they are sent, the places of publishes among them, and the future of the answers."""
+    """Commands of one caller as they are sent, the places of publishes among them, and who gets the answers."""
 
-    __slots__ = ("appends", "commands", "future")
+    __slots__ = ("appends", "commands", "done")
 
-    def __init__(self, commands: list[bytes], appends: Sequence[int], future: asyncio.Future[list[Any]]) -> None:
+    def __init__(self, commands: list[bytes], appends: Sequence[int], done: Done) -> None:
         self.commands = commands
         self.appends = appends
-        self.future = future
+        self.done = done
 
 
 class Writer:
-    """Sends commands on one connection, in order, and hands out their answers."""
+    """Sends commands on one connection, in order, and hands out their answers. It needs no task: a write follows the answers
+    to the one before it."""
 
     def __init__(self, replicas: Callable[[], int], lost: Callable[[str], None]) -> None:
         """`replicas` says how many must have a publish; `lost` is called with the reason when the connection is gone."""
         self._replicas = replicas
         self._lost = lost
-        self._connection: AbstractConnection | None = None
+        self._line: Line | None = None
         self._calls: deque[_Call] = deque()
-        self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._is_busy = False
+        self._idle: asyncio.Future[None] | None = None
         self._is_ending = False
 
     @property
     def is_connected(self) -> bool:
         """Whether commands are taken."""
-        return self._connection is not None
+        return self._line is not None
 
     async def connect(self, pool: ConnectionPool) -> None:
         """Make the connection, with its user, password and database. Raises RedisError, OSError or TimeoutError."""
@@ -102,61 +99,64 @@ class Writer:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        # The limit is for a whole exchange; one for each call would cost a task for what is sent and a timer for each answer.
-        connection.socket_timeout = None
-        self._connection = connection
-        if self._task is None:
-            self._task = asyncio.create_task(self._send_all())
+        self._line = Line(connection, self.give_up)
 
     async def close(self) -> None:
         """Let what was asked for be answered, then disconnect."""
         self._is_ending = True
-        self._wake.set()
-        if self._task is not None:
-            await self._task
-            self._task = None
-        await self.disconnect()
+        if self._is_busy:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        self.disconnect()
 
-    async def disconnect(self) -> None:
-        """Give up the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.disconnect(nowait=True)
+    def disconnect(self, reason: str = "the connection was closed") -> None:
+        """Give up the connection. What was sent on it and not answered is uncertain."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close(reason)
 
-    async def run(self, steps: Sequence[Step[Any]]) -> list[Any]:
-        """Return the store's answers, one a step: a value, or a StoreError of the right kind."""
-        known = scripts()
-        commands = [("EVALSHA", known[step.script].sha, len(step.keys), *step.keys, *step.arguments) for step in steps]
-        return await self.ask(commands, [number for number, step in enumerate(steps) if step.appends])
+    def give_up(self, reason: str) -> None:
+        """The connection is of no use any more: say so, before those who wait for answers get to know."""
+        if self._line is not None:
+            self._lost(reason)
+            self.disconnect(reason)
 
-    async def ask(self, commands: Sequence[Command], appends: Sequence[int] = ()) -> list[Any]:
-        """Return the store's answers, one a command: a value, or a StoreError. `appends` are the places of the publishes."""
-        if self._connection is None or self._is_ending:
-            return [StoreUnavailable("the store is away") for _ in commands]
+    def submit(self, commands: Sequence[Command], done: Done, appends: Sequence[int] = ()) -> None:
+        """Send the commands, and call `done` with the store's answers, one a command: a value, or a StoreError; at once, if
+        the store is away. It must not raise. `appends` are the places of the publishes. TypeError: one cannot be sent."""
+        if not commands or self._line is None or self._is_ending:
+            done(_unavailable(commands))
+            return
         # Packed here, so that one that cannot be is its caller's trouble alone.
-        packed = [_packed(command) for command in commands]
+        self._calls.append(_Call([_packed(command) for command in commands], appends, done))
+        if not self._is_busy:
+            self._send_next()
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the store's answers, as `submit` gives them. A caller that is cancelled leaves its commands where they are:
+        half a pipeline cannot be taken back."""
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._calls.append(_Call(packed, appends, future))
-        self._wake.set()
-        # A caller that is cancelled leaves its commands where they are: half a pipeline cannot be taken back.
+        self.submit(commands, lambda answers: None if future.done() else future.set_result(answers))
         return await future
 
-    async def _send_all(self) -> None:
-        while True:
-            if not self._calls:
-                if self._is_ending:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            calls = self._next_calls()
-            answers = await self._answers(calls)
-            start = 0
-            for call in calls:
-                end = start + len(call.commands)
-                if not call.future.done():
-                    call.future.set_result(answers[start:end])
-                start = end
+    def _send_next(self) -> None:
+        self._is_busy = True
+        calls = self._next_calls()
+        commands: list[bytes] = []
+        appends: list[int] = []
+        for call in calls:
+            appends += [len(commands) + number for number in call.appends]
+            commands += call.commands
+        needed = self._replicas() if appends else 0
+        if needed:
+            commands.append(_packed(("WAIT", needed, _WAIT_MS)))
+
+        def answered(answers: list[Any]) -> None:
+            if needed:
+                _require_copies(answers, appends, needed)
+            self._hand_out(calls, answers)
+
+        self._exchange(commands, lambda answers: self._repeat_unknown(commands, answers, answered))
 
     def _next_calls(self) -> list[_Call]:
         calls = [self._calls.popleft()]
@@ -165,54 +165,39 @@ class Writer:
             calls.append(self._calls.popleft())
         return calls
 
-    async def _answers(self, calls: Sequence[_Call]) -> list[Any]:
-        commands: list[bytes] = []
-        appends: list[int] = []
-        for call in calls:
-            appends.extend(len(commands) + number for number in call.appends)
-            commands.extend(call.commands)
-        needed = self._replicas() if appends else 0
-        if needed:
-            commands.append(_packed(("WAIT", needed, _WAIT_MS)))
-        answers = await self._exchange(commands)
-        await self._repeat_unknown(commands, answers)
-        if needed:
-            _require_copies(answers, appends, needed)
-        return [store_error(answer) if isinstance(answer, RedisError) else answer for answer in answers]
+    def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
+        if self._line is None:
+            done(_unavailable(commands))
+        else:
+            self._line.exchange(commands, done)
 
-    async def _repeat_unknown(self, commands: Sequence[bytes], answers: list[Any]) -> None:
+    def _repeat_unknown(self, commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
         """Load the scripts again if the store has forgotten them, and send what it did not know: nothing of that was done."""
-        unknown = [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
         if not unknown:
+            done(answers)
             return
         load = [_packed(("SCRIPT", "LOAD", script.text)) for script in scripts().values()]
-        again = await self._exchange([*load, *(commands[number] for number in unknown)])
-        for number, answer in zip(unknown, again[len(load) :], strict=True):
-            answers[number] = answer
 
-    async def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
-        """Send the commands and read one answer each; errors that the store answers are values."""
-        connection = self._connection
-        if connection is None or not await _is_open(connection):
-            await self._give_up("the store has closed the connection")
-            return [StoreUnavailable("the store is away") for _ in commands]
-        answers: list[Any] = []
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                await connection.send_packed_command(b"".join(commands), check_health=False)
-                while len(answers) < len(commands):
-                    answers.append(await _answer(connection))
-        except (RedisError, OSError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {LIMIT_S:g} s"
-            await self._give_up(reason)
-            missing = len(commands) - len(answers)
-            answers.extend(StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing))
-        return answers
+        def answered(again: list[Any]) -> None:
+            for number, answer in zip(unknown, again[len(load) :], strict=True):
+                answers[number] = answer
+            done(answers)
 
-    async def _give_up(self, reason: str) -> None:
-        if self._connection is not None:
-            await self.disconnect()
-            self._lost(reason)
+        self._exchange([*load, *(commands[number] for number in unknown)], answered)
+
+    def _hand_out(self, calls: Sequence[_Call], answers: list[Any]) -> None:
+        ready = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
+        start = 0
+        for call in calls:
+            end = start + len(call.commands)
+            call.done(ready[start:end])
+            start = end
+        self._is_busy = False
+        if self._calls:
+            self._send_next()
+        elif self._idle is not None:
+            self._idle.set_result(None)
 
 
 def _packed(command: Command) -> bytes:
@@ -221,19 +206,12 @@ def _packed(command: Command) -> bytes:
     return pack(command)
 
 
-async def _answer(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return error
+def _unavailable(commands: Sequence[object]) -> list[Any]:
+    return [StoreUnavailable("the store is away") for _ in commands]
 
 
-async def _is_open(connection: AbstractConnection) -> bool:
-    """Whether the other end is there, as far as can be known without asking it."""
-    try:
-        return not await connection.can_read()
-    except (RedisError, OSError):
-        return False
+def _is_unknown(answer: Any) -> bool:
+    return isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT")
 
 
 def _require_copies(answers: list[Any], appends: Sequence[int], needed: int) -> None:

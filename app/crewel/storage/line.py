@@ -1,0 +1,100 @@
+"""The wire to the store on which everything is written: bytes out, as many answers in.
+
+The client library makes the connection, with its user, password, database and TLS. From then on its transport belongs to us:
+the library would take a coroutine for each command, and another for each answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hiredis
+from redis.asyncio.connection import AbstractConnection
+
+from crewel.errors import StoreUncertain
+
+__all__ = ["LIMIT_S", "Line"]
+
+LIMIT_S = 2.0
+"""Seconds that the store has to answer what was sent together."""
+
+_NOT_YET: Final = object()
+_GONE: Final = "the store has closed the connection"
+
+
+class Line(asyncio.Protocol):
+    """One connection, with at most one exchange under way."""
+
+    def __init__(self, connection: AbstractConnection, lost: Callable[[str], None]) -> None:
+        """Take over a connection that has been made. `lost` is called with the reason when it is of no use any more; it
+        should `close` the line."""
+        # The library has no other way to its transport, and complains of open ones when it forgets a connection.
+        writer = connection._writer  # noqa: SLF001
+        connection._writer = connection._reader = None  # noqa: SLF001
+        assert writer is not None
+        self._writer = writer  # which closes the transport when it is forgotten
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(notEnoughData=_NOT_YET)
+        self._wanted = 0
+        self._answers: list[Any] = []
+        self._done: Callable[[list[Any]], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        writer.transport.set_protocol(self)
+
+    def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
+        """Send the commands, and call `done` with an answer each. What the store answers with an error is a
+        `hiredis.ReplyError`, what it did not answer StoreUncertain."""
+        self._wanted, self._answers, self._done = len(commands), [], done
+        self._timer = self._loop.call_later(LIMIT_S, self._lost, f"no answer within {LIMIT_S:g} s")
+        self._writer.transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
+
+    def close(self, reason: str) -> None:
+        """Give up the connection, and with it what is under way: that is told a little later."""
+        self._lost = _tell_nobody
+        self._writer.transport.abort()
+        done = self._end()
+        if done is not None:
+            missing = self._wanted - len(self._answers)
+            uncertain = [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
+            self._loop.call_soon(done, self._answers + uncertain)
+
+    def data_received(self, data: bytes) -> None:
+        """Collect answers. More than were asked for mean that nobody knows which is whose."""
+        reader, answers = self._reader, self._answers
+        try:
+            reader.feed(data)
+            while (answer := reader.gets()) is not _NOT_YET:
+                answers.append(answer)
+        except hiredis.ProtocolError as error:
+            self._lost(f"the store does not speak its protocol: {error}")
+            return
+        if len(answers) < self._wanted:
+            return
+        done = self._end()
+        if done is None or len(answers) > self._wanted:
+            self._lost("the store answered what it was not asked")
+        if done is not None:
+            done(answers[: self._wanted])
+
+    def eof_received(self) -> None:
+        """The store sends no more."""
+        self._lost(_GONE)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended, by whatever."""
+        self._lost(str(error) if error else _GONE)
+
+    def _end(self) -> Callable[[list[Any]], None] | None:
+        """The exchange is over; returns who hears of it."""
+        done, self._done = self._done, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return done
+
+
+def _tell_nobody(reason: str) -> None:
+    pass
