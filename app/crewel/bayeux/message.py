@@ -21,8 +21,8 @@ MAX_ADVICE_MS: Final = 86_400_000
 the server has to remember."""
 
 # Bayeux 1.0 gives these a meaning in what a server sends; a publisher that sets them would speak with the server's voice.
-_SERVER_FIELDS: Final = ("clientId", "id", "advice", "successful", "error", "subscription")
-_SERVER_EXT: Final = ("publish", "update", "session", "ack", "subscribe")
+_SERVER_FIELDS: Final = frozenset(("clientId", "id", "advice", "successful", "error", "subscription"))
+_SERVER_EXT: Final = frozenset(("publish", "update", "session", "ack", "subscribe"))
 
 
 class Message:
@@ -113,12 +113,15 @@ def echoed_id(fields: Fields) -> str | None:
 def delivered(message: Message) -> Fields:
     """The message that subscribers get: what was published, less what is the publisher's own affair (`id`, `clientId`)
     and what only a server may say; always with `data`, for clients take a message without it for an acknowledgement."""
-    fields = {name: value for name, value in message.fields.items() if name not in _SERVER_FIELDS}
+    fields: Fields = {}
+    for name, value in message.fields.items():
+        if name not in _SERVER_FIELDS:
+            fields[name] = value
     fields["channel"] = message.channel.name
     fields.setdefault("data", None)
     ext = fields.get("ext")
     # An empty `ext` says nothing; the official client's AckExtension puts one into every message.
-    if isinstance(ext, dict) and (not ext or any(name in ext for name in _SERVER_EXT)):
+    if isinstance(ext, dict):
         kept = {name: value for name, value in ext.items() if name not in _SERVER_EXT}
         if kept:
             fields["ext"] = kept

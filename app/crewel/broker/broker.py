@@ -164,7 +164,8 @@ class Broker:
         if not self.outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         sender = publisher.name if publisher is not None else ""
-        excluded = publisher if publisher is not None and not self._hears_itself(publisher, channel) else None
+        hears = publisher is None or not publisher.subscriptions or self._hears_itself(publisher, channel)
+        excluded = None if hears else publisher
         submission = Submission(
             channel.name,
             encode(fields),

@@ -19,7 +19,7 @@ from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
 from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
-from crewel.broker.steps import Promise, Steps, complete, resume, start
+from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ log = logging.getLogger(__name__)
 _BARE = 4
 """The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
 
-_Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
+_Outcome = Reply | Steps[Reply] | Then[Reply]
+"""What a handler gives: the reply, or the steps to it."""
+
+_Pending = tuple[Message, Steps[Reply] | Then[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
 
 
@@ -75,7 +78,7 @@ class Inbound:
         else:
             assert reply is not None
             exchange.replies.append((reply, message))
-            further = self._process(exchange)
+            further = self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
         if further is not None:
             self._broker.spawn(self._process_later(exchange, session, further))
             return
@@ -199,7 +202,7 @@ class Inbound:
             session.socket = peer
         return True
 
-    def _handle(self, exchange: Exchange, message: Message) -> Reply | Steps[Reply]:
+    def _handle(self, exchange: Exchange, message: Message) -> _Outcome:
         broker = self._broker
         channel = message.channel
         session = exchange.session
@@ -212,9 +215,7 @@ class Inbound:
         passes = pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)
         return self._answer(exchange, session, message, passes=passes)
 
-    def _answer(
-        self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool
-    ) -> Reply | Steps[Reply]:
+    def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
         """The reply, after the extensions have seen the message and said whether it passes."""
         broker, channel = self._broker, message.channel
         if not passes:

@@ -17,7 +17,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.inbound import refusal
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Event, Session
-from crewel.broker.steps import Promise, Steps, complete, outcome_of, resume, start
+from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
 from crewel.delivery.names import is_subject
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.security.grants import Grants
@@ -64,7 +64,7 @@ async def _begin(broker: Broker, session: Session, element: Any) -> Reply | asyn
     return reply
 
 
-def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
+def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
     if message.channel.kind is Kind.META:
         raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
     if not broker.outbound.pipe.rcv(session, message):
@@ -72,7 +72,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     return publish(broker, session, message)
 
 
-async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:
+async def _end(steps: Steps[Reply] | Then[Reply], pending: Awaitable[Any], message: Message) -> Reply:
     try:
         return await complete(steps, pending)
     except Exception as error:  # noqa: BLE001 - it becomes the reply

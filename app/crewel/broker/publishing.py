@@ -12,9 +12,10 @@ from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
+from crewel.broker.intake import Published
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
-from crewel.broker.steps import Steps, wait
+from crewel.broker.steps import Steps, Then, wait
 from crewel.delivery.publish_qos import PublishQos, read_publish_qos
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, RemoteCallError, StoreError, coded, denied
 
@@ -26,7 +27,7 @@ __all__ = ["publish"]
 log = logging.getLogger(__name__)
 
 
-def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
+def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
     """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
     not anybody hears it."""
     channel = message.channel
@@ -53,7 +54,7 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
     return outcome if isinstance(outcome, dict) else (yield from outcome)
 
 
-def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply]:
+def _publish(broker: Broker, session: Session, message: Message) -> Reply | Then[Reply]:
     channel = message.channel
     ext = message.fields.get("ext")
     if type(ext) is dict and "publish" in ext:
@@ -72,7 +73,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     return replies.ok(message)
 
 
-def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
+def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
     channel = message.channel
     if channel.kind is not Kind.BROADCAST:
         raise IllegalArgument("publish", "messages on service channels are for the server, and have no qualities")
@@ -90,18 +91,30 @@ def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: P
     return _published(message, origin[0])
 
 
-def _publish_stored(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
+def _publish_stored(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Then[Reply]:
     try:
-        published = yield broker.broadcast_stored(
+        promise = broker.broadcast_stored(
             message.channel,
             delivered(message),
             publisher=session,
-            key=broker.scoped(qos.key, message.channel, session),
+            key=broker.scoped(qos.key, message.channel, session) if qos.key else "",
             qos=_kept(qos),
         )
     except StoreError as error:
-        raise Refused(coded(error.code), error.code, str(error)) from error
-    return _published(message, published.id)
+        raise _not_stored(error) from error
+
+    def stored(result: Published | Exception) -> Reply:
+        if isinstance(result, StoreError):
+            raise _not_stored(result) from result
+        if isinstance(result, Exception):
+            raise result
+        return _published(message, result.id)
+
+    return Then(promise, stored)
+
+
+def _not_stored(error: StoreError) -> Refused:
+    return Refused(coded(error.code), error.code, str(error))
 
 
 def _kept(qos: PublishQos) -> bytes:

@@ -12,9 +12,10 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Promise", "Steps", "complete", "outcome_of", "resolve", "resume", "start", "wait"]
+__all__ = ["Promise", "Steps", "Then", "complete", "outcome_of", "resolve", "resume", "start", "wait"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Steps = Generator[Awaitable[Any], Any, T]
 
 
@@ -30,20 +31,40 @@ class Promise(Generic[T]):
 
     def then(self, function: Callable[[T | Exception], None]) -> None:
         """Call this with the result, or with the exception that took its place; at once, if it is there."""
-        self._function = function
-        if self._result is not None:
+        if self._result is None:
+            self._function = function
+        else:
             function(self._result)
 
     def keep(self, result: T | Exception) -> None:
         """The result is there. It is never None."""
         self._result = result
-        if self._function is not None:
-            self._function(result)
+        function, self._function = self._function, None  # it mostly refers to whoever waits for this: a circle
+        if function is not None:
+            function(result)
 
     def __await__(self) -> Generator[Any, None, T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.then(partial(resolve, future))
         return (yield from future.__await__())
+
+
+class Then(Generic[T_co]):
+    """Steps that wait once, for a promise, at the cost of a call: `function` makes the result of what was promised, or of the
+    exception that took its place. Other steps may `yield from` it."""
+
+    __slots__ = ("function", "promise")
+
+    def __init__(self, promise: Promise[Any], function: Callable[[Any], T_co]) -> None:
+        self.promise = promise
+        self.function = function
+
+    def __iter__(self) -> Steps[T_co]:
+        try:
+            result = yield self.promise
+        except Exception as error:  # noqa: BLE001 - the function is told
+            result = error
+        return self.function(result)
 
 
 def resolve(future: asyncio.Future[Any], result: Any) -> None:
@@ -63,23 +84,27 @@ def wait(value: Any) -> Steps[Any]:
     return value
 
 
-def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:
+def start(steps: Steps[T] | Then[T]) -> tuple[Awaitable[Any] | None, T | None]:
     """Run to the end, `(None, result)`, or to the first thing that must be waited for, `(awaitable, None)`."""
+    if isinstance(steps, Then):
+        return steps.promise, None
     try:
         return next(steps), None
     except StopIteration as end:
         return None, end.value
 
 
-def resume(steps: Steps[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
+def resume(steps: Steps[T] | Then[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
     """Go on with what was waited for, or with the exception that took its place, as `start` does."""
+    if isinstance(steps, Then):
+        return None, steps.function(result)
     try:
         return steps.throw(result) if isinstance(result, Exception) else steps.send(result), None
     except StopIteration as end:
         return None, end.value
 
 
-async def complete(steps: Steps[T], waiting: Awaitable[Any]) -> T:
+async def complete(steps: Steps[T] | Then[T], waiting: Awaitable[Any]) -> T:
     """Wait for this, then run to the end, waiting for whatever comes."""
     further: Awaitable[Any] | None = waiting
     done: T | None = None

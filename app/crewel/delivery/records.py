@@ -107,8 +107,7 @@ class Transient(NamedTuple):
     qos: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """What is known of a message that waits for one receiver."""
 
     attempts: int = 0
