@@ -6,7 +6,7 @@ looking the patterns up is the same as walking a trie, and needs no tree (docs/d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from crewel.bayeux.channel import Channel, Kind, parse
@@ -73,7 +73,7 @@ class Channels:
         for name in list(session.subscriptions):
             self.unsubscribe(session, name)
 
-    def subscribers(self, channel: Channel) -> Iterable[Session]:
+    def subscribers(self, channel: Channel) -> Collection[Session]:
         """The sessions that hear a message on this channel, each once however many of its subscriptions match. Nobody
         hears a meta or service channel by subscription, not even by `/**`."""
         if channel.kind is not Kind.BROADCAST:

@@ -221,8 +221,7 @@ class Durability:
 
     def settle(self, durable: Durable, ids: Iterable[LogId]) -> None:
         """The receiver has acknowledged these."""
-        for log_id in ids:
-            durable.settle(log_id)
+        durable.settle_all(ids)
         self.node.touch(durable)
 
     def waiting(self) -> int:

@@ -149,7 +149,8 @@ class Intake:
         durables = [session.durable for session in subscribers if session.durable is not None]
         taken = self._durability.node.take(entry.position, channel.patterns, len(entry.wire), durables)
         if durables:
-            subscribers = [session for session in subscribers if session.durable is None]
+            all_are = len(durables) == len(subscribers)
+            subscribers = () if all_are else [session for session in subscribers if session.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
             self._broker.outbound.fan_out(entry, subscribers, publisher)

@@ -146,10 +146,11 @@ class Durable:
 
     def take(self, log_id: LogId, waiting: Waiting) -> None:
         """The entry is open from now on. What is known of it may be shared by all who take it."""
-        is_newest = not self.open or log_id > next(reversed(self.open))
-        self.open[log_id] = waiting
+        opened = self.open
+        is_newest = not opened or log_id > next(reversed(opened))
+        opened[log_id] = waiting
         if not is_newest:  # found late, by a subscription that was pending: `open` is kept in the order of the log
-            self.open = {each: self.open[each] for each in sorted(self.open)}
+            self.open = {each: opened[each] for each in sorted(opened)}
         self.size += waiting.size
 
     def park(self, log_id: LogId) -> None:
@@ -178,6 +179,18 @@ class Durable:
         self.size -= waiting.size
         self.note(log_id, reason)
         return True
+
+    def settle_all(self, ids: Iterable[LogId]) -> None:
+        """These messages have been answered OK; those that are not open are left alone."""
+        settled = self._ended.setdefault(EndReason.SETTLED, [])
+        opened = self.open
+        for log_id in ids:
+            waiting = opened.pop(log_id, None) or self.inbox.pop(log_id, None)
+            if waiting is not None:
+                self.size -= waiting.size
+                settled.append(log_id)
+        if not settled:
+            del self._ended[EndReason.SETTLED]
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -231,6 +244,9 @@ class Durable:
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
+        if not (self.open or self._stored or self._stored_inbox or self.closing or self.was_adopted):
+            if self.batch == self._stored_batch:
+                return None  # all that was taken since the last commit has been settled, or nothing was
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes(self.through(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
@@ -264,9 +280,11 @@ class Durable:
 
     def take_ended(self, through: LogId | None = None) -> tuple[list[Ended], list[Letter]]:
         """How messages up to `through` (None: all) ended since this was asked last, and the letters of those that died."""
+        if not (self._ended or self._letters):
+            return [], []
         told, self._ended = self._ended, {}
         letters, self._letters = self._letters, []
-        if through is not None and any(max(ids) > through for ids in told.values()):
+        if through is not None and max(map(max, told.values()), default=0) > through:
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
             self._letters = [each for each in letters if each.id > through]

@@ -53,7 +53,7 @@ class Node:
         self._low = cursor
         self._number = 0
         self._dirty: dict[Durable, None] = {}
-        self._owing: dict[Durable, None] = {}
+        self._owing: dict[Durable, None] = {}  # sessions with something open, by the last commit
         self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
         self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
@@ -92,13 +92,9 @@ class Node:
 
     def touch(self, durable: Durable) -> None:
         """Something about this session has changed: the next commit looks at it."""
-        if durable.is_fenced:
-            return
-        if not durable.is_dirty:
+        if not (durable.is_dirty or durable.is_fenced):
             durable.is_dirty = True
             self._dirty[durable] = None
-        if durable.open:
-            self._owing[durable] = None
 
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
@@ -200,7 +196,8 @@ class Node:
         for durable in hearing:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
-                self.touch(durable)
+                if not durable.is_dirty:
+                    self.touch(durable)
                 taken.append(durable)
         if self._beside or self._pending:
             self._take_beside(log_id, patterns, waiting, taken)
@@ -256,22 +253,24 @@ class Node:
         return changes, ended, letters
 
     def _regroup(self, durable: Durable) -> None:
-        if not durable.was_adopted:
+        if durable.open:
+            self._owing[durable] = None
+        elif durable in self._owing:
+            del self._owing[durable]
+        if self._behind and not durable.was_adopted:
             self._behind.pop(durable, None)
-        if not durable.closing and durable.ending is None:
+        if self._beside and not durable.closing and durable.ending is None:
             self._beside.pop(durable, None)
         if durable.has_ended_ahead:
             self._ahead[durable] = None
-        else:
+        elif self._ahead:
             self._ahead.pop(durable, None)
 
     def _lows(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
-        for durable in list(self._owing):
+        for durable in self._owing:  # all that have something open: what changed was looked at just now
             low = durable.low
-            if low is None:
-                del self._owing[durable]
-            else:
+            if low is not None:
                 yield LogId(low - 1)
         for durable in self._behind:
             yield durable.floor

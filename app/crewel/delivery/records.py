@@ -155,8 +155,7 @@ class Letter:
     message: Transient | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """Messages that ended for one session in one way, for the facts."""
 
     session: SessionName

@@ -61,6 +61,10 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
     letters = _letters(commit.letters)
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)
+        if change is None and name not in letters:  # taken and settled since the last commit: nothing but facts
+            facts = ended[name]
+            arguments += (name, 0, 0, 0, 0, 0, 0, len(facts), 0, *facts)
+            continue
         kept = _kept(change, opens=not parts) if change is not None else _NOTHING
         groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), letters.get(name, []))
         arguments += (name, (change is not None and change.batch) or 0)

@@ -136,20 +136,20 @@ def ends(ended: Iterable[Ended], letters: Sequence[Letter]) -> dict[SessionName,
     codes = {(letter.session, letter.id): letter.code for letter in letters}
     objects: dict[SessionName, list[bytes]] = {}
     for each in ended:
-        objects.setdefault(each.session, []).extend(_objects(each, codes))
+        texts = objects.setdefault(each.session, [])
+        if each.reason is EndReason.DEAD:
+            texts.extend(_deaths(each, codes))
+        else:
+            texts.append(orjson.dumps({"session": each.session, "reason": each.reason, "ids": each.ids}))
     return objects
 
 
-def _objects(ended: Ended, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
-    if ended.reason is not EndReason.DEAD:
-        yield orjson.dumps({"session": ended.session, "reason": ended.reason.value, "ids": ended.ids})
-        return
-
+def _deaths(ended: Ended, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
     def code(log_id: LogId) -> str:
         return codes.get((ended.session, log_id), "")
 
     for text, ids in groupby(sorted(ended.ids, key=code), code):
-        yield orjson.dumps({"session": ended.session, "reason": ended.reason.value, "code": text, "ids": list(ids)})
+        yield orjson.dumps({"session": ended.session, "reason": ended.reason, "code": text, "ids": list(ids)})
 
 
 async def read(store: Store, after: str = "0-0", count: int = 1000) -> list[Fact]:
