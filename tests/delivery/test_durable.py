@@ -141,6 +141,15 @@ class TestMessages:
         assert not durable.settle(LogId(4))
         assert durable.take_ended() == ([Ended(JOE, EndReason.SETTLED, (LogId(4),))], [])
 
+    def test_those_that_are_open_are_settled_together(self) -> None:
+        durable = session(4, 5, 6)
+        durable.boxed([LogId(5)])
+        durable.settle_all([LogId(4), LogId(5), LogId(7)])
+        assert ([*durable.open], [*durable.inbox], durable.size) == ([6], [], 10)
+        assert durable.take_ended() == ([Ended(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
+        durable.settle_all([LogId(4)])
+        assert not durable.has_ended_ahead
+
     def test_what_is_found_late_lies_in_the_order_of_the_log(self) -> None:
         durable = session(4, 7, 5)
         assert [*durable.open] == [4, 5, 7]

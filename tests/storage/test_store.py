@@ -79,15 +79,17 @@ async def test_a_caller_that_is_cancelled_stops_nobody_else(store: Store) -> Non
         await first
 
 
-@pytest.mark.parametrize("error", [Fenced, Behind, StoreError])
-async def test_what_parse_raises_is_the_result_of_that_step_alone(store: Store, error: type[StoreError]) -> None:
+@pytest.mark.parametrize(("error", "result"), [(each, each) for each in (Fenced, Behind)] + [(ValueError, StoreError)])
+async def test_what_parse_raises_is_the_result_of_that_step_alone(
+    store: Store, error: type[Exception], result: type[StoreError]
+) -> None:
     def refuse(answer: object) -> None:
         raise error(str(answer))
 
     key = store.keys.names
     first, refused, last = await store.run([count(key), count(key, refuse), count(key)])
     assert (first, last) == (1, 3)
-    assert type(refused) is error
+    assert type(refused) is result
 
 
 async def test_a_script_that_fails_is_told_with_its_words(store: Store) -> None:
@@ -198,6 +200,17 @@ async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
     await asyncio.sleep(0.05)
     (refused,) = await store.run([count(store.keys.names)])
     assert type(refused) is StoreUnavailable
+
+
+async def test_who_watches_hears_that_it_is_gone_before_who_waits_for_an_answer(store: Store) -> None:
+    watch = Watch(store)
+    heard: asyncio.Future[tuple[list[str], list[Any]]] = asyncio.get_running_loop().create_future()
+    store.submit([count(store.keys.names)], lambda results: heard.set_result((list(watch.told), results)))
+    store._writer.give_up("lost")
+    async with asyncio.timeout(LIMIT_S):
+        told, results = await heard
+    assert told == ["went"]
+    assert isinstance(results[0], StoreUnavailable)
 
 
 async def test_what_a_hanging_store_did_is_uncertain_and_happens_never_after_its_return(

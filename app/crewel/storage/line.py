@@ -55,11 +55,11 @@ class Line(asyncio.Protocol):
         """Give up the connection, and with it what is under way: that is told a little later."""
         self._lost = _tell_nobody
         self._writer.transport.abort()
+        answers, missing = self._answers, self._wanted - len(self._answers)
         done = self._end()
         if done is not None:
-            missing = self._wanted - len(self._answers)
-            uncertain = [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
-            self._loop.call_soon(done, self._answers + uncertain)
+            answers += [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
+            self._loop.call_soon(done, answers)
 
     def data_received(self, data: bytes) -> None:
         """Collect answers. More than were asked for mean that nobody knows which is whose."""
@@ -71,13 +71,11 @@ class Line(asyncio.Protocol):
         except hiredis.ProtocolError as error:
             self._lost(f"the store does not speak its protocol: {error}")
             return
-        if len(answers) < self._wanted:
-            return
-        done = self._end()
-        if done is None or len(answers) > self._wanted:
+        if len(answers) > self._wanted:
+            answers.clear()
             self._lost("the store answered what it was not asked")
-        if done is not None:
-            done(answers[: self._wanted])
+        elif len(answers) == self._wanted and (done := self._end()) is not None:
+            done(answers)
 
     def eof_received(self) -> None:
         """The store sends no more."""
@@ -90,6 +88,7 @@ class Line(asyncio.Protocol):
     def _end(self) -> Callable[[list[Any]], None] | None:
         """The exchange is over; returns who hears of it."""
         done, self._done = self._done, None
+        self._wanted, self._answers = 0, []
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

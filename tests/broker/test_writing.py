@@ -1,0 +1,167 @@
+"""The queue of what is written, before a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+
+from crewel.broker.writing import MOST_PUBLISHES, Writing
+from crewel.delivery.records import Submission
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.settings import Settings
+from crewel.settings.lasting import Storage
+from crewel.storage import log, sessions
+from crewel.storage.log import Appended
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+from tests.store_process import own_prefix, shared_store
+
+LIMIT_S = 15
+TOKEN = "token"  # of a server, not a secret
+
+
+class Queue:
+    """A queue, the groups that it asked for, and what it told of them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.groups: list[int] = []
+        self.told: list[str] = []
+        self.hinders: asyncio.Event | None = None
+        """Set when the answers to a group may be used; None if at once."""
+        self.writing: Writing[str] = Writing(store, asyncio.get_running_loop(), self._append, self._published)
+
+    def _append(self, submissions: list[Submission]) -> Step[Appended]:
+        self.groups.append(len(submissions))
+        return log.append(self.store.keys, TOKEN, submissions, 1000)
+
+    def _published(self, waiting: list[str], answer: Appended | StoreError) -> Awaitable[None] | None:
+        if self.hinders is None:
+            self._tell(waiting, answer)
+            return None
+        return self._tell_later(self.hinders, waiting, answer)
+
+    async def _tell_later(self, event: asyncio.Event, waiting: list[str], answer: Appended | StoreError) -> None:
+        await event.wait()
+        self._tell(waiting, answer)
+
+    def _tell(self, waiting: list[str], answer: Appended | StoreError) -> None:
+        words = [type(answer).__name__] if isinstance(answer, StoreError) else []
+        self.told += [" ".join([each, *words]) for each in waiting]
+
+    def publish(self, *names: str) -> None:
+        for name in names:
+            self.writing.publish(Submission("/a", b"{}"), name)
+
+    def submit(self, name: str) -> None:
+        self.writing.submit(log.trim(self.store.keys, TOKEN), lambda answer: self.told.append(name))
+
+    async def until_told(self, count: int) -> list[str]:
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.told) < count:
+                await asyncio.sleep(0.002)
+        return self.told
+
+
+@pytest.fixture
+async def queue() -> AsyncIterator[Queue]:
+    storage = Storage(url=shared_store().url, prefix=own_prefix())
+    store = Store(Settings(storage=storage))
+    await store.open()
+    await store.run([sessions.boot(store.keys, TOKEN, "heron")])
+    queue = Queue(store)
+    yield queue
+    async with asyncio.timeout(LIMIT_S):
+        await queue.writing.close()
+    await store.close()
+
+
+async def test_what_is_published_in_one_turn_is_one_group(queue: Queue) -> None:
+    queue.publish("one", "two")
+    queue.submit("three")
+    queue.publish("four")
+    assert await queue.until_told(4) == ["one", "two", "three", "four"]
+    assert queue.groups == [2, 1]
+
+
+async def test_a_group_has_a_bound(queue: Queue) -> None:
+    queue.publish(*["x"] * (MOST_PUBLISHES + 1))
+    await queue.until_told(MOST_PUBLISHES + 1)
+    assert queue.groups == [MOST_PUBLISHES, 1]
+
+
+async def test_what_is_published_while_a_group_is_under_way_is_the_next_one(queue: Queue) -> None:
+    queue.publish("one")
+    await asyncio.sleep(0)
+    queue.publish("two")
+    queue.publish("three")
+    assert await queue.until_told(3) == ["one", "two", "three"]
+    assert queue.groups == [1, 2]
+
+
+async def test_answers_that_follow_wait_for_one_that_takes_time(queue: Queue) -> None:
+    event = queue.hinders = asyncio.Event()
+    queue.publish("one")
+    queue.submit("two")
+    while not queue.groups:
+        await asyncio.sleep(0)
+    await queue.store.run([log.trim(queue.store.keys, TOKEN)])  # the answers to both have come before this one
+    queue.publish("three")
+    assert queue.told == []
+    queue.hinders = None
+    event.set()
+    assert await queue.until_told(3) == ["one", "two", "three"]
+
+
+async def test_a_step_that_cannot_be_sent_is_answered_and_the_queue_goes_on(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Any] = []
+    wrong: Step[Any] = Step("trim", (queue.store.keys.log,), (object(),), int)  # type: ignore[arg-type]
+    queue.writing.submit(wrong, answers.append)
+    queue.publish("one")
+    assert await queue.until_told(1) == ["one StoreError"]
+    assert [type(answer) for answer in answers] == [StoreError]
+    queue.publish("two")
+    assert (await queue.until_told(2))[1] == "two"
+    caplog.clear()
+
+
+async def test_an_answer_that_cannot_be_used_hinders_nobody(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(answer: object) -> None:
+        raise ValueError
+
+    queue.writing.submit(log.trim(queue.store.keys, TOKEN), refuse)
+    queue.publish("one")
+    assert await queue.until_told(1) == ["one"]
+    assert "could not be used" in caplog.text
+    caplog.clear()
+
+
+async def test_without_a_store_everybody_is_told_at_once_but_who_insists_waits(queue: Queue) -> None:
+    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), insists=True)
+    queue.store._writer.give_up("lost")
+    queue.publish("one")
+    assert await queue.until_told(1) == ["one StoreUnavailable"]
+    async with asyncio.timeout(LIMIT_S):
+        assert await insisting == 0  # the store is back by then
+
+
+async def test_it_closes_when_all_is_answered(queue: Queue) -> None:
+    queue.publish("one")
+    queue.submit("two")
+    async with asyncio.timeout(LIMIT_S):
+        await queue.writing.close()
+    assert queue.told == ["one", "two"]
+
+
+async def test_what_insists_and_finds_no_store_is_given_up_at_the_end(queue: Queue) -> None:
+    queue.store._writer.give_up("lost")
+    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), insists=True)
+    async with asyncio.timeout(LIMIT_S):
+        await queue.writing.close()
+        with pytest.raises(StoreUnavailable):
+            await insisting

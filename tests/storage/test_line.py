@@ -1,0 +1,134 @@
+"""The wire to the store: answers in the order of the questions, and what becomes of them when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import hiredis
+import pytest
+
+from crewel.errors import StoreUncertain
+from crewel.storage.line import Line
+from crewel.storage.reader import pool_of
+from tests.store_process import StoreProcess
+
+LIMIT_S = 15
+PING = b"*1\r\n$4\r\nPING\r\n"
+UNKNOWN = b"*1\r\n$7\r\nUNHEARD\r\n"
+
+
+class Asking:
+    """A line, and what was said of it."""
+
+    def __init__(self, line: Callable[[Callable[[str], None]], Line]) -> None:
+        self.lost: list[str] = []
+        self.line = line(self._lose)
+
+    def _lose(self, reason: str) -> None:
+        self.lost.append(reason)
+        self.line.close(reason)
+
+    async def ask(self, *commands: bytes) -> list[Any]:
+        """The answers; nobody is asked more than the line itself allows."""
+        answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.line.exchange(commands, answers.set_result)
+        async with asyncio.timeout(LIMIT_S):
+            return await answers
+
+
+@contextlib.asynccontextmanager
+async def asking(url: str) -> AsyncIterator[Asking]:
+    """A line to whoever listens there."""
+    pool = pool_of(url, "line:")
+    connection = pool.make_connection()
+    await connection.connect()
+    asking = Asking(lambda lost: Line(connection, lost))
+    yield asking
+    asking.line.close("the test is over")
+    await pool.aclose()
+
+
+@contextlib.asynccontextmanager
+async def saying(*pieces: bytes) -> AsyncIterator[str]:
+    """Somebody who lets clients in, and then says this to the first question, piece by piece, and no more."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            await reader.readuntil(b"line:\r\n")  # the connection's name
+            writer.write(b"+OK\r\n")
+            await reader.readuntil(PING)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            await reader.read()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_each_command_has_its_answer(server: StoreProcess) -> None:
+    async with asking(server.url) as there:
+        pong, error, again = await there.ask(PING, UNKNOWN, PING)
+        assert pong == again == b"PONG"
+        assert type(error) is hiredis.ReplyError
+        assert len(await there.ask(PING)) == 1
+        assert there.lost == []
+
+
+async def test_answers_may_come_in_pieces() -> None:
+    async with saying(b":1\r", b"\n$2\r\n", b"ab\r\n:", b"3\r\n") as url, asking(url) as there:
+        assert await there.ask(PING, PING, PING) == [1, b"ab", 3]
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "known"),
+    [
+        (b":1\r\n:2\r\n:3\r\n", "what it was not asked", []),
+        (b":1\r\n?2\r\n", "does not speak its protocol", [1]),
+    ],
+)
+async def test_what_nobody_can_make_sense_of_ends_the_line(said: bytes, reason: str, known: list[int]) -> None:
+    async with saying(said) as url, asking(url) as there:
+        answers = await there.ask(PING, PING)
+        assert answers[: len(known)] == known
+        assert {type(answer) for answer in answers[len(known) :]} == {StoreUncertain}
+        assert len(answers) == 2
+        assert reason in there.lost[0]
+        assert len(there.lost) == 1
+
+
+async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 0.1)
+    async with saying(b":1\r\n") as url, asking(url) as there:
+        one, missing = await there.ask(PING, PING)
+        assert one == 1
+        assert type(missing) is StoreUncertain
+        assert there.lost == ["no answer within 0.1 s"]
+
+
+async def test_a_store_that_ends_leaves_it_uncertain(start_store: Callable[[], StoreProcess]) -> None:
+    process = start_store()
+    async with asking(process.url) as there:
+        process.stop()
+        asked = asyncio.create_task(there.ask(PING))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(process.kill)
+        (answer,) = await asked
+        assert type(answer) is StoreUncertain
+        assert len(there.lost) == 1
+
+
+async def test_who_closes_it_is_not_told(server: StoreProcess) -> None:
+    async with asking(server.url) as there:
+        asked = asyncio.create_task(there.ask(PING))
+        await asyncio.sleep(0)
+        there.line.close("enough")
+        (answer,) = await asked
+        assert type(answer) is StoreUncertain
+        assert "enough" in str(answer)
+        assert there.lost == []
