@@ -34,14 +34,17 @@ class Channel:
 
     `name` has no trailing slash. `patterns` are the names of what stands on it (subscriptions, listeners, authorisers), the
     widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
+    `is_meta` and `is_broadcast` say of which kind it is: each publish asks several times.
     `is_system` says that the server speaks of itself on it: no pattern but the name itself stands on it.
     """
 
-    __slots__ = ("is_system", "is_wildcard", "kind", "name", "patterns")
+    __slots__ = ("is_broadcast", "is_meta", "is_system", "is_wildcard", "kind", "name", "patterns")
 
     def __init__(self, name: str, segments: list[str]) -> None:
         self.name = name
-        self.kind = _kind(name)
+        self.kind = kind = _kind(name)
+        self.is_meta = kind is Kind.META
+        self.is_broadcast = kind is Kind.BROADCAST
         self.is_wildcard = segments[-1] in ("*", "**")
         self.is_system = name.startswith("/__sys__")
         self.patterns = (name,) if self.is_system else _patterns(name, segments)

@@ -22,9 +22,9 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         raise PayloadError(Fault.MALFORMED) from None
-    if isinstance(value, dict):
+    if type(value) is dict:
         value = [value]
-    if not isinstance(value, list):
+    elif type(value) is not list:
         raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
     if not value:
         raise PayloadError(Fault.EMPTY)

@@ -42,12 +42,12 @@ class Message:
         name = fields.get("channel")
         if name is None:
             raise Refused(BayeuxCode.CHANNEL_MISSING)
-        channel = parse(name) if isinstance(name, str) else None
+        channel = parse(name) if type(name) is str else None
         if channel is None:
             raise Refused(BayeuxCode.CHANNEL_INVALID)
         message_id = fields.get("id")
         if message_id is not None:
-            if not isinstance(message_id, str):
+            if type(message_id) is not str:
                 message_id = echoed_id(fields) or ""
             if not (message_id.isalnum() and message_id.isascii()):
                 raise Refused(BayeuxCode.MESSAGE_ID_INVALID)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from crewel.bayeux.channel import Channel, Kind, parse
+from crewel.bayeux.channel import Channel, parse
 from crewel.broker.sessions import Session
 from crewel.errors import SettingsError
 
@@ -76,7 +76,7 @@ class Channels:
     def subscribers(self, channel: Channel) -> Collection[Session]:
         """The sessions that hear a message on this channel, each once however many of its subscriptions match. Nobody
         hears a meta or service channel by subscription, not even by `/**`."""
-        if channel.kind is not Kind.BROADCAST:
+        if not channel.is_broadcast:
             return ()
         known = self._known
         heard: dict[Session, None] | None = None

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
@@ -178,7 +177,9 @@ class Inbound:
         """The first message's `clientId` chooses the session of the whole payload."""
         first = exchange.elements[0]
         client_id = first.get("clientId") if type(first) is dict else None
-        session = self._broker.sessions.get(client_id) if type(client_id) is str else None
+        if type(client_id) is not str:
+            return
+        session = self._broker.sessions.get(client_id)
         if session is None or is_handshake(first):
             return
         peer = exchange.peer
@@ -211,8 +212,7 @@ class Inbound:
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
         pipe = broker.outbound.pipe
-        is_meta = channel.kind is Kind.META
-        passes = pipe.rcv_meta(session, message) if is_meta else pipe.rcv(session, message)
+        passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
         return self._answer(exchange, session, message, passes=passes)
 
     def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
@@ -222,7 +222,7 @@ class Inbound:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is State.NEW):
             return unknown_session(broker, exchange, message)
-        if channel.kind is not Kind.META:
+        if not channel.is_meta:
             return publish(broker, session, message)
         handler = HANDLERS.get(channel.name)
         if handler is None:

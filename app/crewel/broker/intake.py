@@ -147,7 +147,7 @@ class Intake:
         """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
-        taken = self._durability.node.take(entry.position, channel.patterns, len(entry.wire), durables)
+        taken = self._durability.node.take(entry.position, channel.patterns[::-1], len(entry.wire), durables)
         if durables:
             all_are = len(durables) == len(subscribers)
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]

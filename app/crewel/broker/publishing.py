@@ -8,7 +8,6 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Kind
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
@@ -33,13 +32,15 @@ def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps
     channel = message.channel
     if channel.is_wildcard:
         raise Refused(BayeuxCode.CHANNEL_INVALID)
-    asks_nobody = broker.guard.is_open(channel) and broker.registry.listeners.keys().isdisjoint(channel.patterns)
-    return (_publish if asks_nobody else _ask_and_publish)(broker, session, message)
+    listeners = broker.registry.listeners
+    if broker.guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
+        return _publish(broker, session, message)
+    return _ask_and_publish(broker, session, message)
 
 
 def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Steps[Reply]:
     channel = message.channel
-    if channel.kind is Kind.BROADCAST and channel.name not in broker.channels:
+    if channel.is_broadcast and channel.name not in broker.channels:
         reason = yield from broker.guard.create(session, channel, message)
         if reason is not None:
             raise Refused(denied(reason, Denied.PUBLISH_CREATE))
@@ -59,7 +60,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Then
     ext = message.fields.get("ext")
     if type(ext) is dict and "publish" in ext:
         return _publish_with_qos(broker, session, message, read_publish_qos(ext["publish"]))
-    if channel.kind is Kind.BROADCAST:
+    if channel.is_broadcast:
         broker.channels.create(channel.name)
         broker.broadcast(channel, delivered(message), publisher=session)
     else:
@@ -75,7 +76,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Then
 
 def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
     channel = message.channel
-    if channel.kind is not Kind.BROADCAST:
+    if not channel.is_broadcast:
         raise IllegalArgument("publish", "messages on service channels are for the server, and have no qualities")
     broker.channels.create(channel.name)
     if qos.persistent:

@@ -244,9 +244,9 @@ class Durable:
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
-        if not (self.open or self._stored or self._stored_inbox or self.closing or self.was_adopted):
-            if self.batch == self._stored_batch:
-                return None  # all that was taken since the last commit has been settled, or nothing was
+        has_more = self.open or self._stored or self._stored_inbox or self.closing or self.was_adopted
+        if not has_more and self.batch == self._stored_batch:
+            return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes(self.through(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)

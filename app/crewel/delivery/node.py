@@ -268,10 +268,8 @@ class Node:
 
     def _lows(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
-        for durable in self._owing:  # all that have something open: what changed was looked at just now
-            low = durable.low
-            if low is not None:
-                yield LogId(low - 1)
+        # These are all that have something open: what has changed was looked at just now.
+        yield from (LogId(low - 1) for durable in self._owing if (low := durable.low) is not None)
         for durable in self._behind:
             yield durable.floor
         yield from self._leaving.values()

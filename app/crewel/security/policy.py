@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import DENIED_BY_POLICY
 
@@ -71,4 +71,4 @@ class OpenPolicy:
 
 def is_reserved(channel: Channel) -> bool:
     """Whether the channel is the server's own: no client publishes to it or hears it."""
-    return channel.kind is Kind.META or channel.is_system
+    return channel.is_meta or channel.is_system
