@@ -111,6 +111,18 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: p
         assert there.lost == ["no answer within 0.1 s"]
 
 
+async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One timer serves many exchanges: it must neither end a later one too early nor forget it."""
+    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 1.0)
+    async with saying(b":1\r\n") as url, asking(url) as there:
+        assert await there.ask(PING) == [1]
+        await asyncio.sleep(0.5)
+        begun = asyncio.get_running_loop().time()
+        (answer,) = await there.ask(PING)
+        assert type(answer) is StoreUncertain
+        assert asyncio.get_running_loop().time() - begun >= 0.99
+
+
 async def test_a_store_that_ends_leaves_it_uncertain(start_store: Callable[[], StoreProcess]) -> None:
     process = start_store()
     async with asking(process.url) as there:

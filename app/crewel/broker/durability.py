@@ -222,7 +222,8 @@ class Durability:
     def settle(self, durable: Durable, ids: Iterable[LogId]) -> None:
         """The receiver has acknowledged these."""
         durable.settle_all(ids)
-        self.node.touch(durable)
+        if not durable.is_dirty:
+            self.node.touch(durable)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""

@@ -41,19 +41,24 @@ class Line(asyncio.Protocol):
         self._wanted = 0
         self._answers: list[Any] = []
         self._done: Callable[[list[Any]], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
         writer.transport.set_protocol(self)
 
     def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
         """Send the commands, and call `done` with an answer each. What the store answers with an error is a
         `hiredis.ReplyError`, what it did not answer StoreUncertain."""
         self._wanted, self._answers, self._done = len(commands), [], done
-        self._timer = self._loop.call_later(LIMIT_S, self._lost, f"no answer within {LIMIT_S:g} s")
+        self._deadline = self._loop.time() + LIMIT_S
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._look)
         self._writer.transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
 
     def close(self, reason: str) -> None:
         """Give up the connection, and with it what is under way: that is told a little later."""
         self._lost = _tell_nobody
+        if self._timer is not None:
+            self._timer.cancel()
         self._writer.transport.abort()
         answers, missing = self._answers, self._wanted - len(self._answers)
         done = self._end()
@@ -89,10 +94,17 @@ class Line(asyncio.Protocol):
         """The exchange is over; returns who hears of it."""
         done, self._done = self._done, None
         self._wanted, self._answers = 0, []
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         return done
+
+    def _look(self) -> None:
+        """See whether the exchange that is under way takes too long, if one is."""
+        self._timer = None
+        if self._done is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._look)
+        else:
+            self._lost(f"no answer within {LIMIT_S:g} s")
 
 
 def _tell_nobody(reason: str) -> None:
