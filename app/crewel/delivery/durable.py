@@ -31,6 +31,7 @@ class Durable:
     __slots__ = (
         "_ended",
         "_letters",
+        "_newest",
         "_stored",
         "_stored_batch",
         "_stored_inbox",
@@ -76,6 +77,8 @@ class Durable:
         self.is_dirty = False
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
+        self._newest = LogId(0)
+        """Nothing beyond this has been open here, or is accounted for."""
         self._stored: dict[LogId, Waiting] = {}
         self._stored_inbox: set[LogId] = set()
         self._stored_batch = 0
@@ -99,6 +102,7 @@ class Durable:
         if record.at is not None:
             durable.floor = record.at
             durable.was_adopted = True
+        durable._newest = max(durable.floor, *record.open, *record.inbox, LogId(0))
         return durable
 
     def __len__(self) -> int:
@@ -125,10 +129,8 @@ class Durable:
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for."""
-        if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
+        if log_id <= self._newest and self._has_had(log_id):
             return False
-        if log_id in self._stored or log_id in self._stored_inbox:
-            return False  # it was open when the session was taken over, and has ended before the node came to it
         if self.ending is not None and log_id > self.ending:
             return False
         since = self.since
@@ -138,6 +140,12 @@ class Durable:
                 return True
         return any(start < log_id <= until and pattern in patterns for pattern, start, until in self.closing)
 
+    def _has_had(self, log_id: LogId) -> bool:
+        if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
+            return True
+        # Or it was open when the session was taken over, and has ended before the node came to it.
+        return log_id in self._stored or log_id in self._stored_inbox
+
     def reserved(self, batch: int) -> None:
         """The store has reserved batch numbers up to this one."""
         self.batch = self._stored_batch = batch
@@ -146,11 +154,11 @@ class Durable:
 
     def take(self, log_id: LogId, waiting: Waiting) -> None:
         """The entry is open from now on. What is known of it may be shared by all who take it."""
-        opened = self.open
-        is_newest = not opened or log_id > next(reversed(opened))
-        opened[log_id] = waiting
-        if not is_newest:  # found late, by a subscription that was pending: `open` is kept in the order of the log
-            self.open = {each: opened[each] for each in sorted(opened)}
+        self.open[log_id] = waiting
+        if log_id > self._newest:
+            self._newest = log_id
+        else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
+            self.open = {each: self.open[each] for each in sorted(self.open)}
         self.size += waiting.size
 
     def park(self, log_id: LogId) -> None:
@@ -211,17 +219,21 @@ class Durable:
         for log_id in ids:
             waiting = self.open.pop(log_id, None)
             self._stored.pop(log_id, None)
-            self._stored_inbox.add(log_id)
+            self._put_beside(log_id)
             if waiting is not None:
                 self.inbox[log_id] = waiting
         self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+
+    def _put_beside(self, log_id: LogId) -> None:
+        self._stored_inbox.add(log_id)
+        self._newest = max(self._newest, log_id)
 
     def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
         """The store has put a message into the inbox; False if that is known."""
         if log_id in self._stored_inbox:
             return False
         is_newest = not self.inbox or log_id > next(reversed(self.inbox))
-        self._stored_inbox.add(log_id)
+        self._put_beside(log_id)
         self.inbox[log_id] = waiting
         if not is_newest:
             self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
