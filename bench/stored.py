@@ -1,0 +1,129 @@
+"""What storing a message costs, beside an earlier state of the server.
+
+    python bench/stored.py --before DIRECTORY          medians of 7, written into bench/RESULTS.md (about 3 minutes)
+    python bench/stored.py --before DIRECTORY --quick
+
+DIRECTORY is a checkout of the earlier state (`git worktree add DIRECTORY COMMIT`). Both servers run on one core, each
+with a store of its own, and are asked in turn; the meter has the other core, with the stores. Costs are processor time of the
+server alone. What is measured, and what is asked of it, is as in durable.py.
+"""
+
+import argparse
+import asyncio
+import datetime as dt
+import os
+import statistics
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import uvloop
+from durable import BENCH, CORES, PERSISTENT, Server, serving, spread, write
+from waiting import Clients
+
+MARKER = "stored"
+NOW = BENCH.parent
+QUESTIONS = {
+    "publishing": "a publish, 50 concurrent publishers, nobody hears it",
+    "acknowledged": "a delivery, fan-out 100, acknowledged, 50 messages/s",
+    "plain": "a delivery, fan-out 100, not acknowledged, 50 messages/s",
+}
+
+Arms = dict[str, Callable[[], Awaitable[int]]]
+Costs = dict[str, list[float]]
+
+
+@asynccontextmanager
+async def asked(question: str, checkout: Path, seconds: float) -> AsyncIterator[tuple[Server, Arms]]:
+    """A server of this state, and how it is asked."""
+    os.environ["PYTHONPATH"] = str(checkout.resolve() / "app")
+    with TemporaryDirectory() as directory:
+        async with serving(directory) as server, Clients(server.port) as clients:
+            publishers = [await clients.shake_hands(ack=False) for _ in range(50)]
+            for _ in range(0 if question == "publishing" else 100):
+                await clients.receive(b"/bench/s", ack=question == "acknowledged")
+
+            async def ask(more: bytes) -> int:
+                if question == "publishing":
+                    return await clients.publish_all(publishers, b"/bench/s", more, seconds)
+                return await clients.fan_out(publishers[0], b"/bench/s", more, 50, seconds)
+
+            yield server, {"transient": lambda: ask(b""), "persistent": lambda: ask(PERSISTENT)}
+
+
+async def measure(question: str, before: Path, rounds: int, seconds: float) -> Costs:
+    """Microseconds of each state and kind, by round; every other round goes the other way round."""
+    os.sched_setaffinity(0, {CORES[0]})
+    costs: Costs = {}
+    async with AsyncExitStack() as stack:
+        arms = []
+        for state, checkout in (("before", before), ("now", NOW)):
+            server, kinds = await stack.enter_async_context(asked(question, checkout, seconds))
+            arms += [(f"{state}, {kind}", server, ask) for kind, ask in kinds.items()]
+        for _, _, ask in arms:
+            await ask()  # warm
+        for number in range(rounds):
+            for name, server, ask in arms if number % 2 else reversed(arms):
+                begun = server.cpu()
+                count = await ask()
+                costs.setdefault(name, []).append((server.cpu() - begun) / count * 1e6)
+    return costs
+
+
+def row(question: str, state: str, costs: Costs) -> str:
+    """A row of the report."""
+    transient, persistent = costs[f"{state}, transient"], costs[f"{state}, persistent"]
+    more = statistics.median(b - a for a, b in zip(transient, persistent, strict=True))
+    ratio = statistics.median(b / a for a, b in zip(transient, persistent, strict=True))
+    target = verdict(question, more, ratio) if state == "now" else ""
+    words = (QUESTIONS[question], state, spread(transient), spread(persistent), f"{more:.1f}", f"{ratio:.2f}", target)
+    return f"| {' | '.join(words)} |"
+
+
+def verdict(question: str, more: float, ratio: float) -> str:
+    """What is asked of it, as in durable.py, and whether it is so."""
+    if question == "publishing":
+        return f"at most 12 more: {'met' if more <= 12 else 'MISSED'}"
+    return f"at most 1.10: {'met' if ratio <= 1.10 else 'MISSED'}"
+
+
+def report(measured: dict[str, Costs], rounds: int, seconds: float) -> str:
+    """The section of bench/RESULTS.md."""
+    return "\n".join(
+        [
+            f"<!-- {MARKER} -->",
+            "## What storing costs, beside an earlier state",
+            "",
+            f"`python bench/stored.py --before DIRECTORY` on {dt.datetime.now(dt.UTC).date()}, medians of {rounds} interleaved"
+            f" rounds of {seconds:g} s (in brackets the lowest and the highest); µs of the server. Load average of the machine"
+            f" at the end, this meter included: {os.getloadavg()[0]:.1f} on {len(CORES)} cores.",
+            "",
+            "| of what | state | transient | persistent | more | ratio | target |",
+            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+            *(row(question, state, costs) for question, costs in measured.items() for state in ("before", "now")),
+            f"<!-- /{MARKER} -->",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="bench/stored.py", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier state")
+    parser.add_argument("--quick", action="store_true", help="three short rounds, printed only")
+    options = parser.parse_args()
+    if not (options.before / "app" / "crewel").is_dir():
+        sys.exit(f"--before: {options.before} is not a checkout of Crewel")
+    uvloop.install()
+    rounds, seconds = (3, 0.7) if options.quick else (7, 1.5)
+    measured = {each: asyncio.run(measure(each, options.before, rounds, seconds)) for each in QUESTIONS}
+    text = report(measured, rounds, seconds)
+    print(text)
+    if not options.quick:
+        write(text, BENCH / "RESULTS.md", MARKER)
+
+
+if __name__ == "__main__":
+    main()
