@@ -59,8 +59,8 @@ class StoredWorld(World):
 
     def _busy(self) -> list[asyncio.Future[Any]]:
         durability = self.durability
-        task = durability.writing._task
-        return [*durability.refills.running.values(), *([task] if task is not None else [])]
+        writing = durability.writing.under_way
+        return [*durability.refills.running.values(), *([writing] if writing is not None else [])]
 
     def advance(self, seconds: float) -> None:
         end = self.loop.time() + seconds

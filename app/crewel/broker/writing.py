@@ -131,9 +131,15 @@ class Writing(Generic[T]):
         self.is_closed = True
         for timer in self._paused:
             timer.cancel()
-        if self._is_busy:
+        if self.under_way is not None:
+            await asyncio.wait([self.under_way])
+
+    @property
+    def under_way(self) -> asyncio.Future[None] | None:
+        """Done when nothing is under way and in the queue any more; None if that is so."""
+        if self._is_busy and self._idle is None:
             self._idle = self._loop.create_future()
-            await self._idle
+        return self._idle
 
     def _wake(self) -> None:
         if not self._is_busy:
@@ -170,7 +176,7 @@ class Writing(Generic[T]):
         if self._queue:
             self._wake()
         elif self._idle is not None:
-            self._idle.set_result(None)
+            resolve(self._idle, None)
             self._idle = None
 
     async def _hand_over_later(
