@@ -467,12 +467,13 @@ class TestRetries:
             joe.take(failed(messages[0], GONE, "away"))
             stored.advance(5.1)
             joe.take()
-        reply = reply_of(joe.reconnect(failed(messages[0], GONE, "away")))
+        joe.reconnect(failed(messages[0], GONE, "away"))
         assert not joe.is_known
         letters = stored.letters()
         assert sorted(each.id for each in letters if each.is_persistent) == sorted(ids)
         assert len(letters) == 3
         assert {(each.code, each.reason) for each in letters} == {(GONE, "away")}
+        assert {each.id: each.attempts for each in letters if each.is_persistent} == {ids[0]: 3, ids[1]: 1}
         reply = reply_of(joe.connect())
         assert reply["error"].startswith("402")
         assert reply["advice"]["reconnect"] == "handshake"

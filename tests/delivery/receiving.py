@@ -34,6 +34,7 @@ class Receiver:
         self.queue: list[Entry] = []
         self.volatile: set[str] = set()
         """Messages that are not stored, and have not ended."""
+        self.is_paused = False
         self.is_late = False
         """Whether older messages may come after newer ones: a subscription was answered late."""
 
@@ -87,6 +88,12 @@ class Receiver:
         sent = self.batches.forget()
         self.recall(dict.fromkeys((*self.dispatcher.forget(), *sent)))
 
+    def look(self) -> None:
+        """Pause, or go on, as the dispatcher stands: what is stored is read anew, in its order."""
+        if self.is_paused is not self.dispatcher.is_paused:
+            self.is_paused = self.dispatcher.is_paused
+            self.recall()
+
     def refill(self, count: int) -> None:
         """Read what is parked, unless the session is paused."""
         if not self.dispatcher.is_paused:
@@ -107,8 +114,9 @@ class Receiver:
             if entry.position and entry.position not in self.durable.open and entry.position not in self.durable.inbox:
                 raise Broken(f"{entry.position} was sent to {self.durable.name} after it had ended")
         places = [each.position for each in leaving if each.position]
-        if not self.is_late and places != sorted(places):
-            raise Broken(f"{places} were sent to {self.durable.name} in this order")
+        older = [each for each in self.durable.parked if each in self.stored() and places and each < max(places)]
+        if not self.is_late and (places != sorted(places) or older):
+            raise Broken(f"{places} were sent to {self.durable.name} in this order, and before {older}")
         return self.batches.close(), [_id(each) for each in leaving]
 
     def acknowledge(self, batch: int | None) -> None:
@@ -215,6 +223,7 @@ class ReceivingServer(Server):
         receiver = self.receiver(durable)
         had_sink = receiver.dispatcher.sink is not None
         receiver.dispatcher.revive(receiver.dispatcher.rules)
+        receiver.look()
         receiver.renew()
         receiver.batches.number = durable.batch - BATCH_BLOCK + 1
         if had_sink:
@@ -237,12 +246,14 @@ class ReceivingServer(Server):
             receiver.bury_all(*receiver.dispatcher.sink)
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
+        receiver.look()
 
     # Messages
 
     def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
-        super()._owe(durable, ids)
-        if durable in self.receivers:
+        owed = [*ids]
+        super()._owe(durable, owed)
+        if owed and durable in self.receivers:
             self.receivers[durable].is_late = True
 
     def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
@@ -334,8 +345,7 @@ class ReceivingServer(Server):
             receiver.bury_all(*dispatcher.sink)  # type: ignore[misc]
         if held or sunk:
             self._hold(receiver)
-        if dispatcher.is_paused:
-            receiver.recall()
+        receiver.look()
         receiver.check()
 
     def ring(self, durable: Durable) -> None:
@@ -350,7 +360,6 @@ class ReceivingServer(Server):
         match what:
             case "hold":
                 receiver.dispatcher.holdback = receiver.dispatcher.holdback or Holdback("operator", 0)
-                receiver.recall()
                 self._hold(receiver)
             case "activate":
                 receiver.dispatcher.holdback = None
@@ -362,6 +371,7 @@ class ReceivingServer(Server):
             case "drop":
                 receiver.drop(count)
         self.serving.touch(durable)
+        receiver.look()
         receiver.check()
 
     # Ends of sessions

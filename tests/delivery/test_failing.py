@@ -75,6 +75,11 @@ class DropsWhatIsAtTheClient(Receiver):
             self.durable.parked.remove(place)
 
 
+class GoesOnAsItIs(Receiver):
+    def look(self) -> None:
+        self.is_paused = self.dispatcher.is_paused
+
+
 class BuriesWithoutAnEnd(Durable):
     def bury(self, letter: Letter) -> None:
         self._letters.append(letter)
@@ -112,11 +117,12 @@ class MovesTwice(FailingStore):
 @pytest.mark.parametrize(
     ("rule", "parts", "first"),
     [
-        ("what waits again is in no batch", {"receiver": LeavesInTheBatch}, 0),
-        ("what waits in the store is in no batch", {"receiver": KeepsBatchesOfWhatWaits}, 0),
+        ("what waits again is in no batch", {"receiver": LeavesInTheBatch}, 10),
+        ("what waits in the store is in no batch", {"receiver": KeepsBatchesOfWhatWaits}, 640),
         ("what is not stored stays in memory", {"receiver": ForgetsWhatIsQueued}, 0),
         ("what has ended leaves queue and batches", {"receiver": SendsWhatHasEnded}, 0),
         ("what is dropped leaves the dispatcher", {"receiver": DropsWhatIsAtTheClient}, 0),
+        ("after a pause the oldest comes first", {"receiver": GoesOnAsItIs}, 2080),
         ("a letter is an end", {"durable": BuriesWithoutAnEnd}, 0),
         ("what arrives again is known", {"durable": TakesWhatArrivesTwice}, 25),
         ("what lies in the inbox can end", {"durable": BoxesNothing}, 0),
