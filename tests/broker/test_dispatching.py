@@ -214,6 +214,12 @@ class TestAbsence:
         assert data(again) == [1]
         assert origin(again[0])["redeliver"] == 1
 
+    def test_what_is_open_counts_against_the_bounds_all_the_same(self, stored: StoredWorld) -> None:
+        joe, _ = self.absent(stored, settle="message", queue={"maxEntries": 2})
+        assert joe.reconnect().is_held
+        store(stored, "/a", 3)
+        assert [each.code for each in stored.letters()] == ["resource.overflow.queue.entries"]
+
     def test_what_was_not_acknowledged_comes_again_once(self, stored: StoredWorld) -> None:
         joe, _ = self.absent(stored, settle="message")
         joe.ack = 1

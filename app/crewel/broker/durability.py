@@ -247,6 +247,7 @@ class Durability:
                 durable.park(log_id)
             if session.dispatcher is not None:
                 session.dispatcher.flushes = bool(kept or durable.parked)
+            self._broker.dispatching.unsettled.note_retained(session)
         return self.refills.wanted(session)
 
     def gone(self, session: Session) -> None:
