@@ -65,5 +65,5 @@ cometd.handshake(reply => {
     cometd.subscribe(channel, hear, () => tell("subscribed"));
 });
 
-process.stdin.on("end", () => cometd.disconnect(() => process.exit(0)));
+process.stdin.on("end", () => cometd.isDisconnected() ? process.exit(0) : cometd.disconnect(() => process.exit(0)));
 process.stdin.resume();
