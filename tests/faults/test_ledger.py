@@ -220,7 +220,7 @@ class Witness:
                 case "settled":
                     is_right = OK in said
                 case "dead":
-                    is_right = code in said or self._may_die(account, receiver, code)
+                    is_right = code in said or self._may_die(account, receiver, log_id, code)
                 case "lapsed":
                     is_right = account.session.startswith("client/anonymous/")
                 case "dropped":
@@ -235,13 +235,13 @@ class Witness:
                 wanted = ("settled", "") if what == OK else ("dead", what)
                 assert end == wanted, f"{log_id} ended for {name} as {end}, and its {what} was accepted"
 
-    def _may_die(self, account: Account, receiver: RandomReceiver, code: str) -> bool:
+    def _may_die(self, account: Account, receiver: RandomReceiver, log_id: int, code: str) -> bool:
         """Whether a message may die of this code that was not said of it."""
         asked, codes = receiver.habits.session, receiver.memory.codes
         if code in OVERFLOW:
             return asked.get("queue", {}).get("onOverflow") == "deadMessage"
-        if code == DEAD_SESSION:
-            return not account.session.startswith("client/anonymous/")
+        if code == DEAD_SESSION:  # also of an anonymous one, if it is a letter that was just sent again
+            return not account.session.startswith("client/anonymous/") or log_id in account.redriven
         if code == NO_STATUS:
             return "ackWait" in asked
         is_final = code in (FATAL, COMMUNICATION) or (self._is_sink and code.startswith("user."))
