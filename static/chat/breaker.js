@@ -96,7 +96,7 @@ export class Breaker {
         }
         this.#noteRedriven(told.clientProperties?.__redriveOf);
         const known = this.#fates.get(told.id);
-        this.#noteReleased(known);
+        this.#noteReleased(told.id);
         if (known !== undefined) {
             known.deliveries = (told.redeliver ?? 0) + 1;
             known.state = State.TAKEN;
@@ -167,8 +167,8 @@ export class Breaker {
     }
 
     /** The held message comes first; another one that comes later says that an operator has taken the held one out. */
-    #noteReleased(known) {
-        if (this.#held !== null && (known?.id === this.#held.id || this.#now() > this.#held.since + ON_ITS_WAY)) {
+    #noteReleased(id) {
+        if (this.#held !== null && (id === this.#held.id || this.#now() > this.#held.since + ON_ITS_WAY)) {
             this.#held = null;
         }
     }
