@@ -245,6 +245,68 @@ class TestLetters:
         joe.session.durable = kept
         assert stored.letters() == []
 
+    def test_what_arrives_at_a_full_queue_of_the_servers_own_makes_none_either(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", queue={"maxEntries": 1}, **MESSAGE)
+        store(stored, "/a", 1)
+        stored.broker.deliver(joe.session, "/__sys__Event", 2)
+        assert stored.letters() == []
+        assert stored.broker.metrics.dropped["noLetter"] == 1
+
+    def test_and_if_it_was_stored_it_ends_all_the_same(self, stored: StoredWorld) -> None:
+        stored.broker.logins.admin.know("secret")
+        joe = Receiver(stored).started("/__sys__x", token="secret", queue={"maxEntries": 1}, **MESSAGE)
+        store(stored, "/__sys__x", 1, 2)
+        assert waiting(stored, joe) == 1
+        assert stored.letters() == []
+        assert [each[1] for each in stored.ended()] == ["dropped"]
+
+    def test_the_message_that_is_held_back_is_skipped_though_it_is_not_stored(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
+        for number in (1, 2):
+            stored.broker.publish("/a", number)
+        first, second = joe.take()
+        joe.take(ok(first), failed(second, HELD))
+        stored.broker.publish("/a", 3)
+        dispatching = stored.broker.dispatching
+        assert stored.wait(dispatching.skip(joe.session)) == 1
+        assert [each.id for each in stored.letters()] == [origin(second)["id"]]
+        assert stored.wait(dispatching.skip(joe.session)) == 1
+        assert stored.wait(dispatching.skip(joe.session)) == 0
+        assert [each.attempts for each in stored.letters()] == [1, 0]
+
+
+class TestTelling:
+    def test_the_pattern_by_which_it_is_heard_is_told_if_it_is_not_the_channel(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", "/b/*", **MESSAGE)
+        store(stored, "/a", 1)
+        store(stored, "/b/c", 2)
+        exact, matched = joe.take()
+        assert "subscription" not in origin(exact)
+        assert origin(matched)["subscription"] == "/b/*"
+
+    def test_the_backlog_is_told_while_it_is_flushed(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", burst={"maxEntries": 2}, **MESSAGE)
+        stored.sweep_after(15)
+        store(stored, "/a", 1, 2, 3)
+        messages = [*joe.take(), *joe.take()]
+        assert [origin(each).get("queue") for each in messages] == [
+            {"index": 0, "size": 3},
+            {"index": 1, "size": 3},
+            {"index": 0, "size": 1},
+        ]
+        store(stored, "/a", 4)
+        (message,) = joe.take()
+        assert "queue" not in origin(message)
+
+    def test_an_answer_to_a_remote_call_has_no_origin_and_is_settled_by_its_batch(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started(**MESSAGE)
+        stored.broker.deliver(joe.session, "/service/x", 1)
+        (message,) = joe.take()
+        assert "ext" not in message
+        assert joe.take() == []
+        assert waiting(stored, joe) == 0
+
 
 class TestRedriven:
     def letter(self, world: StoredWorld, joe: Receiver, value: Any = 1) -> None:

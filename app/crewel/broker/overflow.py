@@ -78,6 +78,7 @@ class Overflow:
     def _bury(self, durable: Durable, entry: Entry, code: str, reason: str) -> None:
         if entry.channel.startswith(SYSTEM):
             self._broker.metrics.dropped["noLetter"] += 1
+            durable.settle(entry.position, EndReason.DROPPED)
             return
         message = None if entry.position else self._broker.dispatching.unsettled.kept(entry)
         durable.bury(Letter(durable.name, entry.position, code, reason, 0, message))
