@@ -31,7 +31,7 @@ test: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pur
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal
 
 faults: $(PYTHON_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
-	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py --timeout 1500 -s
+	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term -p no:aiohttp -p no:valkey
