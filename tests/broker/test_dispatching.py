@@ -547,6 +547,20 @@ class TestAckWait:
         assert ids[0] in [each.id for each in letters]
         assert stored.broker.dispatching.waiting(joe.session) == 0
 
+    def test_it_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", ackWait=20000, **MESSAGE)
+        store(stored, "/a", 1)
+        joe.take()
+        stored.advance(12.0)
+        stored.broker.sweep()
+        stored.advance(60.0)
+        assert (stored.letters(), stored.broker.dispatching.waiting(joe.session)) == ([], 1)
+        joe.take()
+        held = joe.reconnect()
+        stored.advance(20.1)
+        assert held.is_held
+        assert [each.code for each in stored.letters()] == ["communication.responseTimeout"]
+
 
 class TestSink:
     SETS = "delivery.on_user_error=dead"

@@ -509,3 +509,13 @@ def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() ->
     made.shed()
     assert [(each.wire == b"", each.position) for each, _ in made.open.values()] == [(False, 0), (True, 17)]
     assert [each.position for each in judge(made, ("17", OK)).settled] == [17]
+
+
+def test_no_wait_runs_out_while_the_client_is_away() -> None:
+    made = dispatcher("t", rules=replace(MESSAGE, ack_wait=5.0, retries=0))
+    made.shed()
+    assert made.next_at() == inf
+    assert made.overdue(100.0).buried == []
+    made.wait_anew(100.0)
+    assert made.next_at() == 105.0
+    assert [each.code for each in made.overdue(105.0).buried] == [NO_STATUS]

@@ -222,6 +222,14 @@ class Dispatching:
                 self._carry_out(session, dispatcher, judgement)
         return dispatcher.next_at()
 
+    def back(self, session: Session, *, has_backlog: bool) -> None:
+        """The client was away, and is there again."""
+        self.unsettled.note_retained(session)
+        if session.dispatcher is not None:
+            session.dispatcher.flushes = has_backlog
+            session.dispatcher.wait_anew(self._broker.loop.time())
+            self._broker.outbound.alarms.at(session, session.dispatcher.next_at())
+
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
         if session.dispatcher is not None:

@@ -245,9 +245,7 @@ class Durability:
             session.urgent = bool(kept)
             for log_id in stored:
                 durable.park(log_id)
-            if session.dispatcher is not None:
-                session.dispatcher.flushes = bool(kept or durable.parked)
-            self._broker.dispatching.unsettled.note_retained(session)
+            self._broker.dispatching.back(session, has_backlog=bool(kept or durable.parked))
         return self.refills.wanted(session)
 
     def gone(self, session: Session) -> None:

@@ -150,8 +150,12 @@ class Dispatcher:
         return entries
 
     def shed(self) -> None:
-        """Keep of what is stored no more than its place: the client is away."""
-        self.open = {message_id: (entry.shed(), sent) for message_id, (entry, sent) in self.open.items()}
+        """The client is away: keep of what is stored no more than its place, and let no wait for a status run out."""
+        self.open = {message_id: (entry.shed(), inf) for message_id, (entry, _) in self.open.items()}
+
+    def wait_anew(self, now: float) -> None:
+        """The client is there again, and has time to say how its messages fared."""
+        self.open = {message_id: (entry, now) for message_id, (entry, _) in self.open.items()}
 
     def close(self, entry: Entry) -> None:
         """The message has ended in another way."""
