@@ -39,7 +39,12 @@ DECLARED = (
     Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
     Declared("crewel_redeliveries_total", "counter", "Messages that wait again because their receiver failed."),
     Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),
-    Declared("crewel_ended_total", "counter", "Stored messages that ended for one receiver, by how.", "reason"),
+    Declared(
+        "crewel_ended_total",
+        "counter",
+        "Messages that ended for a reliable session, by how: stored ones, and others that lapsed.",
+        "reason",
+    ),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),

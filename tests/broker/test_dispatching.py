@@ -491,6 +491,19 @@ class TestRetries:
         assert not joe.is_known
         assert [each.code for each in stored.letters()] == [GONE]
 
+    def test_what_an_anonymous_session_leaves_is_counted_as_lapsed(self, stored: StoredWorld) -> None:
+        nobody = Receiver(stored).started("/a", settle="message")
+        store(stored, "/a", 1)
+        stored.broker.publish("/a", 2)
+        stored.broker.publish("/a", 3)
+        nobody.take()
+        stored.broker.disconnect(nobody.session)
+        stored.settle()
+        stored.commit()
+        stored.commit()
+        assert stored.letters() == []
+        assert stored.broker.metrics.ended["lapsed"] == 3
+
     def test_an_anonymous_session_leaves_letters_if_it_reported_a_failure(self, stored: StoredWorld) -> None:
         nobody = Receiver(stored).started("/a", settle="message")
         store(stored, "/a", 1, 2)

@@ -116,6 +116,8 @@ class Dispatching:
             durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
         ):
             self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+        elif session.is_reliable:
+            self._broker.metrics.ended[EndReason.LAPSED] += len(self.unsettled.transients(session))
         if session.is_paused:
             self._pause(session, is_paused=False)
             session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
