@@ -154,10 +154,8 @@ class Events:
             return
         now_us = int(time() * 1_000_000)
         for entry in entries:
-            if (
-                not entry.position or not entry.channel
-            ):  # not stored; or shed from memory, so that nobody knows the channel
-                continue
+            if not entry.position or not entry.channel:
+                continue  # not stored; or shed from memory, so that nobody knows the channel
             row = table.get(entry.channel)
             if row is None:
                 if len(table) >= self._settings.max_group:

@@ -30,16 +30,26 @@ class Overflow:
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
-        dispatcher = session.dispatcher
-        if dispatcher is not None and dispatcher.sink is not None:
-            self._bury(durable, entry, *dispatcher.sink)
-            self._durability.node.touch(durable)
-            return False
-        bounds = session.bounds
-        code = None if bounds is None else self._exceeded(session, durable, entry, bounds)
-        if bounds is None or code is None:
-            return True
-        policy = bounds.policy
+        bounds, dispatcher = session.bounds, session.dispatcher
+        sink = None if dispatcher is None else dispatcher.sink
+        if sink is None:
+            # Counted in a hurry: what is open at the client and waits again counts twice.
+            waiting = len(session.queue) + session.retained + len(durable.parked)
+            if bounds is None or (waiting < bounds.max_entries and durable.size <= bounds.max_bytes):
+                return True
+            code = self._exceeded(session, durable, entry, bounds)
+            return code is None or self._apply(session, durable, entry, bounds.policy, code)
+        self._bury(durable, entry, *sink)
+        self._durability.node.touch(durable)
+        return False
+
+    def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
+        """The code of the bound that the entry goes beyond."""
+        waiting = self._broker.dispatching.unsettled.count(session) - (1 if entry.position else 0)
+        return bounds.exceeded(waiting, durable.size)
+
+    def _apply(self, session: Session, durable: Durable, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
+        """Do as the policy says; True if the entry may be queued by that."""
         self._broker.metrics.dropped[policy.value] += 1
         self._broker.events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable):
@@ -52,15 +62,6 @@ class Overflow:
             durable.settle(entry.position, EndReason.DROPPED)
         self._durability.node.touch(durable)
         return False
-
-    def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
-        """The code of the bound that the entry goes beyond."""
-        waiting = len(session.queue) + session.retained + len(durable.parked)
-        if bounds.exceeded(waiting, durable.size) is None:
-            return None
-        # Counted in a hurry: what is open at the client and waits again was counted twice.
-        waiting = self._broker.dispatching.unsettled.count(session) - (1 if entry.position else 0)
-        return bounds.exceeded(waiting, durable.size)
 
     def _drop_oldest(self, session: Session, durable: Durable) -> bool:
         """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front
