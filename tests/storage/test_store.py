@@ -162,9 +162,8 @@ async def test_a_store_that_is_gone_is_noticed_and_its_return_too(
         await store.reader.get(store.keys.names)
     assert store.trouble
     await asyncio.to_thread(process.start)
-    await until(lambda: store.is_up)
-    assert store.trouble is None
-    assert watch.told == ["went", "came"]
+    await until(lambda: watch.told == ["went", "came"])
+    assert (store.is_up, store.trouble) == (True, None)
     assert await store.run([count(store.keys.names)]) == [2]
     assert await store.reader.get(store.keys.names) == b"2"
 
