@@ -21,6 +21,7 @@ WAVES = 10
 WAVE = 1000
 GROUP = 10
 """So many take their steps together: the server's short times must not end between one step and the next."""
+STORE_CONNECTIONS = 4
 MIB = 2**20
 
 HANDSHAKE = request_bytes("POST", "/cometd", b'[{"channel":"/meta/handshake"}]')
@@ -82,6 +83,11 @@ def state(server: Server) -> tuple[float, float, float, int]:
         return now["crewel_sessions"], now["crewel_held_connects"], now["crewel_tasks"], descriptors(server)
 
 
+def is_back(now: tuple[float, float, float, int], start: tuple[float, float, float, int]) -> bool:
+    """Whether nothing is left. Connections to the store are opened and closed as readers want them."""
+    return now[:3] == start[:3] and now[3] <= start[3] + STORE_CONNECTIONS
+
+
 @pytest.fixture(autouse=True)
 def _enough_descriptors() -> Iterator[None]:
     """A wave needs more than many systems allow at first; the server inherits the limit."""
@@ -97,7 +103,7 @@ def _enough_descriptors() -> Iterator[None]:
 
 @pytest.mark.timeout(180)
 def test_nothing_stays_of_abandoned_long_polls(start_server: StartServer) -> None:
-    sets = ("bayeux.timeout_ms=2500", "bayeux.max_interval_ms=1000", "bayeux.sweep_ms=100", "http.keepalive_ms=1000")
+    sets = ("bayeux.timeout_ms=2500", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=100", "http.keepalive_ms=300")
     servers = [start_server(*lane, *sets) for lane in LANES]
     starts = [state(server) for server in servers]
     assert {start[:2] for start in starts} == {(0, 0)}
@@ -107,7 +113,7 @@ def test_nothing_stays_of_abandoned_long_polls(start_server: StartServer) -> Non
             wave(server)
         # The silent quarters are still there on this side: the servers have to end them by themselves.
         for server, start, sizes in zip(servers, starts, memory, strict=True):
-            until(lambda server=server, start=start: state(server) == start, 15)
+            until(lambda server=server, start=start: is_back(state(server), start), 15)
             sizes.append(resident(server))
         close_connections()
     for server, sizes in zip(servers, memory, strict=True):
