@@ -37,7 +37,9 @@ class UpdateExtension(Extension):
         """Take the statuses that a connect carries, before its acknowledgement counts. What is left of them in the message
         is what did not count."""
         if session is not None:
-            message.ext["update"] = self._dispatching.told(session, message.ext["update"])
+            batch = message.ext.get("ack")
+            last = batch if type(batch) is int else None
+            message.ext["update"] = self._dispatching.told(session, message.ext["update"], last)
         return True
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:

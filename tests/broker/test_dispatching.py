@@ -464,6 +464,17 @@ class TestRetries:
             (message,) = joe.take(failed(message, GONE))
             assert origin(message)["redeliver"] == count
 
+    def test_a_repeated_status_of_what_got_lost_on_its_way_counts_once(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 0}, **MESSAGE)
+        store(stored, "/a", 1)
+        (message,) = joe.take()
+        lost = joe.reconnect(failed(message, GONE), advice={"timeout": 0})
+        assert data(each for each in lost.answer if "data" in each) == [1]
+        (again,) = joe.take(failed(message, GONE))  # which acknowledges what came before that answer
+        assert origin(again)["redeliver"] == 2
+        assert joe.session.dispatcher is not None
+        assert joe.session.dispatcher.failures == 1
+
     def test_more_failures_in_a_row_than_retries_end_the_session_with_letters(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
         ids = store(stored, "/a", 1, 2)

@@ -134,6 +134,13 @@ class TestStored:
         assert [each.position for each in batches.acknowledge(first, [], told)] == [12]
         assert [each.position for each in told] == [11]
 
+    def test_what_was_sent_after_a_batch_is_beyond_it(self) -> None:
+        batches = Batches()
+        first = sent(batches, self.queue(11))
+        second = sent(batches, self.queue(12, 13))
+        assert [each.position for each in batches.beyond(first)] == [12, 13]
+        assert batches.beyond(second) == []
+
     def test_what_goes_out_again_lies_at_the_front_of_the_queue(self) -> None:
         batches = Batches()
         sent(batches, self.queue(11, 12))

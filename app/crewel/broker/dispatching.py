@@ -132,10 +132,15 @@ class Dispatching:
         self.unsettled.note_retained(session)
         return settled
 
-    def told(self, session: Session, given: object) -> list[dict[str, Any]]:
-        """Carry out what the client says of its messages; returns the statuses that do not count, with why."""
+    def told(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, with why. `batch` is the
+        last one that the client has got, if it says that as well: of what was sent after it, it repeats what it had said
+        before."""
         dispatcher = session.dispatcher
         statuses, rejected = read_statuses(given)
+        if batch is not None and session.batches is not None:
+            repeated = {entry.origin.id for entry in session.batches.beyond(batch) if entry.origin is not None}
+            statuses = [status for status in statuses if status.id not in repeated]
         if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]

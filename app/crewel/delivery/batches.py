@@ -93,6 +93,10 @@ class Batches:
         """The entries that were sent and are not acknowledged, those included that go out again."""
         return [entry for entries in self._open.values() for entry in entries]
 
+    def beyond(self, batch: int) -> list[Entry]:
+        """The entries that a client cannot have got, which has got this batch last."""
+        return [entry for number, entries in self._open.items() if number > batch for entry in entries]
+
     @property
     def resending(self) -> int:
         """How many entries at the front of the queue are open, and go out again."""
