@@ -464,6 +464,15 @@ class TestRetries:
             (message,) = joe.take(failed(message, GONE))
             assert origin(message)["redeliver"] == count
 
+    def test_a_holdback_during_the_delay_is_stored_as_well(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
+        store(stored, "/a", 1, 2)
+        first, second = joe.take()
+        joe.tell(failed(first, GONE))
+        joe.tell(failed(second, HELD, "no paper"))
+        stored.settle()
+        assert "no paper" in stored.record(joe.session)["d"]
+
     def test_a_repeated_status_of_what_got_lost_on_its_way_counts_once(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 0}, **MESSAGE)
         store(stored, "/a", 1)

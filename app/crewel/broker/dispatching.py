@@ -169,8 +169,8 @@ class Dispatching:
         if dispatcher.sink is not None and session.queue_limit >= 0:
             self._become_sink(session)
             self._store(session)
-        if dispatcher.holdback is not None and not session.is_paused:
-            self._broker.events.held(session, dispatcher.holdback)
+        if judgement.holdback is not None:
+            self._broker.events.held(session, judgement.holdback)
             self._store(session)
         self._look(session)
 
@@ -204,16 +204,10 @@ class Dispatching:
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.is_paused = is_paused
-        if is_paused:
-            session.batching += 1
-            self.unsettled.recall(session)
-            return
-        session.batching -= 1
-        self.unsettled.recall(
-            session
-        )  # what a connect has put back meanwhile may be younger than what waits in the store
-        if session.queue:
-            session.urgent = True
+        session.batching += 1 if is_paused else -1
+        # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
+        self.unsettled.recall(session)
+        if session.queue and not is_paused:
             self._broker.outbound.make_ready(session)
 
     def ring(self, session: Session, now: float) -> float:
@@ -299,10 +293,8 @@ class Dispatching:
         if dispatcher is not None and dispatcher.holdback is not None:
             dispatcher.holdback = None
             self._broker.events.released(session)
-            stored = self._store(session)
             self._look(session)
-            if stored is not None:
-                await stored
+            await self._stored(session)
 
     async def _stored(self, session: Session) -> None:
         stored = self._store(session)

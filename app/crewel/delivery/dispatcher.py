@@ -61,6 +61,8 @@ class Judgement:
     """Statuses that did not count, as sent plus `reason`."""
     has_failed: bool = False
     """Whether the client itself has failed. Several such reports in one turn tell of the same trouble."""
+    holdback: Holdback | None = None
+    """The client has just been held back; None also if it had been before."""
     death: tuple[str, str] | None = None
     """The session ends, of this code and reason, and what waits becomes dead letters."""
 
@@ -196,7 +198,8 @@ class Dispatcher:
         outcome = outcome_of(code, self.rules.on_user_error)
         if outcome is Outcome.HOLDBACK:
             self._put_back(status.id, judgement)
-            self.holdback = self.holdback or Holdback(receiver, now_ms, code, status.id, reason)
+            if self.holdback is None:
+                self.holdback = judgement.holdback = Holdback(receiver, now_ms, code, status.id, reason)
         elif outcome is Outcome.RETRY:
             self._put_back(status.id, judgement)
             self._fail(code, reason, judgement, now)
