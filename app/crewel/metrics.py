@@ -38,7 +38,12 @@ DECLARED = (
     Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
     Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
     Declared("crewel_redeliveries_total", "counter", "Messages that wait again because their receiver failed."),
-    Declared("crewel_dropped_total", "counter", "Messages that a full queue dropped.", "policy"),
+    Declared(
+        "crewel_dropped_total",
+        "counter",
+        "Messages dropped because a queue was full, or (noLetter) because no letter can be made.",
+        "policy",
+    ),
     Declared(
         "crewel_ended_total",
         "counter",

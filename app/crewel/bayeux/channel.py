@@ -11,11 +11,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["MAX_NAME", "Channel", "Kind", "matches", "parse"]
+__all__ = ["MAX_NAME", "SYSTEM", "Channel", "Kind", "matches", "parse"]
 
 MAX_NAME: Final = 1024
 """Longest channel name in characters. A name consults one pattern for each of its segments, so an unbounded name would
 cost memory in the square of its length."""
+SYSTEM: Final = "/__sys__"
+"""What the names of channels begin with on which the server speaks of itself."""
 
 _REMEMBERED_NAME: Final = 256  # longer names are parsed each time: a cache of long names is a gift to an attacker
 _CHARSET: Final = re.compile(r"/[A-Za-z0-9 !#$()*+\-./@_{~}]+", re.ASCII)
@@ -46,7 +48,7 @@ class Channel:
         self.is_meta = kind is Kind.META
         self.is_broadcast = kind is Kind.BROADCAST
         self.is_wildcard = segments[-1] in ("*", "**")
-        self.is_system = name.startswith("/__sys__")
+        self.is_system = name.startswith(SYSTEM)
         self.patterns = (name,) if self.is_system else _patterns(name, segments)
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux import advice
+from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
@@ -312,7 +313,9 @@ class Logins:
         broker.dispatching.restore(session, record)
         self.names.add(session, *facts.get("resume", ()))
         broker.revive(session, durable.since)
-        if session.grants is None and (broker.guard.asks_for_tokens or any(map(_is_for_operators, durable.since))):
+        if session.grants is None and (
+            broker.guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
+        ):
             self._lapse(session)  # else it would be a listener that hears nothing
 
     # Tokens that end
@@ -373,10 +376,6 @@ def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:
     """What the session is recognised by: its new secret, and the one that was shown, until the client connects and so says
     that it has the new one. A handshake whose reply was lost can be repeated."""
     return () if resume is None else tuple(map(digest, (resume, qos.resume) if qos.resume is not None else (resume,)))
-
-
-def _is_for_operators(pattern: str) -> bool:
-    return pattern.startswith("/__sys__")
 
 
 def _facts(session: Session, message: Message, digests: tuple[str, ...]) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crewel.broker.sessions import Session
-from crewel.broker.unsettled import SYSTEM
 from crewel.delivery.bounds import Bounds, OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, Letter
+from crewel.delivery.records import EndReason
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -39,8 +38,7 @@ class Overflow:
                 return True
             code = self._exceeded(session, durable, entry, bounds)
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._bury(durable, entry, *sink)
-        self._durability.node.touch(durable)
+        self._broker.dispatching.unsettled.bury_new(session, entry, *sink)
         return False
 
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
@@ -57,7 +55,7 @@ class Overflow:
         if policy is OverflowPolicy.DISCONNECT:
             self._broker.outbound.end_soon(session)
         elif policy is OverflowPolicy.DEAD_MESSAGE:
-            self._bury(durable, entry, code, "the queue of the receiver is full")
+            self._broker.dispatching.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._durability.node.touch(durable)
@@ -75,11 +73,3 @@ class Overflow:
             return False
         unsettled.end(session, session.queue[resending], EndReason.DROPPED)
         return True
-
-    def _bury(self, durable: Durable, entry: Entry, code: str, reason: str) -> None:
-        if entry.channel.startswith(SYSTEM):
-            self._broker.metrics.dropped["noLetter"] += 1
-            durable.settle(entry.position, EndReason.DROPPED)
-            return
-        message = None if entry.position else self._broker.dispatching.unsettled.kept(entry)
-        durable.bury(Letter(durable.name, entry.position, code, reason, 0, message))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import merge
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from crewel.bayeux.channel import SYSTEM
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
@@ -18,10 +19,7 @@ from crewel.delivery.update_qos import Origin
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["SYSTEM", "Unsettled"]
-
-SYSTEM: Final = "/__sys__"
-"""What the channels begin with on which the server speaks of itself: their messages never become dead letters."""
+__all__ = ["Unsettled"]
 
 
 class Unsettled:
@@ -110,8 +108,12 @@ class Unsettled:
     def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
         that the store does not have."""
-        durable, durability = session.durable, self._broker.durability
         self.take_out(session, entry)
+        self.bury_new(session, entry, code, reason, attempts)
+
+    def bury_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
+        """The same of one that has not been queued."""
+        durable, durability = session.durable, self._broker.durability
         if durable is None or durability is None or entry.channel.startswith(SYSTEM):
             self._broker.metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
