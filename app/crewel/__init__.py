@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crewel.bayeux.message import Message
     from crewel.broker.broker import Broker
-    from crewel.broker.dead_letter import DeadLetter
+    from crewel.broker.letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
     from crewel.broker.sessions import Session
     from crewel.errors import RemoteCallError
@@ -35,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "Broker": "crewel.broker.broker",
-    "DeadLetter": "crewel.broker.dead_letter",
+    "DeadLetter": "crewel.broker.letters.dead_letter",
     "Deny": "crewel.security.authorizers",
     "Extension": "crewel.extension",
     "GRANT": "crewel.security.authorizers",

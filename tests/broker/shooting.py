@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.broker.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits, Redriving
 from crewel.broker.sessions import Session
 from tests.broker.stored_world import Receiver, StoredWorld, origin, store
 from tests.broker.world import Request

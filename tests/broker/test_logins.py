@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from crewel.broker.durability import Durability
+from crewel.broker.durability.durability import Durability
 from crewel.broker.posting import post
 from crewel.broker.services import Service
 from crewel.broker.sessions import State

@@ -12,9 +12,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.broker.broker import Broker
-from crewel.broker.dispatching import Dispatching
-from crewel.broker.durability import Durability
-from crewel.broker.redriving import Redriving
+from crewel.broker.dispatch.dispatching import Dispatching
+from crewel.broker.durability.durability import Durability
+from crewel.broker.letters.redriving import Redriving
 from crewel.broker.sessions import Session
 from crewel.errors import StoreUnavailable
 

@@ -13,8 +13,8 @@ from crewel.admin.moments import EXPECTED, moment
 from crewel.admin.routes import Ask, Field, NotThere, Route, flag_field, flag_text, number_text, text_field
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
-from crewel.broker.dead_letter import DeadLetter
-from crewel.broker.redriving import Chosen, Limits, Report
+from crewel.broker.letters.dead_letter import DeadLetter
+from crewel.broker.letters.redriving import Chosen, Limits, Report
 from crewel.delivery.fields import list_of, whole
 from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument, StoreError

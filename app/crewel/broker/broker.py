@@ -16,21 +16,21 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
-from crewel.broker.dispatching import Dispatching
-from crewel.broker.durability import Durability
+from crewel.broker.dispatch.dispatching import Dispatching
+from crewel.broker.dispatch.telling import tell
+from crewel.broker.durability.durability import Durability
+from crewel.broker.durability.intake import Outgoing, Published
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
-from crewel.broker.intake import Outgoing, Published
-from crewel.broker.letters import Letters
+from crewel.broker.letters.letters import Letters
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import Promise
-from crewel.broker.telling import tell
 from crewel.broker.timing import Timing
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Submission

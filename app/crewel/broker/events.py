@@ -26,7 +26,7 @@ from crewel.storage.events import BUCKETS_MS, EVENTS, SCHEMA, Level
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Events"]
 

@@ -11,7 +11,7 @@ from crewel.bayeux import replies
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
-from crewel.broker.intake import Published
+from crewel.broker.durability.intake import Published
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, Then, wait

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.dead_letter import DeadLetter
+from crewel.broker.letters.dead_letter import DeadLetter
 from crewel.broker.sessions import Session
 from crewel.errors import ServiceError
 from crewel.security.authorizers import Authorizer

@@ -20,7 +20,7 @@ from crewel.storage.letters import LetterFilter, Redriven, RedriveOutcome, Store
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Chosen", "Limits", "Redriving", "Report", "Undone"]
 

@@ -14,7 +14,7 @@ from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
 
 if TYPE_CHECKING:
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Upkeep"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.membership import DEAD_SESSION, Membership
+from crewel.broker.durability.membership import DEAD_SESSION, Membership
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.dead_letter import DeadLetter
-from crewel.broker.letters import MOST_WAITING, Follower
+from crewel.broker.letters.dead_letter import DeadLetter
+from crewel.broker.letters.letters import MOST_WAITING, Follower
 from crewel.broker.services import Service
 from crewel.delivery.records import Letter, LogId, SessionName
 from crewel.errors import StoreUnavailable
@@ -57,7 +57,7 @@ class Shown:
 @pytest.fixture
 def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store()
-    monkeypatch.setattr("crewel.broker.letters.stored_letters.get", store.get)
+    monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", store.get)
     world.broker.durability = type("Durability", (), {"store": None})()
     return store
 
@@ -115,7 +115,7 @@ class TestFollowers:
             shown.extend(letter.dead_id for letter in letters)
             raise LookupError
 
-        monkeypatch.setattr("crewel.broker.letters.stored_letters.get", get)
+        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", get)
         follower = Follower("hook", world.broker, show)
         follower.offer(["1-0", "2-0"])
         world.settle()
@@ -144,9 +144,9 @@ class TestFigures:
         async def none(_: object) -> int:
             return 0
 
-        monkeypatch.setattr("crewel.broker.letters.stored_letters.count", count)
+        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.count", count)
         for name in ("dropped", "returned"):
-            monkeypatch.setattr(f"crewel.broker.letters.stored_letters.{name}", none)
+            monkeypatch.setattr(f"crewel.broker.letters.letters.stored_letters.{name}", none)
         world.broker.durability = SimpleNamespace(store=SimpleNamespace(is_up=True))  # type: ignore[assignment]
         for _ in range(2):
             looking = world.loop.create_task(world.broker.letters.count())
@@ -167,7 +167,7 @@ class TestHooks:
     def test_one_that_fails_is_logged_and_the_others_are_told(
         self, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, caplog: Any
     ) -> None:
-        monkeypatch.setattr("crewel.broker.letters.stored_letters.get", Store().get)
+        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", Store().get)
         told: list[DeadLetter] = []
         service = Service("app")
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.broker.intake import Intake, Outgoing
-from crewel.broker.membership import Membership
-from crewel.broker.overflow import Overflow
-from crewel.broker.refills import Refills
+from crewel.broker.durability.intake import Intake, Outgoing
+from crewel.broker.durability.membership import Membership
+from crewel.broker.durability.overflow import Overflow
+from crewel.broker.durability.refills import Refills
+from crewel.broker.durability.upkeep import Upkeep
+from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Event, Session
-from crewel.broker.upkeep import Upkeep
-from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.records import (

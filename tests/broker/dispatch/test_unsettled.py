@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.broker.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits, Redriving
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 

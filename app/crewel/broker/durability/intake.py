@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields
+from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
-from crewel.broker.writing import Writing
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Submission
@@ -25,7 +25,7 @@ from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Intake", "Outgoing", "Published"]
 

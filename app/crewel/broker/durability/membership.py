@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from crewel.broker.broker import Broker
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["DEAD_SESSION", "Membership"]
 

@@ -15,7 +15,7 @@ from crewel.delivery.records import EndReason
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability import Durability
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Overflow"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from crewel.broker.membership import DEAD_SESSION
-from crewel.broker.pings import Pings
+from crewel.broker.dispatch.pings import Pings
+from crewel.broker.dispatch.unsettled import Unsettled
+from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.sessions import Event, Session, State
-from crewel.broker.unsettled import Unsettled
 from crewel.delivery.connect_qos import ConnectQos, Retries
 from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from crewel.bayeux.codec import encode
-from crewel.broker.dead_letter import DeadLetter
+from crewel.broker.letters.dead_letter import DeadLetter
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.writing import MOST_PUBLISHES, Writing
+from crewel.broker.durability.writing import MOST_PUBLISHES, Writing
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.letters.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.letters.webhook import Webhook
 from crewel.broker.sessions import Session
-from crewel.broker.webhook import Webhook
 from crewel.delivery.records import Letter
 from crewel.errors import StoreError, class_of
 from crewel.storage import letters as stored_letters

@@ -1,0 +1,1 @@
+"""What clients report of their messages, and what is done about it."""

@@ -1,0 +1,1 @@
+"""Dead letters: told as they are made, sent again, thrown away."""
