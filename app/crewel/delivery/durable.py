@@ -244,7 +244,7 @@ class Durable:
         """The message, if it is open, has been sent so many times since the session came here."""
         for messages in (self.open, self.inbox):
             if (waiting := messages.get(log_id)) is not None:
-                messages[log_id] = Waiting(waiting.attempts + times, waiting.size)
+                messages[log_id] = waiting._replace(attempts=waiting.attempts + times)
 
     # Commits
 
@@ -310,4 +310,4 @@ class Durable:
 
 
 def _sent(waiting: Waiting) -> Waiting:
-    return Waiting(waiting.attempts + 1, waiting.size)
+    return waiting._replace(attempts=waiting.attempts + 1)

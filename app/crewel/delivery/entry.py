@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.records import LogId
 from crewel.delivery.update_qos import Origin, own, shared
 
-__all__ = ["Entry"]
+__all__ = ["NORMAL", "Entry"]
+
+NORMAL: Final = 5
+"""The priority of a message of which nothing else is said."""
 
 
 class Entry:
     """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of
     its own."""
 
-    __slots__ = ("begun", "channel", "lazy", "origin", "position", "wire")
+    __slots__ = ("begun", "channel", "expires", "lazy", "origin", "position", "priority", "to", "wire")
 
-    def __init__(self, fields: Fields, *, lazy: bool = False) -> None:
+    def __init__(
+        self, fields: Fields, *, lazy: bool = False, priority: int = NORMAL, expires: int = 0, to: str = ""
+    ) -> None:
         """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
         self.channel: str = fields["channel"]
         """The channel that it is delivered on."""
@@ -29,10 +36,24 @@ class Entry:
         """Where it comes from, for receivers that are told so; set when the first of them may get it."""
         self.begun = b""
         """Its JSON for receivers that are told its origin, less what is each receiver's own; empty until the first."""
+        self.priority = priority
+        self.expires = expires
+        """When it goes out of all queues, microseconds since 1970; 0: never."""
+        self.to = to
+        """Whom it is addressed to, if it is point-to-point."""
 
     @classmethod
     def logged(
-        cls, channel: str, position: LogId, body: bytes, *, lazy: bool = False, origin: Origin | None = None
+        cls,
+        channel: str,
+        position: LogId,
+        body: bytes,
+        *,
+        lazy: bool = False,
+        origin: Origin | None = None,
+        priority: int = NORMAL,
+        expires: int = 0,
+        to: str = "",
     ) -> Entry:
         """A stored message. Its receivers see the place in the log as its `id`, by which they know a duplicate."""
         entry = cls.__new__(cls)
@@ -42,6 +63,7 @@ class Entry:
         entry.position = position
         entry.origin = origin
         entry.begun = b""
+        entry.priority, entry.expires, entry.to = priority, expires, to
         return entry
 
     @classmethod
@@ -51,6 +73,7 @@ class Entry:
         entry.channel, entry.lazy, entry.wire = "", False, b""
         entry.position = position
         entry.origin, entry.begun = None, b""
+        entry.priority, entry.expires, entry.to = NORMAL, 0, ""
         return entry
 
     def shed(self) -> Entry:
@@ -59,6 +82,7 @@ class Entry:
             return self
         kept = Entry.placeholder(self.position)
         kept.origin = self.origin
+        kept.priority, kept.expires, kept.to = self.priority, self.expires, self.to
         return kept
 
     def updated(self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:

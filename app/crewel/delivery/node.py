@@ -186,13 +186,16 @@ class Node:
         durable.boxed(ids)
         self.touch(durable)
 
-    def take(self, log_id: LogId, patterns: Collection[str], size: int, hearing: Iterable[Durable]) -> list[Durable]:
+    def take(
+        self, log_id: LogId, patterns: Collection[str], waiting: Waiting, hearing: Iterable[Durable]
+    ) -> list[Durable]:
         """Take the next entry: it is open now for each session returned. `hearing` are the sessions that the index of
         subscriptions finds. An entry at or before the cursor was taken before, and nobody gets it."""
         if log_id <= self.cursor:
             return []
         taken = []
-        waiting = Waiting(int(log_id <= self._inherited), size)
+        if log_id <= self._inherited:
+            waiting = waiting._replace(attempts=1)
         for durable in hearing:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)

@@ -1,26 +1,46 @@
 """What a publish asks for in `ext.publish` (xmlBlaster's PublishQos): the fields, their defaults and their bounds.
 
-Everything is checked here, so that nobody behind it looks at JSON. A field that asks for something that this server does
-not do is refused and never ignored: whoever asks for it relies on it.
+Everything is checked here, so that nobody behind it looks at JSON. Times are milliseconds as on the wire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Final
 
 from crewel.delivery.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
-from crewel.delivery.names import parse_name
-from crewel.errors import IllegalArgument
+from crewel.delivery.names import Name, parse_name
 
-__all__ = ["DEFAULT", "PRIORITIES", "PublishQos", "read_publish_qos"]
+__all__ = ["DEFAULT", "FOR_EVER", "PRIORITIES", "Destination", "Distribute", "PublishQos", "read_publish_qos"]
 
 PRIORITIES: Final = {"MIN": 0, "LOW": 3, "NORM": 5, "HIGH": 7, "MAX": 9}
 """The priorities that have a name."""
 
+FOR_EVER: Final = -1
+"""The `lifeTime` of a message that never expires."""
+
 MAX_KEY: Final = 256
 MAX_DESTINATIONS: Final = 100
+
+
+class Distribute(StrEnum):
+    """Which of a subject's sessions get a message that is addressed to the subject."""
+
+    ALL = "all"
+    ONE = "one"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One receiver of a point-to-point message."""
+
+    to: Name
+    """A session, or a subject."""
+    force_queuing: bool = False
+    """Whether a message to a subject that nobody is waits until somebody is."""
+    distribute: Distribute = Distribute.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +49,51 @@ class PublishQos:
 
     persistent: bool = False
     """Whether it is stored before it is answered."""
+    priority: int = PRIORITIES["NORM"]
+    life_time_ms: int = FOR_EVER
+    """How long it lives; 0: it is volatile, which is never in a history."""
+    force_destroy: bool = False
+    """Whether it goes out of queues too when its life is over; else it only leaves the history."""
+    force_update: bool = True
+    """Whether subscribers hear it although it says the same as the newest of its topic's history."""
+    readonly: bool = False
+    """Of the topic: whether it takes no second message."""
+    destroy_delay_ms: int = 60_000
+    """Of the topic: how long it lives when nothing refers to it; -1: for ever."""
+    history_max: int = 0
+    """Of the topic: how many messages its history keeps."""
+    destinations: tuple[Destination, ...] = ()
+    subscribable: bool = True
+    """Whether subscribers hear it too, if it has destinations."""
+    reply_to: str = ""
+    """The channel on which its publisher waits for an answer."""
     key: str = ""
     """Makes a repeat of the publish harmless: it answers with the id of the first."""
     client_properties: dict[str, Any] = field(default_factory=dict)
     """What the publisher says beside the data; it travels with the message."""
+    administrative: bool = False
+    """Whether it configures the topic anew and is delivered to nobody."""
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
+        return self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
 
     def differing(self) -> dict[str, Any]:
         """What is kept with the message, by the names on the wire: the fields that are not as usual. How it was published
-        (`persistent`, `key`) is no part of that."""
-        return {"clientProperties": self.client_properties} if self.client_properties else {}
+        (`persistent`, `key`, its destinations) and what it says of the topic is no part of that."""
+        fields: dict[str, Any] = {}
+        if self.priority != DEFAULT.priority:
+            fields["priority"] = self.priority
+        if self.life_time_ms != FOR_EVER:
+            fields["lifeTime"] = self.life_time_ms
+        if self.force_destroy:
+            fields["forceDestroy"] = True
+        if self.reply_to:
+            fields["replyTo"] = self.reply_to
+        if self.client_properties:
+            fields["clientProperties"] = self.client_properties
+        return fields
 
 
 DEFAULT: Final = PublishQos()
@@ -53,32 +109,38 @@ def _priority(value: object) -> int:
         raise ValueError(f"{error}, or one of {', '.join(PRIORITIES)}") from None
 
 
-def _address(value: object) -> str:
-    if not isinstance(value, str) or parse_name(value) is None:
+def _address(value: object) -> Name:
+    name = parse_name(value) if isinstance(value, str) else None
+    if name is None:
         raise ValueError("a name such as client/joe or client/joe/1")
-    return value
+    return name
 
 
-_DESTINATION: Final[Mapping[str, Check]] = {"to": _address, "forceQueuing": flag, "distribute": one_of("all", "one")}
+def _distribute(value: object) -> Distribute:
+    return Distribute(one_of(*Distribute)(value))
+
+
+_DESTINATION: Final[Mapping[str, Check]] = {"to": _address, "forceQueuing": flag, "distribute": _distribute}
 _HISTORY: Final[Mapping[str, Check]] = {"maxEntries": whole(0)}
 
 
-def _destination(value: object) -> dict[str, Any]:
+def _destination(value: object) -> Destination:
     if not isinstance(value, dict) or "to" not in value:
         raise ValueError("an object with `to`")
-    return read_fields(value, _DESTINATION, "")
+    fields = read_fields(value, _DESTINATION, "")
+    return Destination(fields["to"], fields.get("forceQueuing", False), fields.get("distribute", Distribute.ALL))
 
 
-def _history(value: object) -> dict[str, Any]:
+def _history(value: object) -> int:
     if not isinstance(value, dict):
         raise ValueError("an object")  # noqa: TRY004 - one error for all that does not fit
-    return read_fields(value, _HISTORY, "")
+    return int(read_fields(value, _HISTORY, "").get("maxEntries", 0))
 
 
 _CHECKS: Final[Mapping[str, Check]] = {
     "persistent": flag,
     "priority": _priority,
-    "lifeTime": whole(0, or_else=-1),
+    "lifeTime": whole(0, or_else=FOR_EVER),
     "forceDestroy": flag,
     "forceUpdate": flag,
     "readonly": flag,
@@ -92,32 +154,21 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "administrative": flag,
 }
 
-_NOT_YET: Final[Mapping[str, tuple[Any, ...]]] = {
-    "priority": (5,),
-    "lifeTime": (-1,),
-    "forceDestroy": (False,),
-    "forceUpdate": (True,),
-    "readonly": (False,),
-    "destroyDelay": (60_000,),
-    "history": ({}, {"maxEntries": 0}),
-    "destination": ((),),
-    "subscribable": (True,),
-    "replyTo": (),
-    "administrative": (False,),
+_CALLED: Final = {
+    "lifeTime": "life_time_ms",
+    "forceDestroy": "force_destroy",
+    "forceUpdate": "force_update",
+    "destroyDelay": "destroy_delay_ms",
+    "history": "history_max",
+    "destination": "destinations",
+    "replyTo": "reply_to",
+    "clientProperties": "client_properties",
 }
-"""The fields of which this server obeys only these values, the defaults."""
 
 
-def read_publish_qos(given: object) -> PublishQos:
-    """What `ext.publish` asks for. Raises IllegalArgument, which names the field."""
-    if given == {"persistent": True} and given["persistent"] is True:
+def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
+    """What `ext.publish` asks for; what it leaves out is as `usual`. Raises IllegalArgument, which names the field."""
+    if usual is DEFAULT and given == {"persistent": True} and given["persistent"] is True:
         return _PERSISTENT  # as nearly all of them
     fields = read_fields(given, _CHECKS, "publish")
-    for name, usual in _NOT_YET.items():
-        if name in fields and fields[name] not in usual:
-            raise IllegalArgument(name, "this server does not offer that yet; leave the field out")
-    return PublishQos(
-        fields.get("persistent", False),
-        fields.get("key", ""),
-        fields.get("clientProperties", DEFAULT.client_properties),
-    )
+    return replace(usual, **{_CALLED.get(name, name): value for name, value in fields.items()})

@@ -45,6 +45,7 @@ class EndReason(StrEnum):
     DROPPED = "dropped"
     FILTERED = "filtered"
     LAPSED = "lapsed"
+    RETURNED = "returned"
 
     @property
     def meaning(self) -> str:
@@ -59,7 +60,8 @@ _MEANINGS = {
     EndReason.ERASED: "Its topic was erased.",
     EndReason.DROPPED: "The queue was full, and the queue's policy dropped it; or an operator did.",
     EndReason.FILTERED: "The receiver does not want it: a filter, or its own message.",
-    EndReason.LAPSED: "The anonymous session that it waited for ended.",
+    EndReason.LAPSED: "The anonymous session that it waited for ended, or the last member of its group.",
+    EndReason.RETURNED: "It went back to the queue of its subject or group, for another receiver.",
 }
 
 
@@ -77,6 +79,16 @@ class Submission(NamedTuple):
     """Scope and key of an idempotent publish, in one text; empty if it has none."""
     qos: bytes = b""
     """What differs from the defaults of PublishQos, a JSON object, or empty."""
+    history_max: int = 0
+    """How many messages the history of its topic keeps; 0: it goes into no history."""
+    forces_update: bool = True
+    """Whether it is delivered although it says the same as the newest of the history."""
+    is_only: bool = False
+    """Whether it is refused if the history has a message already: the topic is readonly."""
+    expires: int = 0
+    """When it leaves the history, microseconds since 1970; 0: never."""
+    groups: tuple[str, ...] = ()
+    """The shared queues (`group:...`) that get it too, for one of their members each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class Logged:
     """The dead letter that it was, if an operator has sent it again."""
     returns: int = 0
     """How often it has been a dead letter."""
+    to: str = ""
+    """Whom it was addressed to (`client/joe`, `client/joe/1`), if it was published point to point."""
 
 
 class Transient(NamedTuple):
@@ -114,6 +128,12 @@ class Waiting(NamedTuple):
     """How often it may have been sent before."""
     size: int = 0
     """Bytes of its body."""
+    channel: str = ""
+    priority: int = 5
+    expires: int = 0
+    """When it goes out of all queues, microseconds since 1970; 0: never."""
+    source: str = ""
+    """The shared queue that it came from and may go back to: `client/joe`, a subject's, or `group:...`."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId, Submission
+from crewel.delivery.records import EndReason, LogId, Submission, Waiting
 from crewel.delivery.update_qos import Origin
 from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
 from crewel.storage import log as stored_log
@@ -147,7 +147,8 @@ class Intake:
         """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
-        taken = self._durability.node.take(entry.position, channel.patterns[::-1], len(entry.wire), durables)
+        waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        taken = self._durability.node.take(entry.position, channel.patterns[::-1], waiting, durables)
         if durables:
             all_are = len(durables) == len(subscribers)
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
