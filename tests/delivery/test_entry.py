@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId
+from crewel.delivery.records import Logged, LogId
 from crewel.delivery.update_qos import Origin
 
 
@@ -64,6 +64,17 @@ class TestUpdated:
             },
         }
 
+    def test_what_is_addressed_to_its_receiver_comes_by_no_subscription(self) -> None:
+        entry = Entry({"channel": "/a", "data": 1}, to="client/joe")
+        entry.origin = Origin("7-0-ab", "7000000")
+        assert orjson.loads(entry.updated("/*"))["ext"]["update"]["subscription"] == "__subId:PtP"
+
+    def test_the_rest_of_its_life_is_told_as_it_is_when_it_leaves(self) -> None:
+        entry = Entry({"channel": "/a", "data": 1})
+        entry.origin = Origin("7-0-ab", "7000000", qos=b'{"lifeTime":50}')
+        left = [orjson.loads(entry.updated(now_ms=now))["ext"]["update"]["remainingLife"] for now in (7, 27, 57, 99)]
+        assert left == [50, 30, 0, 0]
+
     def test_what_all_receivers_are_told_is_encoded_once(self) -> None:
         entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
         assert entry.begun == b""
@@ -85,6 +96,64 @@ class TestShed:
         kept = entry.shed()
         assert (kept.position, kept.wire, kept.origin) == (17, b"", entry.origin)
 
+    def test_it_keeps_how_it_waits(self) -> None:
+        kept = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', priority=9, expires=20, to="client/joe").shed()
+        assert (kept.priority, kept.expires, kept.to) == (9, 20, "client/joe")
+
     def test_of_one_that_lies_nowhere_else_it_keeps_all(self) -> None:
         entry = Entry({"channel": "/a"})
         assert entry.shed() is entry
+
+
+class TestReadBack:
+    @pytest.mark.parametrize(
+        ("qos", "priority", "expires"),
+        [
+            (b"", 5, 0),
+            (b'{"priority":9}', 9, 0),
+            (b'{"lifeTime":3,"forceDestroy":true}', 5, 3017),
+            (b'{"lifeTime":0,"forceDestroy":true,"priority":0}', 0, 17),
+            (b'{"lifeTime":3}', 5, 0),
+            (b'{"forceDestroy":true}', 5, 0),
+        ],
+    )
+    def test_what_is_kept_with_a_message_says_how_it_waits(self, qos: bytes, priority: int, expires: int) -> None:
+        logged = Logged(LogId(17), "/a", b'{"channel":"/a"}', "client/eve/1", qos=qos, to="client/joe")
+        entry = Entry.read_back(logged)
+        assert (entry.priority, entry.expires, entry.to) == (priority, expires, "client/joe")
+        assert (entry.position, entry.channel, entry.origin) == (17, "/a", Origin.logged(logged))
+        assert entry.fields == {"channel": "/a", "id": "17"}
+
+
+class TestRemembered:
+    LOGGED = Logged(LogId(17), "/a", b'{"channel":"/a"}', "client/eve/1", qos=b'{"priority":9}')
+
+    def test_a_message_of_a_history_has_no_place_but_its_id(self) -> None:
+        entry = Entry.remembered(self.LOGGED, is_initial=True)
+        assert (entry.position, entry.priority) == (0, 9)
+        assert orjson.loads(entry.updated())["ext"]["update"] == {
+            "id": "17",
+            "rcvTimestamp": "17000",
+            "sender": "client/eve/1",
+            "persistent": True,
+            "priority": 9,
+            "initial": True,
+        }
+        assert entry.fields == {"channel": "/a", "id": "17"}
+
+    def test_what_was_missed_is_not_initial(self) -> None:
+        entry = Entry.remembered(self.LOGGED, is_initial=False)
+        assert "initial" not in orjson.loads(entry.updated())["ext"]["update"]
+
+
+def test_the_copy_that_nobody_answers_has_no_place_and_leaves_the_other_as_it_was() -> None:
+    entry = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""), priority=7)
+    copy = entry.oneway()
+    assert (copy.position, copy.is_oneway, copy.wire, copy.origin, copy.priority) == (
+        0,
+        True,
+        entry.wire,
+        entry.origin,
+        7,
+    )
+    assert (entry.position, entry.is_oneway) == (17, False)

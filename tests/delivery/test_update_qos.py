@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.records import Logged, LogId
-from crewel.delivery.update_qos import Origin, own, shared
+from crewel.delivery.update_qos import Origin, life_ends, own, shared
 
 WIRE = b'{"channel":"/a","data":1}'
 PLAIN = Origin("1700-0-ab", "1700000000")
@@ -68,6 +68,10 @@ class TestShared:
     def test_a_letter_that_comes_again_says_which_it_was(self, qos: bytes, properties: dict[str, Any]) -> None:
         assert update(PLAIN._replace(qos=qos, redrive_of="99-0"))["clientProperties"] == properties
 
+    def test_what_comes_from_a_history_and_what_tells_of_a_topic_say_so(self) -> None:
+        assert update(PLAIN._replace(is_initial=True))["initial"] is True
+        assert update(PLAIN._replace(state="ERASED"))["state"] == "ERASED"
+
     def test_what_a_publisher_put_into_ext_stays_beside_it(self) -> None:
         fields = told(PLAIN, b'{"channel":"/a","ext":{"x":{"y":1},"update":{"id":"forged"}},"data":1}')
         assert fields == {
@@ -82,6 +86,19 @@ class TestShared:
         assert fields["ext"]["update"]["id"] == "1700-0-ab"
 
 
+@pytest.mark.parametrize(
+    ("qos", "ends"),
+    [
+        (b"", 0),
+        (b'{"lifeTime":5000}', 6700),
+        (b'{"lifeTime":0}', 0),
+        (b'{"clientProperties":{"lifeTime":5000}}', 0),
+    ],
+)
+def test_a_life_ends_so_long_after_the_message_came(qos: bytes, ends: int) -> None:
+    assert life_ends(Origin("1700-0-ab", "1700000000", qos=qos)) == ends
+
+
 class TestOwn:
     def test_a_pattern_by_which_it_is_heard(self) -> None:
         assert update(PLAIN, subscription="/a/**")["subscription"] == "/a/**"
@@ -91,6 +108,9 @@ class TestOwn:
 
     def test_its_place_in_a_backlog(self) -> None:
         assert update(PLAIN, queue=(0, 5))["queue"] == {"index": 0, "size": 5}
+
+    def test_the_rest_of_its_life(self) -> None:
+        assert update(PLAIN, remaining_ms=0)["remainingLife"] == 0
 
     def test_one_encoding_serves_receivers_that_are_told_different_things(self) -> None:
         begun = shared(WIRE, PLAIN)

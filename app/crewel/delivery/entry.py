@@ -6,8 +6,8 @@ from typing import Final
 
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
-from crewel.delivery.records import LogId
-from crewel.delivery.update_qos import Origin, own, shared
+from crewel.delivery.records import Logged, LogId
+from crewel.delivery.update_qos import POINT_TO_POINT, Origin, life_ends, own, shared
 
 __all__ = ["NORMAL", "Entry"]
 
@@ -19,7 +19,19 @@ class Entry:
     """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of
     its own."""
 
-    __slots__ = ("begun", "channel", "expires", "lazy", "origin", "position", "priority", "to", "wire")
+    __slots__ = (
+        "begun",
+        "channel",
+        "ends",
+        "expires",
+        "is_oneway",
+        "lazy",
+        "origin",
+        "position",
+        "priority",
+        "to",
+        "wire",
+    )
 
     def __init__(
         self, fields: Fields, *, lazy: bool = False, priority: int = NORMAL, expires: int = 0, to: str = ""
@@ -41,6 +53,11 @@ class Entry:
         """When it goes out of all queues, microseconds since 1970; 0: never."""
         self.to = to
         """Whom it is addressed to, if it is point-to-point."""
+        self.is_oneway = False
+        """Whether nobody waits for an answer to it: it is sent once, and has ended before."""
+        self.ends = 0
+        """When its life ends, milliseconds since 1970, for those who are told how long it still has; 0: never, or nobody was
+        told yet."""
 
     @classmethod
     def logged(
@@ -64,6 +81,31 @@ class Entry:
         entry.origin = origin
         entry.begun = b""
         entry.priority, entry.expires, entry.to = priority, expires, to
+        entry.is_oneway, entry.ends = False, 0
+        return entry
+
+    @classmethod
+    def read_back(cls, logged: Logged) -> Entry:
+        """A stored message as it was read from the log or an inbox."""
+        priority, expires = _kept(logged) if logged.qos else (NORMAL, 0)
+        return cls.logged(
+            logged.channel,
+            logged.id,
+            logged.body,
+            origin=Origin.logged(logged),
+            priority=priority,
+            expires=expires,
+            to=logged.to,
+        )
+
+    @classmethod
+    def remembered(cls, logged: Logged, *, is_initial: bool) -> Entry:
+        """A message of a history, for one receiver who has asked for it. It has no place in the log, for the log does not owe
+        it: its id and its origin tell where it lies. `is_initial`: it comes because of a subscribe, and not because the
+        receiver says what it has missed."""
+        entry = cls.read_back(logged)
+        assert entry.origin is not None
+        entry.position, entry.origin = LogId(0), entry.origin._replace(is_initial=is_initial)
         return entry
 
     @classmethod
@@ -74,7 +116,20 @@ class Entry:
         entry.position = position
         entry.origin, entry.begun = None, b""
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
+        entry.is_oneway, entry.ends = False, 0
         return entry
+
+    def oneway(self) -> Entry:
+        """The same for a receiver whose answer nobody waits for: it has no place, and is sent once."""
+        copy = self._copy()
+        copy.position, copy.is_oneway = LogId(0), True
+        return copy
+
+    def _copy(self) -> Entry:
+        copy = Entry.__new__(Entry)
+        for name in Entry.__slots__:
+            setattr(copy, name, getattr(self, name))
+        return copy
 
     def shed(self) -> Entry:
         """What memory keeps of it while its receiver is away: all of a message that lies nowhere else."""
@@ -85,16 +140,30 @@ class Entry:
         kept.priority, kept.expires, kept.to = self.priority, self.expires, self.to
         return kept
 
-    def updated(self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:
-        """Its JSON for a receiver that is told its origin: encoded once, but for what is this receiver's own."""
+    def updated(
+        self, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None, now_ms: int = 0
+    ) -> bytes:
+        """Its JSON for a receiver that is told its origin: encoded once, but for what is this receiver's own. `now_ms` counts
+        from 1970, for the rest of its life."""
         if not self.begun:
             assert self.origin is not None
             self.begun = shared(self.wire, self.origin)
-        if not subscription and not redeliver and queue is None:
+            self.ends = life_ends(self.origin)
+        if self.to:
+            subscription = POINT_TO_POINT
+        if not subscription and not redeliver and queue is None and not self.ends:
             return self.begun + b"}}}"
-        return own(self.begun, subscription, redeliver, queue)
+        return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
     @property
     def fields(self) -> Fields:
         """The message as it will be read."""
         return reread(self.wire)
+
+
+def _kept(logged: Logged) -> tuple[int, int]:
+    """The priority of a stored message, and when it goes out of all queues: what is kept with it says so."""
+    qos = reread(logged.qos)
+    life_ms = qos.get("lifeTime", -1)
+    expires = logged.id + life_ms * 1000 if life_ms >= 0 and qos.get("forceDestroy") else 0
+    return qos.get("priority", NORMAL), expires

@@ -5,12 +5,15 @@ What is the same for all receivers is encoded once a message (`shared`); what di
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.codec import encode, reread
 from crewel.delivery.records import Logged, LogId
 
-__all__ = ["Origin", "own", "shared"]
+__all__ = ["POINT_TO_POINT", "Origin", "life_ends", "own", "shared"]
+
+POINT_TO_POINT: Final = "__subId:PtP"
+"""What is told as the subscription of a message that was addressed to its receiver."""
 
 
 class Origin(NamedTuple):
@@ -26,6 +29,10 @@ class Origin(NamedTuple):
     is_persistent: bool = False
     redrive_of: str = ""
     """The dead letter that it was."""
+    is_initial: bool = False
+    """Whether it comes from a history because of a subscribe."""
+    state: str = ""
+    """What has become of its topic (`ERASED`), if that is what it tells; empty for a message as any."""
 
     @classmethod
     def stored(cls, position: LogId, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
@@ -57,14 +64,33 @@ def _fields(origin: Origin) -> dict[str, Any]:
         fields["persistent"] = True
     if origin.qos:
         fields |= reread(origin.qos)
+    if origin.is_initial:
+        fields["initial"] = True
+    if origin.state:
+        fields["state"] = origin.state
     if origin.redrive_of:
         fields["clientProperties"] = {**fields.get("clientProperties", {}), "__redriveOf": origin.redrive_of}
     return fields
 
 
-def own(begun: bytes, subscription: str = "", redeliver: int = 0, queue: tuple[int, int] | None = None) -> bytes:
+def life_ends(origin: Origin) -> int:
+    """When the life of this message ends, milliseconds since 1970; 0 if it has no end, or none that counts down."""
+    if b'"lifeTime"' not in origin.qos:
+        return 0
+    life_ms: int = reread(origin.qos).get("lifeTime", 0)  # it may be the name of a client property
+    return int(origin.received) // 1_000_000 + life_ms if life_ms > 0 else 0
+
+
+def own(
+    begun: bytes,
+    subscription: str = "",
+    redeliver: int = 0,
+    queue: tuple[int, int] | None = None,
+    remaining_ms: int | None = None,
+) -> bytes:
     """The whole message for one receiver, from what `shared` began. `subscription` is the pattern by which it hears the
-    channel, if that is not the channel itself; `queue` its place in this response, and how many wait in all."""
+    channel, if that is not the channel itself; `queue` its place in this response, and how many wait in all; `remaining_ms`
+    the rest of its life, if that has an end."""
     more = b""
     if subscription:
         more += b',"subscription":' + encode(subscription)
@@ -72,4 +98,6 @@ def own(begun: bytes, subscription: str = "", redeliver: int = 0, queue: tuple[i
         more += b',"redeliver":%d' % redeliver
     if queue is not None:
         more += b',"queue":{"index":%d,"size":%d}' % queue
+    if remaining_ms is not None:
+        more += b',"remainingLife":%d' % remaining_ms
     return begun + more + b"}}}"
