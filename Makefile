@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
-PURE   := tests/bayeux tests/delivery
+PURE   := tests/bayeux tests/delivery tests/topics
 TESTERS ?= 2
 
 # The tests start hundreds of servers, and compiling the code anew takes a sixth of each start.

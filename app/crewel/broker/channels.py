@@ -11,27 +11,33 @@ from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.sessions import Session
+from crewel.broker.topics.topic import Topic
 from crewel.errors import SettingsError
 
-__all__ = ["IDLE_SWEEPS", "Channels"]
+__all__ = ["IDLE_SWEEPS", "Channels", "Known"]
 
 IDLE_SWEEPS: Final = 3
 """A channel without subscribers is forgotten after this many sweeps in a row."""
 
 
-class _Known:
-    __slots__ = ("idle_sweeps", "subscribers")
+class Known:
+    """A channel or pattern that somebody uses."""
+
+    __slots__ = ("idle_sweeps", "subscribers", "topic")
 
     def __init__(self) -> None:
-        self.subscribers: dict[Session, None] = {}  # a set that keeps its order
+        self.subscribers: dict[Session, None] = {}
+        """A set that keeps its order."""
         self.idle_sweeps = 0
+        self.topic: Topic | None = None
+        """What is published on it makes a topic, which `Topics` puts here: so a publish finds both in one look-up."""
 
 
 class Channels:
     """Channels by name; wildcard patterns are channels like others."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._lazy: set[str] = set()
         self._silent: set[str] = set()
 
@@ -44,21 +50,18 @@ class Channels:
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
 
-    def create(self, name: str) -> None:
-        """Know this channel, until it has been idle for `IDLE_SWEEPS` sweeps."""
-        self._used(name)
-
-    def _used(self, name: str) -> _Known:
+    def create(self, name: str) -> Known:
+        """The channel of this name, which is known from now on, until it has been idle for `IDLE_SWEEPS` sweeps."""
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = _Known()
+            known = self._known[name] = Known()
         else:
             known.idle_sweeps = 0
         return known
 
     def subscribe(self, session: Session, name: str) -> None:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
-        self._used(name).subscribers[session] = None
+        self.create(name).subscribers[session] = None
         session.subscriptions.add(name)
 
     def unsubscribe(self, session: Session, name: str) -> None:
