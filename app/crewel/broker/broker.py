@@ -6,20 +6,19 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
-from inspect import isawaitable
 from typing import Any
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.codec import encode
-from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.message import Fields
+from crewel.broker.broadcasting import Broadcasting, Keeping
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
 from crewel.broker.dispatch.dispatching import Dispatching
 from crewel.broker.dispatch.telling import tell
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.intake import Outgoing, Published
+from crewel.broker.durability.intake import Published
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
@@ -28,14 +27,15 @@ from crewel.broker.letters.letters import Letters
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
+from crewel.broker.ptp.groups import Groups
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
-from crewel.broker.steps import Promise
+from crewel.broker.subscribing.subscribing import Subscribing
 from crewel.broker.timing import Timing
+from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import Submission
-from crewel.delivery.update_qos import Origin
-from crewel.errors import BayeuxCode, Refused, ServiceError, StoreUnavailable
+from crewel.delivery.publish_qos import PublishQos, read_publish_qos
+from crewel.errors import ServiceError
 from crewel.extension import Extension, Pipe
 from crewel.metrics import Metrics
 from crewel.security.policy import OpenPolicy, SecurityPolicy
@@ -72,6 +72,10 @@ class Broker:
         self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), time.time)
+        self.broadcasting = Broadcasting(self)
+        self.subscribing = Subscribing(self)
+        self.groups = Groups(self)
+        self.topics = Topics(self)
         self.inbound = Inbound(self)
         self.durability: Durability | None = None
         """What makes messages and sessions outlive this process; None without a store."""
@@ -105,24 +109,40 @@ class Broker:
         """The live session of this `clientId`."""
         return self.sessions.get(client_id)
 
-    def publish(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> None:
-        """Publish as the server itself. Raises ValueError for an invalid channel or a wildcard, TypeError for data that
-        JSON cannot say."""
-        target = _literal(channel)
-        fields: Fields = {"channel": target.name, "data": data}
-        if ext is not None:
-            fields["ext"] = ext
-        self.broadcast(target, fields, lazy=lazy)
+    def publish(
+        self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False, qos: Fields | None = None
+    ) -> None:
+        """Publish as the server itself; `qos` as in `ext.publish`. Where the topic keeps its messages it is heard once it is
+        stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot say, Refused for
+        qualities that cannot be had."""
+        target, fields, asked = self._own(channel, data, ext, qos)
+        keeping = None if qos is None and self.topics.plain(target) else self.broadcasting.keeping(target, asked)
+        if keeping is None:
+            self.broadcasting.send(target, fields, lazy=lazy, qos=asked)
+        else:
+            key = self.scoped(asked.key, target, None)
+            self.broadcasting.store(target, fields, keeping, asked, key=key).then(_log_failure)
 
-    async def publish_stored(self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "") -> str:
+    async def publish_stored(
+        self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "", qos: Fields | None = None
+    ) -> str:
         """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
-        A `key` makes a second call within two minutes harmless. Raises StoreError, ValueError and TypeError."""
+        A `key` makes a second call within two minutes harmless. Raises StoreError, Refused, ValueError and TypeError."""
+        target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
+        keeping = self.broadcasting.keeping(target, asked) or Keeping()
+        key = self.scoped(key or asked.key, target, None)
+        published = await self.broadcasting.store(target, fields, keeping, asked, key=key)
+        return published.id
+
+    def _own(
+        self, channel: str, data: Any, ext: Fields | None, qos: Fields | None
+    ) -> tuple[Channel, Fields, PublishQos]:
         target = _literal(channel)
         fields: Fields = {"channel": target.name, "data": data}
         if ext is not None:
             fields["ext"] = ext
-        published = await self.broadcast_stored(target, fields, key=self.scoped(key, target, None))
-        return published.id
+        usual = self.topics.usual(target)
+        return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
@@ -131,7 +151,7 @@ class Broker:
         fields: Fields = {"channel": _literal(channel).name, "data": data}
         if ext is not None:
             fields["ext"] = ext
-        return self.deliver_fields(session, fields, lazy=lazy)
+        return self.broadcasting.to_one(session, fields, lazy=lazy)
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -152,71 +172,6 @@ class Broker:
 
     # What handlers use
 
-    def broadcast_stored(
-        self, channel: Channel, fields: Fields, *, publisher: Session | None = None, key: str = "", qos: bytes = b""
-    ) -> Promise[Published]:
-        """Store a checked message, and then put it into the queue of everybody who hears the channel. The promise has its
-        id, or a StoreError. Raises StoreError itself, and Refused if an extension takes the message out."""
-        if self.durability is None:
-            raise StoreUnavailable("this server has no store")
-        self.metrics.publishes += 1
-        heard = dict(fields) if self.registry.hearers else None
-        if not self.outbound.pipe.send(None, fields):
-            raise Refused(BayeuxCode.MESSAGE_DELETED)
-        sender = publisher.name if publisher is not None else ""
-        hears = publisher is None or not publisher.subscriptions or self._hears_itself(publisher, channel)
-        excluded = None if hears else publisher
-        submission = Submission(
-            channel.name,
-            encode(fields),
-            sender,
-            sender if excluded is not None else "",
-            key,
-            qos,
-        )
-        lazy = self.channels.is_lazy(channel)
-        outgoing = Outgoing(channel, submission, excluded, heard, lazy=lazy)
-        self.durability.intake.publish(outgoing)
-        return outgoing
-
-    def broadcast(
-        self,
-        channel: Channel,
-        fields: Fields,
-        *,
-        lazy: bool = False,
-        publisher: Session | None = None,
-        origin: tuple[str, str] | None = None,
-        qos: bytes = b"",
-    ) -> None:
-        """Put a checked message into the queue of everybody who hears the channel: encoded once, referenced by all.
-        `origin` is its id and its time, if it has been given them already."""
-        self.metrics.publishes += 1
-        outbound = self.outbound
-        heard = dict(fields) if self.registry.hearers else None  # as it was said: extensions make it ready for the wire
-        if not outbound.pipe.send(None, fields):
-            return
-        entry = Entry(fields, lazy=lazy or self.channels.is_lazy(channel))
-        subscribers = self.channels.subscribers(channel)
-        if self.dispatching.telling:
-            sender = "" if publisher is None else publisher.name
-            message_id, received = self.ids.stamp() if origin is None else origin
-            entry.origin = Origin(message_id, received, sender, qos)
-        if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
-            publisher = None
-        if self.events.traffic is not None:
-            self.events.published(channel.name, sum(session is not publisher for session in subscribers))
-        outbound.fan_out(entry, subscribers, publisher)
-        if heard is not None:
-            self.tell_hearers(channel, heard)
-
-    def deliver_fields(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
-        """Queue a ready message for one session."""
-        if not session.is_live or not self.outbound.pipe.send(session, fields):
-            return False
-        self.outbound.enqueue(session, Entry(fields, lazy=lazy))
-        return True
-
     def add(self, session: Session) -> None:
         """Let a session live whose handshake was granted."""
         session.move(Event.GRANTED)
@@ -229,7 +184,7 @@ class Broker:
         session.added_at = self.loop.time()
         self.timing.rest(session, session.added_at)
         for added in self.registry.session_added:
-            self._call(added, session)
+            self.broadcasting.call(added, session)
 
     def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
         """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
@@ -256,7 +211,7 @@ class Broker:
         session.move(event)  # first, so that a service that ends it once more ends nothing
         self.sessions.pop(session.id, None)
         for removed in self.registry.session_removed:
-            self._call(removed, session, event is not Event.DISCONNECT)
+            self.broadcasting.call(removed, session, event is not Event.DISCONNECT)
         self.channels.unsubscribe_all(session)
         if session.name:
             self.logins.names.forget(session)
@@ -302,7 +257,7 @@ class Broker:
         self.timing.rest(session, session.added_at)
         session.expires_at += self.settings.delivery.restart_grace_ms / 1000
         for added in self.registry.session_added:
-            self._call(added, session)
+            self.broadcasting.call(added, session)
 
     def set_aside(self, session: Session) -> None:
         """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
@@ -345,37 +300,11 @@ class Broker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.letters.close()
 
-    def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
-        if self.channels.is_kept_from_publisher(channel):
-            return False
-        own = publisher.broadcast_to_publisher
-        return self.settings.bayeux.broadcast_to_publisher if own is None else own
-
-    def tell_hearers(self, channel: Channel, fields: Fields) -> None:
-        """Call the functions of services that hear this channel."""
-        message = Message(fields, channel, None)
-        for pattern in channel.patterns:
-            for hearer in self.registry.hearers.get(pattern, ()):
-                self._call(hearer, message)
-
     def _rebind(self, socket: Peer, session: Session) -> None:
         before = socket.session
         if before is not None and before.socket is socket:
             before.socket = None
         socket.session = session
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            result = function(*arguments)
-        except Exception:
-            log.exception("a service failed in %s", getattr(function, "__qualname__", function))
-        else:
-            if isawaitable(result):
-                self.spawn(_waited(result))
-
-
-async def _waited(awaitable: Any) -> None:
-    await awaitable
 
 
 def _literal(name: str) -> Channel:
@@ -383,3 +312,8 @@ def _literal(name: str) -> Channel:
     if channel is None or channel.is_wildcard:
         raise ValueError(f"{name!r} is not the name of a channel that can be published to")
     return channel
+
+
+def _log_failure(result: Published | Exception) -> None:
+    if isinstance(result, Exception):
+        log.error("the server could not publish a message of its own: %s", result)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux import replies
-from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
+from crewel.broker.broadcasting import Keeping
 from crewel.broker.durability.intake import Published
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["publish"]
 
 log = logging.getLogger(__name__)
+
+_POINT_TO_POINT: Final = "ptp"  # tells the keys of what is addressed from those of what is published
 
 
 def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
@@ -55,14 +57,16 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
     return outcome if isinstance(outcome, dict) else (yield from outcome)
 
 
-def _publish(broker: Broker, session: Session, message: Message) -> Reply | Then[Reply]:
+def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
     channel = message.channel
     ext = message.fields.get("ext")
-    if type(ext) is dict and "publish" in ext:
-        return _publish_with_qos(broker, session, message, read_publish_qos(ext["publish"]))
+    asked = ext.get("publish") if type(ext) is dict else None
+    if asked is not None:
+        return _publish_with_qos(broker, session, message, read_publish_qos(asked, broker.topics.usual(channel)))
     if channel.is_broadcast:
-        broker.channels.create(channel.name)
-        broker.broadcast(channel, delivered(message), publisher=session)
+        if not broker.topics.plain(channel):
+            return _publish_with_qos(broker, session, message, broker.topics.usual(channel))
+        broker.broadcasting.send(channel, delivered(message), publisher=session)
     else:
         answer = broker.registry.answers.get(channel.name)
         if answer is not None:
@@ -74,32 +78,43 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Then
     return replies.ok(message)
 
 
-def _publish_with_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
+def _publish_with_qos(
+    broker: Broker, session: Session, message: Message, qos: PublishQos
+) -> Reply | Steps[Reply] | Then[Reply]:
+    if qos.destinations:
+        return _publish_to_destinations(broker, session, message, qos)
+    if not message.channel.is_broadcast:
+        raise IllegalArgument(
+            "publish", "a message on a service channel is for the server, unless it has a destination"
+        )
+    if qos.administrative:
+        broker.topics.publish(message.channel, qos)
+        return _published(message, broker.ids.new())
+    return _publish_to_subscribers(broker, session, message, qos)
+
+
+def _publish_to_subscribers(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
     channel = message.channel
-    if not channel.is_broadcast:
-        raise IllegalArgument("publish", "messages on service channels are for the server, and have no qualities")
-    broker.channels.create(channel.name)
-    if qos.persistent:
-        return _publish_stored(broker, session, message, qos)
-    scoped = broker.scoped(qos.key, channel, session)
-    first = broker.ids.first_of(scoped) if scoped else None
+    key = broker.scoped(qos.key, channel, session)
+    keeping = broker.broadcasting.keeping(channel, qos)
+    if keeping is not None:
+        return _publish_stored(broker, session, message, qos, keeping, key)
+    first = broker.ids.first_of(key) if key else None
     if first is not None:
         return _published(message, first)
     origin = broker.ids.stamp()
-    if scoped:
-        broker.ids.remember(scoped, origin[0])
-    broker.broadcast(channel, delivered(message), publisher=session, origin=origin, qos=_kept(qos))
+    if key:
+        broker.ids.remember(key, origin[0])
+    broker.broadcasting.send(channel, _delivered(message, qos), publisher=session, origin=origin, qos=qos)
     return _published(message, origin[0])
 
 
-def _publish_stored(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Then[Reply]:
+def _publish_stored(
+    broker: Broker, session: Session, message: Message, qos: PublishQos, keeping: Keeping, key: str
+) -> Then[Reply]:
     try:
-        promise = broker.broadcast_stored(
-            message.channel,
-            delivered(message),
-            publisher=session,
-            key=broker.scoped(qos.key, message.channel, session) if qos.key else "",
-            qos=_kept(qos),
+        promise = broker.broadcasting.store(
+            message.channel, _delivered(message, qos), keeping, qos, publisher=session, key=key
         )
     except StoreError as error:
         raise _not_stored(error) from error
@@ -114,19 +129,53 @@ def _publish_stored(broker: Broker, session: Session, message: Message, qos: Pub
     return Then(promise, stored)
 
 
+def _publish_to_destinations(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
+    """All destinations are tried, and then the subscribers; one failure among them makes the publish unsuccessful."""
+    channel = message.channel
+    key = broker.scoped(qos.key, channel, session)
+    try:
+        sending = yield from broker.destinations.send(
+            session, channel, _delivered(message, qos), qos, f"{key} {_POINT_TO_POINT}" if key else ""
+        )
+    except StoreError as error:
+        raise _not_stored(error) from error
+    published = sending.id
+    if qos.subscribable and channel.is_broadcast:
+        outcome = _publish_to_subscribers(broker, session, message, qos)
+        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+        published = reply["ext"]["publish"]["id"]
+    states = [{"to": each.to, "state": "OK"} | _failed(each.code, each.message) for each in sending.states]
+    failure = next((each for each in sending.states if each.code), None)
+    if failure is None:
+        reply = _published(message, published)
+    else:
+        reply = replies.failed(message, coded(failure.code, failure.to))
+        reply["ext"] = {"publish": {"id": published} | _failed(failure.code, failure.message)}
+    reply["ext"]["publish"]["destinations"] = states
+    return reply
+
+
+def _failed(code: str, text: str) -> Fields:
+    return {"state": "ERROR", "errorCode": code, "message": text} if code else {}
+
+
 def _not_stored(error: StoreError) -> Refused:
     return Refused(coded(error.code), error.code, str(error))
 
 
-def _kept(qos: PublishQos) -> bytes:
-    """What travels with the message."""
-    differing = qos.differing()
-    return encode(differing) if differing else b""
+def _delivered(message: Message, qos: PublishQos) -> Fields:
+    """The message that is delivered, with the channel on which an answer is waited for: clients that know nothing of us can
+    answer too."""
+    fields = delivered(message)
+    if qos.reply_to:
+        fields["ext"] = {**fields.get("ext", {}), "replyTo": qos.reply_to}
+    return fields
 
 
 def _published(message: Message, message_id: str) -> Reply:
     reply = replies.ok(message)
-    reply["ext"] = {"publish": {"id": message_id, "state": "OK"}}
+    if "publish" in message.ext:
+        reply["ext"] = {"publish": {"id": message_id, "state": "OK"}}
     return reply
 
 
@@ -177,6 +226,6 @@ def _tell(broker: Broker, session: Session, message: Message, result: Any, *, su
     if message.id is not None:
         fields["id"] = message.id
     try:
-        broker.deliver_fields(session, fields)
+        broker.broadcasting.to_one(session, fields)
     except TypeError as error:
         _tell(broker, session, message, _failure(message, error), successful=False)

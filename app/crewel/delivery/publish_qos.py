@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import encode
 from crewel.delivery.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
 from crewel.delivery.names import Name, parse_name
 
@@ -79,6 +81,15 @@ class PublishQos:
         """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
         return self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
 
+    def expires(self, received: int) -> int:
+        """When a message that was accepted at this time goes out of all queues; both in microseconds since 1970. 0: never."""
+        return received + self.life_time_ms * 1000 if self.force_destroy and self.life_time_ms >= 0 else 0
+
+    def kept(self) -> bytes:
+        """What is kept with the message (`differing`) as JSON; empty if there is nothing."""
+        differing = self.differing()
+        return encode(differing) if differing else b""
+
     def differing(self) -> dict[str, Any]:
         """What is kept with the message, by the names on the wire: the fields that are not as usual. How it was published
         (`persistent`, `key`, its destinations) and what it says of the topic is no part of that."""
@@ -116,6 +127,13 @@ def _address(value: object) -> Name:
     return name
 
 
+def _channel(value: object) -> str:
+    channel = parse(value) if isinstance(value, str) else None
+    if channel is None or channel.is_wildcard or channel.is_meta:
+        raise ValueError("the name of a channel")
+    return channel.name
+
+
 def _distribute(value: object) -> Distribute:
     return Distribute(one_of(*Distribute)(value))
 
@@ -148,7 +166,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "history": _history,
     "destination": list_of(_destination, MAX_DESTINATIONS),
     "subscribable": flag,
-    "replyTo": text(1024),
+    "replyTo": _channel,
     "key": text(MAX_KEY),
     "clientProperties": json_values,
     "administrative": flag,

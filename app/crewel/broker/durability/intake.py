@@ -14,8 +14,10 @@ from crewel.bayeux.message import Fields
 from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
+from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
 from crewel.delivery.update_qos import Origin
 from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
@@ -45,7 +47,7 @@ class Published(NamedTuple):
 class Outgoing(Promise[Published]):
     """A persistent publish of this node between its acceptance and its answer."""
 
-    __slots__ = ("channel", "excluded", "heard", "lazy", "submission")
+    __slots__ = ("channel", "excluded", "heard", "lazy", "qos", "submission")
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class Outgoing(Promise[Published]):
         submission: Submission,
         excluded: Session | None,
         heard: Fields | None,
+        qos: PublishQos,
         *,
         lazy: bool,
     ) -> None:
@@ -63,6 +66,7 @@ class Outgoing(Promise[Published]):
         """The session that does not hear it, if any."""
         self.heard = heard
         """The message as the services of this server hear it, if any do."""
+        self.qos = qos
         self.lazy = lazy
 
 
@@ -121,13 +125,21 @@ class Intake:
 
     def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
         submission = outgoing.submission
-        entry = Entry.logged(submission.channel, log_id, submission.body, lazy=outgoing.lazy)
+        qos = outgoing.qos
+        entry = Entry.logged(
+            submission.channel,
+            log_id,
+            submission.body,
+            lazy=outgoing.lazy,
+            priority=qos.priority,
+            expires=qos.expires(log_id),
+        )
         if self._broker.dispatching.telling:
             entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
-        self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded)
+        self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._broker.metrics.stored_publishes += 1
         if outgoing.heard is not None:
-            self._broker.tell_hearers(outgoing.channel, outgoing.heard)
+            self._broker.broadcasting.tell_hearers(outgoing.channel, outgoing.heard)
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
@@ -139,11 +151,13 @@ class Intake:
                 channel = parse(logged.channel)
                 assert channel is not None
                 entry = Entry.logged(logged.channel, logged.id, logged.body, origin=Origin.logged(logged))
-                self._take(channel, entry, None, logged.excluded)
+                self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
             if len(entries) < _READ_AT_ONCE:
                 self._durability.node.cursor = max(self._durability.node.cursor, last)
 
-    def _take(self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str) -> None:
+    def _take(
+        self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
+    ) -> None:
         """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
@@ -154,9 +168,26 @@ class Intake:
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
+            if self._broker.subscribing.choosing:
+                subscribers = self._broker.broadcasting.chosen(channel, entry, subscribers, sender, qos)
             self._broker.outbound.fan_out(entry, subscribers, publisher)
+        choosing = self._broker.subscribing.choosing
         for durable in taken:
+            if choosing and durable.holder in choosing:
+                self._choose(durable, channel, entry, excluded, sender, qos)
+            else:
+                self._deliver(durable, entry, excluded)
+
+    def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
+        session: Session = durable.holder
+        heard = self._broker.subscribing.hears(session, channel, entry, sender, qos)
+        if heard is Heard.YES:
             self._deliver(durable, entry, excluded)
+        elif heard is Heard.NO or durable.name == excluded:
+            durable.settle(entry.position, EndReason.FILTERED)
+        else:
+            durable.settle(entry.position)
+            self._broker.outbound.enqueue(session, entry.oneway())
 
     def _deliver(self, durable: Durable, entry: Entry, excluded: str) -> None:
         session: Session | None = durable.holder

@@ -1,0 +1,1 @@
+"""What subscriptions ask for beyond a channel: filters, histories, groups."""
