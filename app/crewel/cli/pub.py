@@ -65,7 +65,7 @@ def pub(
 
 
 def _check(channel: str, data: str | None) -> None:
-    from crewel.client.message import publication
+    from crewel.client.publishing import publication
 
     try:
         publication(channel, None, None)

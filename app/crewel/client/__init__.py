@@ -15,6 +15,8 @@ from crewel.client.client import Client
 from crewel.client.errors import (
     AccessDenied,
     ClientError,
+    DestinationDenied,
+    DestinationRefused,
     DisconnectedError,
     HandshakeRefused,
     MessageDroppedError,
@@ -24,6 +26,7 @@ from crewel.client.errors import (
     NotConnectedError,
     NotStored,
     PublishRefused,
+    QueueOverflow,
     RefusedError,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
@@ -32,13 +35,19 @@ from crewel.client.errors import (
     SubscriptionEndedError,
     SubscriptionOverflowError,
     SupersededError,
+    TopicReadonly,
     TransportError,
+    UnknownDestination,
+    UnknownDestinationSession,
     UpgradeRefusedError,
 )
 from crewel.client.extension import Extension
 from crewel.client.life import Transition
-from crewel.client.message import Message, Reply
+from crewel.client.message import Message
+from crewel.client.publishing import Destination, PublishOptions
+from crewel.client.replies import DestinationState, Reply
 from crewel.client.states import Event, State
+from crewel.client.subscribing import Position, SubscribeOptions
 from crewel.client.subscription import Overflow, Subscription
 
 __all__ = [
@@ -47,6 +56,10 @@ __all__ = [
     "Batch",
     "Client",
     "ClientError",
+    "Destination",
+    "DestinationDenied",
+    "DestinationRefused",
+    "DestinationState",
     "DisconnectedError",
     "Event",
     "Extension",
@@ -59,19 +72,26 @@ __all__ = [
     "NotConnectedError",
     "NotStored",
     "Overflow",
+    "Position",
+    "PublishOptions",
     "PublishRefused",
+    "QueueOverflow",
     "RefusedError",
     "RemoteCallFailedError",
     "RemoteCallTimeoutError",
     "Reply",
     "RequestTimeoutError",
     "State",
+    "SubscribeOptions",
     "SubscribeRefused",
     "Subscription",
     "SubscriptionEndedError",
     "SubscriptionOverflowError",
     "SupersededError",
+    "TopicReadonly",
     "Transition",
     "TransportError",
+    "UnknownDestination",
+    "UnknownDestinationSession",
     "UpgradeRefusedError",
 ]

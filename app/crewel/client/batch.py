@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
 from crewel.client.errors import publish_refused
-from crewel.client.message import Reply, is_successful, publication
+from crewel.client.message import is_successful
+from crewel.client.publishing import PublishOptions, publication
+from crewel.client.replies import Reply
 
 Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
 
@@ -27,19 +29,9 @@ class Batch:
         self.replies: list[Reply] = []
         """One reply for each message, in the order of publishing, once the block has ended."""
 
-    def publish(
-        self,
-        channel: str,
-        data: Any,
-        ext: Fields | None = None,
-        *,
-        persistent: bool = False,
-        key: str | None = None,
-        properties: Fields | None = None,
-    ) -> None:
+    def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
         """Add one message. Raises ValueError if nobody can publish to this channel."""
-        message = publication(channel, data, ext, persistent=persistent, key=key, properties=properties)
-        self._messages.append(message)
+        self._messages.append(publication(channel, data, ext, **options))
 
     async def __aenter__(self) -> Self:
         return self

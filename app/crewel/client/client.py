@@ -22,12 +22,15 @@ from crewel.client.errors import (
 from crewel.client.extension import Extension
 from crewel.client.life import OnState
 from crewel.client.login import asked
-from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, publication
+from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
+from crewel.client.publishing import PublishOptions, publication
+from crewel.client.replies import Reply
 from crewel.client.router import Router
 from crewel.client.session import Session
 from crewel.client.settling import described
 from crewel.client.states import State
-from crewel.client.subscription import Overflow, Subscription
+from crewel.client.subscribing import SubscribeOptions, subscribe_ext
+from crewel.client.subscription import Overflow, Release, Subscription
 
 log = logging.getLogger("crewel.client")
 
@@ -167,32 +170,25 @@ class Client:
         await self._session.life.ready(timeout)
 
     async def publish(
-        self,
-        channel: str,
-        data: Any,
-        ext: Fields | None = None,
-        *,
-        persistent: bool = False,
-        key: str | None = None,
-        properties: Fields | None = None,
+        self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
     ) -> Reply:
         """Publish one message; the server's reply, which has the `message_id` if one of the options was used.
 
-        `persistent`: answered when it is stored. `key`: publishing it again
-        with the same key within two minutes does nothing and answers the first
-        one's id. `properties`: JSON values that travel with it.
+        `PublishOptions` says what there is: `persistent`, `key`, `priority`, `to` and more. Several destinations are all
+        tried; `destinations` of the reply, or of the error, tells how each fared.
 
         Waits for a session while there is none, but never sends twice.
 
         Raises:
             NotStored: it is persistent and could not be stored, or nobody knows.
-            PublishRefused: the server refused it, with `code`, `arguments` and `text`.
+            UnknownDestination, UnknownDestinationSession, DestinationDenied, QueueOverflow: a destination does not get it.
+            TopicReadonly: the topic takes no second message.
+            PublishRefused: the server refused it, with `code`, `arguments` and `text`; all of the above are that too.
             TransportError: no answer; the server may have accepted it.
             NotConnectedError: nothing was sent.
             ValueError: not a channel that can be published to.
         """
-        message = publication(channel, data, ext, persistent=persistent, key=key, properties=properties)
-        [reply] = await self._session.request([message])
+        [reply] = await self._session.request([publication(channel, data, ext, **options)])
         if not is_successful(reply):
             raise publish_refused(reply)
         return Reply(reply)
@@ -238,8 +234,9 @@ class Client:
         bound: int = QUEUE_BOUND,
         overflow: Overflow = Overflow.HOLD,
         ext: Fields | None = None,
+        **options: Unpack[SubscribeOptions],
     ) -> Subscription:
-        """Subscribe to a channel or a wildcard.
+        """Subscribe to a channel or a wildcard. `SubscribeOptions` says what else there is: `filter`, `history`, `group`.
 
         Without `callback`, iterate over what is returned. With it, `callback`
         is called with one message after the other. When it returns, its
@@ -250,12 +247,10 @@ class Client:
         Raises:
             SubscribeRefused: the server refused.
             TransportError, NotConnectedError, DisconnectedError: it was not asked, or did not answer.
-            ValueError: not a channel name.
+            ValueError: not a channel name, or one that this client is subscribed to with other options.
         """
-        subscription = Subscription(
-            channel_name(channel), bound=bound, overflow=overflow, release=self._release, on_room=self._router.made_room
-        )
-        interest = self._router.add(subscription, ext)
+        subscription = self._subscription(channel, bound, overflow, self._release)
+        interest = self._router.add(subscription, subscribe_ext(ext, **options))
         try:
             await self._session.subscriber.subscribe(interest)
         except BaseException:
@@ -264,6 +259,30 @@ class Client:
         if callback is not None:
             self._call_back(subscription, callback)
         return subscription
+
+    def listen(
+        self,
+        channel: str,
+        callback: OnMessage | None = None,
+        *,
+        bound: int = QUEUE_BOUND,
+        overflow: Overflow = Overflow.HOLD,
+    ) -> Subscription:
+        """Hear what comes on a channel or a wildcard without subscribing to it: what is addressed to this session or its
+        subject, and what services deliver. As `subscribe` in all else. Raises ValueError."""
+
+        async def release(subscription: Subscription) -> None:
+            self._router.remove_listener(subscription)
+
+        subscription = self._subscription(channel, bound, overflow, release)
+        self._router.add_listener(subscription)
+        if callback is not None:
+            self._call_back(subscription, callback)
+        return subscription
+
+    def _subscription(self, channel: str, bound: int, overflow: Overflow, release: Release) -> Subscription:
+        name, made_room = channel_name(channel), self._router.made_room
+        return Subscription(name, bound=bound, overflow=overflow, release=release, on_room=made_room)
 
     async def _release(self, subscription: Subscription) -> None:
         interest = self._router.remove(subscription)

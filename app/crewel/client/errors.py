@@ -21,14 +21,21 @@ CrewelError
         │   └── NameTaken        a session of this name lives, and this client has not shown that it is its own
         ├── SubscribeRefused
         └── PublishRefused
-            └── NotStored        the store cannot be asked, is full, or did not answer in time
+            ├── NotStored        the store cannot be asked, is full, or did not answer in time
+            ├── DestinationRefused
+            │   ├── UnknownDestination         nobody of this name is there, and nothing was to wait for them
+            │   ├── UnknownDestinationSession  there is no such session
+            │   └── DestinationDenied          the session takes nothing that is addressed to it
+            ├── TopicReadonly    the topic takes no second message
+            └── QueueOverflow    a queue that it had to go into is full
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from crewel.bayeux.message import Fields
+from crewel.client.replies import DestinationState, destinations_of
 from crewel.errors import CrewelError
 
 
@@ -135,10 +142,51 @@ class SubscribeRefused(RefusedError):
 class PublishRefused(RefusedError):
     """The server refused a message. 402: it does not know the session (any more)."""
 
+    @property
+    def destinations(self) -> tuple[DestinationState, ...]:
+        """How each destination fared: all are tried, and the error is that of the first one that failed."""
+        return destinations_of(self.reply)
+
 
 class NotStored(PublishRefused):
     """The server could not store a persistent message, or does not know whether it did. Publishing it again with the same
     `key` does no harm."""
+
+
+class DestinationRefused(PublishRefused):
+    """A destination of the message does not get it."""
+
+
+class UnknownDestination(DestinationRefused):
+    """No session of this subject is there. With `force_queuing` the message would wait for one."""
+
+
+class UnknownDestinationSession(DestinationRefused):
+    """There is no such session. A message to its subject can wait, one to a session never does."""
+
+
+class DestinationDenied(DestinationRefused):
+    """The session is there, but takes nothing that is addressed to it: it has said `ptp: false`."""
+
+
+class TopicReadonly(PublishRefused):
+    """The topic takes one message only, and has it."""
+
+
+class QueueOverflow(PublishRefused):
+    """A queue that the message had to go into is full; nothing of it is there for this receiver."""
+
+
+_KINDS: Final = (
+    ("user.ptp.unknownDestinationSession", UnknownDestinationSession),
+    ("user.ptp.unknownDestination", UnknownDestination),
+    ("user.ptp.denied", DestinationDenied),
+    ("user.ptp", DestinationRefused),
+    ("user.publish.readonly", TopicReadonly),
+    ("resource.overflow", QueueOverflow),
+    ("resource", NotStored),
+)
+"""Codes and what is below them, and their classes; the first that fits counts."""
 
 
 def handshake_refused(reply: Fields) -> HandshakeRefused:
@@ -152,8 +200,8 @@ def handshake_refused(reply: Fields) -> HandshakeRefused:
 def publish_refused(reply: Fields) -> PublishRefused:
     """The error for a message that was refused."""
     error = PublishRefused(reply)
-    is_stores = is_below(error.error_code, "resource") and not is_below(error.error_code, "resource.overflow")
-    return NotStored(reply) if is_stores else error
+    kinds = (kind for code, kind in _KINDS if is_below(error.error_code, code))
+    return next(kinds, PublishRefused)(reply)
 
 
 def ended(reason: RefusedError | None) -> DisconnectedError:

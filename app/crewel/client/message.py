@@ -1,4 +1,4 @@
-"""The message an application gets, the one it publishes, and the tests that tell received messages apart."""
+"""The message an application gets, and the tests that tell received messages apart."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ CONNECT = "/meta/connect"
 DISCONNECT = "/meta/disconnect"
 SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
+
+_ADDRESSED = "__subId:PtP"
+_ERASED = "ERASED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,67 @@ class Message:
     @property
     def redeliver(self) -> int:
         """How often it may have been sent before."""
-        count = self.update.get("redeliver")
-        return count if isinstance(count, int) else 0
+        return self._number("redeliver", 0)
+
+    @property
+    def priority(self) -> int:
+        """0 to 9; the higher ones come first."""
+        return self._number("priority", 5)
+
+    @property
+    def life_time_ms(self) -> int:
+        """How long it was published for; -1: for ever."""
+        return self._number("lifeTime", -1)
+
+    @property
+    def remaining_life_ms(self) -> int | None:
+        """How much of that was left when it was sent; None if it lives for ever."""
+        told = self.update.get("remainingLife")
+        return told if isinstance(told, int) else None
+
+    @property
+    def received_ns(self) -> int | None:
+        """When the server got it, in nanoseconds since 1970: no two messages of a server have the same; None if not told."""
+        digits = self.update.get("rcvTimestamp")
+        return int(digits) if isinstance(digits, str) and digits.isascii() and digits.isdigit() else None
+
+    @property
+    def subscription(self) -> str:
+        """The channel or wildcard that it was delivered for; `__subId:PtP` if it was addressed to this session."""
+        told = self.update.get("subscription")
+        return told if isinstance(told, str) else self.channel
+
+    @property
+    def is_addressed(self) -> bool:
+        """Whether it was addressed to this session or its subject, as far as the server tells."""
+        return self.subscription == _ADDRESSED
+
+    @property
+    def state(self) -> str:
+        """`OK`, or `ERASED` for the notice that the topic is gone."""
+        told = self.update.get("state")
+        return told if isinstance(told, str) else "OK"
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether this is no message but the notice that the topic is gone. A subscription to just its name ends with it."""
+        return self.state == _ERASED
+
+    @property
+    def reply_to(self) -> str | None:
+        """The channel on which its publisher waits for an answer, if it does."""
+        for told in (self.update.get("replyTo"), self.ext.get("replyTo")):
+            if isinstance(told, str):
+                return told
+        return None
+
+    @property
+    def backlog(self) -> tuple[int, int] | None:
+        """Its place in the response, and how many are left, while what waited during an absence is sent; else None."""
+        match self.update.get("queue"):
+            case {"index": int(index), "size": int(size)}:
+                return index, size
+        return None
 
     @property
     def is_persistent(self) -> bool:
@@ -74,6 +136,10 @@ class Message:
         """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter tells."""
         properties = self.update.get("clientProperties")
         return properties if isinstance(properties, dict) else {}
+
+    def _number(self, name: str, usual: int) -> int:
+        told = self.update.get(name)
+        return told if isinstance(told, int) else usual
 
     def settle(self) -> None:
         """It is done."""
@@ -116,39 +182,6 @@ def is_delivery(fields: Fields) -> bool:
 def is_successful(reply: Fields) -> bool:
     """Whether a reply says so; anything but JSON `true` is a refusal."""
     return reply.get("successful") is True
-
-
-class Reply(dict[str, Any]):
-    """The server's reply to a publish: its fields, and the id of the message."""
-
-    @property
-    def message_id(self) -> str | None:
-        """The message's id; None if the server was not asked for it, by `persistent` or anything else in `ext.publish`."""
-        told = self["ext"].get("publish") if isinstance(self.get("ext"), dict) else None
-        message_id = told.get("id") if isinstance(told, dict) else None
-        return message_id if isinstance(message_id, str) else None
-
-
-def publication(
-    channel: str,
-    data: Any,
-    ext: Fields | None,
-    *,
-    persistent: bool = False,
-    key: str | None = None,
-    properties: Fields | None = None,
-) -> Fields:
-    """The message that publishes `data`. Raises ValueError if nobody can publish to this channel."""
-    asked = {"persistent": persistent, "key": key, "clientProperties": properties}
-    qos = {name: value for name, value in asked.items() if value}
-    if qos:
-        ext = {**(ext or {}), "publish": qos}
-    name = channel_name(channel)
-    parsed = parse(name)
-    if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):
-        raise ValueError(f"nothing can be published to {channel}")
-    message: Fields = {"channel": name, "data": data}
-    return message if ext is None else {**message, "ext": ext}
 
 
 def channel_name(channel: str) -> str:

@@ -15,6 +15,7 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.client.message import Message, is_delivery
 from crewel.client.settling import Handling
+from crewel.client.subscribing import advance
 from crewel.client.subscription import Overflow, Subscription
 
 
@@ -22,11 +23,14 @@ from crewel.client.subscription import Overflow, Subscription
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `asked` is set when the question that is on its way to the server, if any, has been settled.
+    `asked` is set when the question that is on its way to the server, if any, has been settled. `position` is how far the
+    channel's messages have come, for a subscription that asks for what it missed.
     """
 
     channel: str
     ext: Fields | None
+    position: dict[str, dict[str, str]] = field(default_factory=dict)
+    recovered: bool | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
     asked: asyncio.Event | None = None
@@ -37,13 +41,32 @@ class Router:
 
     def __init__(self) -> None:
         self._interests: dict[str, Interest] = {}
+        self._listeners: dict[str, list[Subscription]] = {}
         self._room = asyncio.Event()
 
     def add(self, subscription: Subscription, ext: Fields | None) -> Interest:
-        """Register a subscription; the first one of a channel brings the `ext` that its subscribe carries."""
+        """Register a subscription; the first one of a channel brings the `ext` that its subscribe carries. Raises ValueError
+        for a later one with other options: the server has one subscription for all of them."""
         interest = self._interests.setdefault(subscription.channel, Interest(subscription.channel, ext))
+        if _options(interest.ext) != _options(ext):
+            raise ValueError(f"this client is subscribed to {subscription.channel} with other options")
         interest.subscriptions.append(subscription)
+        if interest.confirmed:
+            subscription.confirmed(interest.recovered, interest.position)
         return interest
+
+    def add_listener(self, subscription: Subscription) -> None:
+        """Register one of which the server is told nothing."""
+        self._listeners.setdefault(subscription.channel, []).append(subscription)
+
+    def remove_listener(self, subscription: Subscription) -> None:
+        """Forget it."""
+        self.made_room()
+        listeners = self._listeners.get(subscription.channel, [])
+        if subscription in listeners:
+            listeners.remove(subscription)
+            if not listeners:
+                del self._listeners[subscription.channel]
 
     def remove(self, subscription: Subscription) -> Interest | None:
         """Forget a subscription; the channel's interest if that was its last one."""
@@ -66,7 +89,10 @@ class Router:
         """The session is over for good: every subscription ends, with `error` if it was not the application's wish."""
         for interest in self._interests.values():
             _end(interest.subscriptions, error)
+        for listeners in self._listeners.values():
+            _end(listeners, error)
         self._interests.clear()
+        self._listeners.clear()
         self.made_room()
 
     def unconfirmed(self) -> list[Interest]:
@@ -88,6 +114,11 @@ class Router:
             if handling is not None:
                 message = Message(channel.name, fields["data"], fields, handling.part())
             subscription.offer(message, retained=retained)
+        for pattern in channel.patterns:
+            if (interest := self._interests.get(pattern)) is not None and interest.position:
+                advance(interest.position, message)
+        if message.is_erased and (erased := self._interests.pop(channel.name, None)) is not None:
+            _end(erased.subscriptions, None)  # the server has forgotten it with its topic
 
     def has_room(self, batch: Iterable[Fields]) -> bool:
         """Whether no queue with the policy `hold` that this batch goes to is full."""
@@ -112,15 +143,26 @@ class Router:
     def _all(self) -> Iterator[Subscription]:
         for interest in self._interests.values():
             yield from interest.subscriptions
+        for listeners in self._listeners.values():
+            yield from listeners
 
     def _hearing(self, patterns: Iterable[str]) -> list[Subscription]:
         # The exact name first, then outwards, as the official client calls its listeners.
-        heard = [self._interests[pattern] for pattern in reversed(tuple(patterns)) if pattern in self._interests]
-        return [subscription for interest in heard for subscription in interest.subscriptions]
+        hearing: list[Subscription] = []
+        for pattern in reversed(tuple(patterns)):
+            if pattern in self._interests:
+                hearing += self._interests[pattern].subscriptions
+            if pattern in self._listeners:
+                hearing += self._listeners[pattern]
+        return hearing
 
 
 def _holds(subscription: Subscription) -> bool:
     return subscription.overflow is Overflow.HOLD and subscription.is_full and not subscription.is_ended
+
+
+def _options(ext: Fields | None) -> object:
+    return ext.get("subscribe") if ext is not None else None
 
 
 def _end(subscriptions: list[Subscription], error: Exception | None) -> None:

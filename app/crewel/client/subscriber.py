@@ -12,6 +12,7 @@ from crewel.client.connection import Connection
 from crewel.client.errors import NotConnectedError, RefusedError, SubscribeRefused
 from crewel.client.life import Life
 from crewel.client.message import SUBSCRIBE, is_successful
+from crewel.client.replies import told_of
 from crewel.client.router import Interest, Router
 
 UNKNOWN_SESSION = frozenset({401, 402})
@@ -65,10 +66,11 @@ class Subscriber:
         with _being_asked(interests):
             replies = await self._connection.exchange(messages, self._network_delay)
         refusals = []
-        for interest, reply in zip(interests, replies, strict=True):
+        for interest, message, reply in zip(interests, messages, replies, strict=True):
             if is_successful(reply):
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self._connection.client_id
+                _take_position(interest, message, reply)
             elif RefusedError(reply).code not in UNKNOWN_SESSION:
                 refusals.append(SubscribeRefused(reply))
                 self._router.refuse(interest, refusals[-1])
@@ -92,4 +94,30 @@ def _message(interest: Interest) -> Fields:
     message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
     if interest.ext is not None:
         message["ext"] = copy.deepcopy(interest.ext)
+        if interest.position and "since" in _asked(message):
+            message["ext"]["subscribe"]["since"] = copy.deepcopy(interest.position)
     return message
+
+
+def _asked(message: Fields) -> Fields:
+    return told_of(message, "subscribe")
+
+
+def _take_position(interest: Interest, message: Fields, reply: Fields) -> None:
+    """Note where the subscription begins. What is recovered is still to come, and counts from where it was asked for."""
+    told = told_of(reply, "subscribe")
+    recovered = told.get("recovered")
+    interest.recovered = recovered if isinstance(recovered, bool) else None
+    position = told.get("position")
+    interest.position = {
+        channel: {name: text for name, text in place.items() if isinstance(text, str)}
+        for channel, place in (position.items() if isinstance(position, dict) else ())
+        if isinstance(place, dict)
+    }
+    since = _asked(message).get("since")
+    if interest.recovered and isinstance(since, dict):
+        for channel, place in since.items():
+            if channel in interest.position:
+                interest.position[channel] |= place
+    for subscription in interest.subscriptions:
+        subscription.confirmed(interest.recovered, interest.position)

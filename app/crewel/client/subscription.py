@@ -17,6 +17,7 @@ from typing import Self
 from crewel.client.errors import SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
 from crewel.client.settling import INTERNAL_ERROR
+from crewel.client.subscribing import Position, advance
 
 
 class Overflow(Enum):
@@ -33,6 +34,10 @@ class Overflow(Enum):
     """The subscription ends; what is queued can still be read, then `SubscriptionOverflowError` is raised."""
 
 
+Release = Callable[["Subscription"], Awaitable[None]]
+"""What ends a subscription where it is registered."""
+
+
 class Subscription:
     """Iterate over it (`async for message in subscription`), or call `receive`.
 
@@ -43,6 +48,9 @@ class Subscription:
     client. It raises when the subscription was lost: `SubscribeRefused` if the
     server refused it in a new session, `DisconnectedError` if the server ended
     the session for good. Leaving it as a context manager unsubscribes.
+
+    The notice that its topic is erased (`message.is_erased`) is the last message
+    of a subscription to just this channel; wildcards go on.
     """
 
     def __init__(
@@ -51,7 +59,7 @@ class Subscription:
         *,
         bound: int,
         overflow: Overflow,
-        release: Callable[[Subscription], Awaitable[None]],
+        release: Release,
         on_room: Callable[[], None],
     ) -> None:
         if bound < 1:
@@ -69,6 +77,21 @@ class Subscription:
         self._error: Exception | None = None
         self._release = release
         self._on_room = on_room
+        self.recovered: bool | None = None
+        """Whether all that was missed since the position came or comes; None if no position was given."""
+        self._position: dict[str, dict[str, str]] = {}
+
+    @property
+    def position(self) -> Position:
+        """How far the application is: after the last message that it was given. For `since` of a later subscription."""
+        return {channel: dict(place) for channel, place in self._position.items()}
+
+    def confirmed(self, recovered: bool | None, position: Position) -> None:
+        """The server has it, from this position on."""
+        self.recovered = recovered
+        begun = {channel: dict(place) for channel, place in position.items()}
+        # What the queue still holds came before a position that was recovered.
+        self._position = begun | self._position if recovered else self._position | begun
 
     @property
     def queued(self) -> int:
@@ -156,6 +179,7 @@ class Subscription:
         message = self._queue.popleft()
         if was_full and not self.is_full:
             self._on_room()
+        advance(self._position, message)
         if message.part is not None:
             self._taken = message
         return message

@@ -1,0 +1,85 @@
+"""What a subscription may ask for, and the field that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict, Unpack
+
+from crewel.bayeux.message import Fields
+from crewel.client.message import Message
+
+__all__ = ["Position", "SubscribeOptions", "advance", "subscribe_ext"]
+
+Position = Mapping[str, Mapping[str, str]]
+"""How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are the server's, and nobody else's to read."""
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """What a subscription may ask for (docs/subscribing.md); what is not given, or None, is as the server has it."""
+
+    history: int | None
+    """How many messages of the history come first; -1: all, 0: none."""
+    newest_first: bool | None
+    """False: they come in the order in which they were published."""
+    initial_update: bool | None
+    """False: none of them comes."""
+    since: Position | None
+    """Begin with what follows this position, the `position` of an earlier subscription; `recovered` tells whether it is all."""
+    filter: str | None
+    """A JMESPath expression over `data`, `channel`, `clientProperties` and `sender`: what it is true for is delivered."""
+    group: str | None
+    """Each message goes to one member of the group only."""
+    local: bool | None
+    """False: what the client itself publishes does not come."""
+    notify: bool | None
+    """False: nothing is told when the topic is erased."""
+    multi_subscribe: bool | None
+    """False: a second subscription to the channel changes the first one."""
+    update_oneway: bool | None
+    """Messages need not be settled, and are not kept."""
+    newest_only: bool | None
+    """A message that a newer one has overtaken in the queue is left out."""
+    persistent: bool | None
+    """The subscription, and the session, outlive the server."""
+
+
+_CALLED: Final = {
+    "initial_update": "initialUpdate",
+    "since": "since",
+    "filter": "filter",
+    "group": "group",
+    "local": "local",
+    "notify": "notify",
+    "multi_subscribe": "multiSubscribe",
+    "update_oneway": "updateOneway",
+    "newest_only": "newestOnly",
+    "persistent": "persistent",
+}
+_HISTORY: Final = {"history": "numEntries", "newest_first": "newestFirst"}
+
+
+def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fields | None:
+    """The `ext` of a subscribe with these options; None if there is nothing to say. Raises TypeError for an option that
+    there is not."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    unknown = given.keys() - _CALLED.keys() - _HISTORY.keys()
+    if unknown:
+        raise TypeError(f"a subscription has no option {', '.join(sorted(unknown))}")
+    asked: Fields = {_CALLED[name]: value for name, value in given.items() if name in _CALLED}
+    history = {_HISTORY[name]: value for name, value in given.items() if name in _HISTORY}
+    if history:
+        asked["history"] = history
+    if not asked:
+        return ext
+    before = ext.get("subscribe") if ext is not None else None
+    return {**(ext or {}), "subscribe": {**(before if isinstance(before, dict) else {}), **asked}}
+
+
+def advance(position: dict[str, dict[str, str]], message: Message) -> None:
+    """Move a position on to this message, if it is one of a history: neither an old one of it, nor one that no history
+    keeps."""
+    place = position.get(message.channel)
+    if place is None or message.id is None:
+        return
+    if not (message.is_initial or message.is_addressed or message.is_erased or message.life_time_ms == 0):
+        place["id"] = message.id

@@ -1,0 +1,106 @@
+"""What a publish may ask for and what it is answered, as they are on the wire (design 3.2)."""
+
+from typing import Any
+
+import pytest
+
+from crewel.client import Destination, PublishRefused, Reply
+from crewel.client.errors import publish_refused
+from crewel.client.publishing import publication
+
+STORED = {"ext": {"publish": {"id": "17", "state": "OK"}}}
+TWO = [
+    {"to": "client/joe", "state": "OK"},
+    {"to": "client/ann/7", "state": "ERROR", "errorCode": "user.ptp.unknownDestinationSession"},
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "qos"),
+    [
+        ({"persistent": True}, {"persistent": True}),
+        ({"persistent": False}, {"persistent": False}),
+        ({"priority": 0}, {"priority": 0}),
+        ({"priority": "HIGH"}, {"priority": "HIGH"}),
+        ({"life_time_ms": 0, "force_destroy": True}, {"lifeTime": 0, "forceDestroy": True}),
+        ({"force_update": False}, {"forceUpdate": False}),
+        ({"subscribable": False}, {"subscribable": False}),
+        ({"reply_to": "/ret/a/3000000", "key": "order-7"}, {"replyTo": "/ret/a/3000000", "key": "order-7"}),
+        ({"properties": {"a": 1}}, {"clientProperties": {"a": 1}}),
+        ({"readonly": True, "history_max": 0}, {"readonly": True, "history": {"maxEntries": 0}}),
+        ({"destroy_delay_ms": -1, "administrative": True}, {"destroyDelay": -1, "administrative": True}),
+        ({"to": "client/joe"}, {"destination": [{"to": "client/joe"}]}),
+        ({"to": "joe", "force_queuing": True}, {"destination": [{"to": "joe", "forceQueuing": True}]}),
+        ({"to": "joe", "distribute": "one"}, {"destination": [{"to": "joe", "distribute": "one"}]}),
+        ({"to": "joe", "force_queuing": False}, {"destination": [{"to": "joe"}]}),
+        (
+            {"to": [Destination("ann/1"), Destination("ann", True, "one"), "joe"], "force_queuing": True},
+            {
+                "destination": [
+                    {"to": "ann/1"},
+                    {"to": "ann", "forceQueuing": True, "distribute": "one"},
+                    {"to": "joe", "forceQueuing": True},
+                ]
+            },
+        ),
+    ],
+)
+def test_each_option_is_a_field(options: dict[str, Any], qos: dict[str, Any]) -> None:
+    assert publication("/a/", 1, **options) == {"channel": "/a", "data": 1, "ext": {"publish": qos}}
+
+
+def test_what_is_not_said_is_as_the_server_has_it() -> None:
+    assert publication("/a", None, persistent=None, key=None, to=None, force_queuing=None, history_max=None) == {
+        "channel": "/a",
+        "data": None,
+    }
+
+
+def test_options_stand_beside_what_ext_says() -> None:
+    given = {"mood": "good", "publish": {"key": "a", "priority": 1}}
+    ext = publication("/a", 1, given, priority=9, persistent=True)["ext"]
+    assert ext == {"mood": "good", "publish": {"key": "a", "priority": 9, "persistent": True}}
+    assert given == {"mood": "good", "publish": {"key": "a", "priority": 1}}
+    assert publication("/a", 1, {"publish": "?"}, priority=9)["ext"] == {"publish": {"priority": 9}}
+
+
+@pytest.mark.parametrize("options", [{"force_queuing": True}, {"distribute": "one"}])
+def test_how_to_distribute_nothing_is_a_mistake(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="`to`"):
+        publication("/a", 1, **options)
+
+
+def test_an_option_that_there_is_not_is_a_mistake() -> None:
+    unknown: dict[str, Any] = {"prioritee": 1}
+    with pytest.raises(TypeError, match="no option prioritee"):
+        publication("/a", 1, **unknown)
+
+
+def test_a_reply_tells_how_each_destination_fared() -> None:
+    reply = Reply({"successful": False, "ext": {"publish": {"id": "17", "destinations": TWO}}})
+    joe, ann = reply.destinations
+    assert (reply.message_id, joe.to, joe.is_ok, joe.error_code) == ("17", "client/joe", True, "")
+    assert (ann.to, ann.is_ok, ann.error_code) == ("client/ann/7", False, "user.ptp.unknownDestinationSession")
+
+
+def test_an_error_tells_it_too() -> None:
+    told = {"destinations": TWO, "errorCode": TWO[1]["errorCode"], "message": "no such session"}
+    reply = {"channel": "/a", "error": f"404:client/ann/7:{TWO[1]['errorCode']}", "ext": {"publish": told}}
+    error = publish_refused(reply)
+    assert isinstance(error, PublishRefused)
+    assert [each.is_ok for each in error.destinations] == [True, False]
+    assert str(error).endswith("(no such session)")
+
+
+@pytest.mark.parametrize(
+    "told", [None, 5, {}, {"publish": 5}, {"publish": {"id": 5}}, {"publish": {"destinations": 5}},
+             {"publish": {"destinations": [5]}}]
+)  # fmt: skip
+def test_an_odd_reply_tells_nothing(told: Any) -> None:
+    reply = Reply({"ext": told})
+    assert (reply.message_id, reply.destinations) == (None, ())
+
+
+def test_odd_states_of_a_destination_are_not_ok() -> None:
+    (state,) = Reply({"ext": {"publish": {"destinations": [{"to": 5, "state": True}]}}}).destinations
+    assert (state.to, state.state, state.is_ok) == ("", "", False)

@@ -1,0 +1,227 @@
+"""What a subscription may ask for, where it begins, and what it asks in a new session (design 3.8)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewel.bayeux.message import Fields
+from crewel.client import Message
+from crewel.client.life import Life
+from crewel.client.router import Interest, Router
+from crewel.client.states import Event
+from crewel.client.subscriber import Subscriber
+from crewel.client.subscribing import subscribe_ext
+from crewel.client.subscription import Overflow, Subscription
+from tests.client.test_router import nobody
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"history": 5}, {"history": {"numEntries": 5}}),
+        ({"history": -1, "newest_first": False}, {"history": {"numEntries": -1, "newestFirst": False}}),
+        ({"initial_update": False, "local": False}, {"initialUpdate": False, "local": False}),
+        ({"notify": False, "multi_subscribe": False}, {"notify": False, "multiSubscribe": False}),
+        ({"update_oneway": True, "newest_only": True}, {"updateOneway": True, "newestOnly": True}),
+        ({"group": "cooks", "filter": "data.n > `3`"}, {"group": "cooks", "filter": "data.n > `3`"}),
+        ({"persistent": True}, {"persistent": True}),
+        ({"since": {}}, {"since": {}}),
+        ({"since": {"/a": {"epoch": "e", "id": "1"}}}, {"since": {"/a": {"epoch": "e", "id": "1"}}}),
+    ],
+)
+def test_each_option_is_a_field(options: dict[str, Any], asked: Fields) -> None:
+    assert subscribe_ext(None, **options) == {"subscribe": asked}
+
+
+def test_options_stand_beside_what_ext_says() -> None:
+    given = {"mood": "good", "subscribe": {"local": False}}
+    assert subscribe_ext(given, group="a") == {"mood": "good", "subscribe": {"local": False, "group": "a"}}
+    assert given == {"mood": "good", "subscribe": {"local": False}}
+    assert subscribe_ext({"mood": "good"}, group=None) == {"mood": "good"}
+    assert subscribe_ext(None) is None
+
+
+def test_an_option_that_there_is_not_is_a_mistake() -> None:
+    unknown: dict[str, Any] = {"filtre": "x"}
+    with pytest.raises(TypeError, match="no option filtre"):
+        subscribe_ext(None, **unknown)
+
+
+class World:
+    """The client's side of subscriptions, and a server that the test plays."""
+
+    def __init__(self) -> None:
+        self.client_id = "first"
+        self.asked: list[Any] = []
+        self.answers: list[Fields] = []
+        self.router = Router()
+        life = Life(lambda: self.client_id)
+        for event in (Event.OPENED, Event.HANDSHAKEN):
+            life.move(event)
+        self._subscriber = Subscriber(self, self.router, life, 1.0)  # type: ignore[arg-type]
+
+    async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
+        await asyncio.sleep(0)
+        self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
+        answers, self.answers = self.answers, []
+        return [{"channel": "/meta/subscribe", "successful": True, "ext": {"subscribe": told}} for told in answers]
+
+    async def subscribe(self, told: Fields, channel: str = "/a", **options: Any) -> Subscription:
+        subscription = Subscription(
+            channel, bound=9, overflow=Overflow.HOLD, release=nobody, on_room=self.router.made_room
+        )
+        self.answers = [told]
+        await self._subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
+        return subscription
+
+    async def renew(self, *told: Fields) -> None:
+        """A new session, in which these answers come."""
+        self.router.forget_session()
+        self.client_id, self.answers = "second", list(told)
+        await self._subscriber.catch_up()
+
+    def deliver(self, message_id: str, channel: str = "/a", **update: Any) -> None:
+        fields = {"channel": channel, "data": message_id, "ext": {"update": {"id": message_id, **update}}}
+        self.router.deliver(fields, retained=True)
+
+
+def place(message_id: str, epoch: str = "e") -> Fields:
+    return {"/a": {"epoch": epoch, "id": message_id}}
+
+
+async def test_a_position_moves_on_with_what_the_application_takes() -> None:
+    world = World()
+    subscription = await world.subscribe({"position": place("5")}, history=2)
+    world.deliver("4", initial=True)
+    world.deliver("6")
+    world.deliver("7")
+    assert (subscription.position, subscription.recovered) == (place("5"), None)
+    await anext(subscription)
+    assert subscription.position == place("5")  # the first one is old
+    await anext(subscription)
+    assert subscription.position == place("6")
+    subscription.position["/a"]["id"] = "changed"  # type: ignore[index]
+    assert subscription.position == place("6")
+
+
+@pytest.mark.parametrize(
+    "update", [{"initial": True}, {"subscription": "__subId:PtP"}, {"lifeTime": 0}, {"state": "ERASED"}, {"id": None}]
+)
+async def test_what_no_history_has_moves_nothing(update: Fields) -> None:
+    world = World()
+    subscription = await world.subscribe({"position": place("5")}, history=2)
+    world.deliver("6", **update)
+    await anext(subscription)
+    assert subscription.position == place("5")
+
+
+async def test_a_new_session_asks_for_what_was_missed() -> None:
+    world = World()
+    subscription = await world.subscribe({"recovered": True, "position": place("9")}, since=place("5"))
+    assert subscription.recovered is True
+    assert subscription.position == place("5")  # the rest is still to come
+    world.deliver("6")
+    world.deliver("7")
+    await anext(subscription)
+    await world.renew({"recovered": True, "position": place("9")})
+    assert world.asked == [{"since": place("5")}, {"since": place("7")}]
+    assert subscription.position == place("6")  # 7 is in the queue
+    await world.renew({"recovered": False, "position": place("3", "f")})
+    assert (subscription.recovered, subscription.position) == (False, place("3", "f"))
+    await world.renew({"recovered": True})
+    assert world.asked[-1] == {"since": place("3", "f")}
+
+
+async def test_a_subscription_may_begin_now_and_recover_later() -> None:
+    world = World()
+    await world.subscribe({"recovered": True, "position": place("5")}, since={})
+    await world.renew({"recovered": True, "position": place("8")})
+    assert world.asked == [{"since": {}}, {"since": place("5")}]
+
+
+async def test_one_that_asks_for_no_past_never_does() -> None:
+    world = World()
+    await world.subscribe({"position": place("5")}, history=1)
+    world.deliver("6")
+    await world.renew({})
+    assert world.asked == [{"history": {"numEntries": 1}}] * 2
+
+
+@pytest.mark.parametrize("told", [{}, {"position": 5, "recovered": "yes"}, {"position": {"/a": 5, "/b": {"id": 5}}}])
+async def test_a_server_that_answers_oddly_does_no_harm(told: Fields) -> None:
+    world = World()
+    subscription = await world.subscribe(told, since=place("5"))
+    world.deliver("6")
+    await anext(subscription)
+    assert subscription.recovered is None
+    assert "/a" not in subscription.position
+
+
+async def test_subscriptions_of_one_channel_have_the_same_options() -> None:
+    world = World()
+    first = await world.subscribe({"position": place("5")}, group="cooks")
+    assert (await world.subscribe({}, group="cooks")).position == first.position
+    assert len(world.asked) == 1
+    for options in ({}, {"group": "waiters"}):
+        with pytest.raises(ValueError, match="other options"):
+            await world.subscribe({}, **options)
+    await world.subscribe({}, channel="/b", group="waiters")
+
+
+async def test_the_notice_of_the_end_is_the_last_message_of_its_subscriptions() -> None:
+    world = World()
+    exact, wild = await world.subscribe({}), await world.subscribe({}, channel="/*")
+    world.deliver("1")
+    world.deliver("2", state="ERASED")
+    assert [(message.id, message.is_erased) async for message in exact] == [("1", False), ("2", True)]
+    assert (exact.is_ended, wild.is_ended, wild.queued) == (True, False, 2)
+    await world.subscribe({})
+    assert world.asked == [None] * 3  # the server is asked again
+
+
+async def test_listeners_hear_what_nobody_subscribed_to() -> None:
+    world = World()
+    listener = Subscription("/**", bound=1, overflow=Overflow.HOLD, release=nobody, on_room=world.router.made_room)
+    world.router.add_listener(listener)
+    subscription = await world.subscribe({})
+    world.deliver("1")
+    world.deliver("2", channel="/service/mail", subscription="__subId:PtP")
+    assert (subscription.queued, listener.queued, len(world.asked)) == (1, 2, 1)
+    assert not world.router.has_room([{"channel": "/b", "data": 1}])
+    world.router.remove_listener(listener)
+    world.router.remove_listener(listener)
+    assert world.router.has_room([{"channel": "/b", "data": 1}])
+    world.router.add_listener(listener)
+    world.router.end(None)
+    assert listener.is_ended
+
+
+def test_a_message_tells_what_the_server_told() -> None:
+    usual = Message("/a", 1, {"channel": "/a", "data": 1})
+    assert (usual.priority, usual.life_time_ms, usual.remaining_life_ms, usual.state) == (5, -1, None, "OK")
+    assert (usual.subscription, usual.is_addressed, usual.is_erased) == ("/a", False, False)
+    assert (usual.reply_to, usual.backlog, usual.received_ns) == (None, None, None)
+    update = {
+        "priority": 9,
+        "lifeTime": 5000,
+        "remainingLife": 4000,
+        "subscription": "__subId:PtP",
+        "rcvTimestamp": "1795190671003112001",
+        "queue": {"index": 1, "size": 7},
+        "replyTo": "/ret/a/3000000",
+    }
+    told = Message("/a", 1, {"channel": "/a", "data": 1, "ext": {"update": update}})
+    assert (told.priority, told.life_time_ms, told.remaining_life_ms) == (9, 5000, 4000)
+    assert (told.subscription, told.is_addressed) == ("__subId:PtP", True)
+    assert (told.reply_to, told.backlog, told.received_ns) == ("/ret/a/3000000", (1, 7), 1795190671003112001)
+    assert Message("/a", 1, {"ext": {"replyTo": "/ret/b"}}).reply_to == "/ret/b"
+    odd = dict.fromkeys(update, "?") | {"queue": {"index": "1"}, "replyTo": 5, "subscription": 5}
+    strange = Message("/a", 1, {"ext": {"update": odd}})
+    assert (strange.priority, strange.life_time_ms, strange.remaining_life_ms) == (5, -1, None)
+    assert (strange.reply_to, strange.backlog, strange.received_ns) == (None, None, None)
+    assert strange.subscription == "/a"
+
+
+def test_an_interest_begins_nowhere() -> None:
+    assert Interest("/a", None).position == {}
