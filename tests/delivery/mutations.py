@@ -87,11 +87,11 @@ class StartsAtTheEnd(Node):
 
 
 class TakesBesideNothing(Node):
-    def _take_beside(self, log_id: LogId, patterns: Collection[str], size: int, taken: list[Durable]) -> None:
+    def _take_beside(self, log_id: LogId, patterns: Collection[str], waiting: Waiting, taken: list[Durable]) -> None:
         for durable, group in self._pending.items():
             if durable not in taken:
                 for pending in group:
-                    pending.seen.append((log_id, patterns, size))
+                    pending.seen.append((log_id, patterns, waiting))
 
 
 class LetsSubscribesOverrule(Node):

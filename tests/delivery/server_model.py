@@ -24,6 +24,7 @@ from crewel.delivery.records import (
     SessionName,
     SessionRecord,
     Submission,
+    Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUncertain
 from tests.delivery.ledger import MATCHING, Broken, Ledger
@@ -252,8 +253,9 @@ class Server:
     def take(self, logged: Logged, *, is_bounded: bool) -> None:
         patterns = MATCHING[logged.channel]
         node = self.serving
+        waiting = Waiting(0, len(logged.body), logged.channel)
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
-        for durable in node.take(logged.id, patterns, len(logged.body), hearing):
+        for durable in node.take(logged.id, patterns, waiting, hearing):
             self._receive(durable, logged.id)
             newest = self._newest.get((durable, logged.channel), 0)
             if newest > logged.id and durable not in self._late:

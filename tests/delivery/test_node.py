@@ -24,7 +24,7 @@ class Served:
     def take(self, log_id: int, patterns: tuple[str, ...] = A) -> list[str]:
         """The names of who gets the next entry."""
         hearing = [each for each in self.durables if not each.since.keys().isdisjoint(patterns)]
-        return [each.name for each in self.node.take(LogId(log_id), patterns, 5, hearing)]
+        return [each.name for each in self.node.take(LogId(log_id), patterns, Waiting(0, 5), hearing)]
 
     def commit(self) -> Commit | None:
         commit = self.node.commit()
@@ -292,7 +292,7 @@ class TestAdopting:
         node = Node(LogId(10), LogId(12))
         node.add(durable)
         for log_id in (11, 12, 13):
-            node.take(LogId(log_id), A, 5, [durable])
+            node.take(LogId(log_id), A, Waiting(0, 5), [durable])
         assert [waiting.attempts for waiting in durable.open.values()] == [1, 1, 0]
 
     def test_what_it_had_open_keeps_the_log(self) -> None:

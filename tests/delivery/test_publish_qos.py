@@ -1,13 +1,16 @@
-"""PublishQos (design 3.2): what `ext.publish` can ask for, and what this server refuses as yet."""
+"""PublishQos (design 3.2): what `ext.publish` can ask for, what that is by default, and what is refused."""
 
 from contextlib import suppress
+from dataclasses import fields, replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.publish_qos import DEFAULT, PublishQos, read_publish_qos
+from crewel.delivery.names import Name
+from crewel.delivery.publish_qos import DEFAULT, FOR_EVER, Destination, Distribute, PublishQos, read_publish_qos
 from crewel.errors import IllegalArgument
 
 DEFAULTS: dict[str, Any] = {
@@ -31,42 +34,122 @@ def test_what_is_not_given_has_the_default_and_so_has_what_is_given_as_the_defau
     assert read_publish_qos({"history": {}, "priority": "norm"}) == DEFAULT
 
 
-def test_what_this_server_obeys() -> None:
-    assert read_publish_qos({"persistent": True}) == PublishQos(persistent=True)
-    given = {"persistent": True, "key": "order-7", "clientProperties": {"n": 1, "b": {"base64": "AA=="}}}
-    assert read_publish_qos(given) == PublishQos(True, "order-7", {"n": 1, "b": {"base64": "AA=="}})
+JOE, JOE_1 = Name("joe"), Name("joe", 1)
+
+ASKED: list[tuple[str, Any, str, Any]] = [
+    ("persistent", True, "persistent", True),
+    *(("priority", each, "priority", each) for each in range(10)),
+    ("priority", "MIN", "priority", 0),
+    ("priority", "low", "priority", 3),
+    ("priority", "Norm", "priority", 5),
+    ("priority", "HIGH", "priority", 7),
+    ("priority", "max", "priority", 9),
+    ("lifeTime", 0, "life_time_ms", 0),
+    ("lifeTime", -1, "life_time_ms", FOR_EVER),
+    ("lifeTime", 2**53 - 1, "life_time_ms", 2**53 - 1),
+    ("forceDestroy", True, "force_destroy", True),
+    ("forceUpdate", False, "force_update", False),
+    ("readonly", True, "readonly", True),
+    ("destroyDelay", 0, "destroy_delay_ms", 0),
+    ("destroyDelay", -1, "destroy_delay_ms", -1),
+    ("history", {"maxEntries": 7}, "history_max", 7),
+    ("destination", [{"to": "client/joe"}], "destinations", (Destination(JOE),)),
+    (
+        "destination",
+        [{"to": "joe/1", "forceQueuing": True, "distribute": "one"}, {"to": "client/joe", "distribute": "all"}],
+        "destinations",
+        (Destination(JOE_1, force_queuing=True, distribute=Distribute.ONE), Destination(JOE)),
+    ),
+    ("destination", [{"to": "joe"}] * 100, "destinations", (Destination(JOE),) * 100),
+    ("subscribable", False, "subscribable", False),
+    ("replyTo", "/ret/1/300001", "reply_to", "/ret/1/300001"),
+    ("key", "k" * 256, "key", "k" * 256),
+    ("clientProperties", {"n": 1, "b": {"base64": "AA=="}}, "client_properties", {"n": 1, "b": {"base64": "AA=="}}),
+    ("administrative", True, "administrative", True),
+]
 
 
-def test_what_is_kept_with_the_message_is_what_is_not_as_usual() -> None:
-    assert DEFAULT.differing() == {}
-    assert PublishQos(True, "k").differing() == {}
-    assert PublishQos(client_properties={"n": 1}).differing() == {"clientProperties": {"n": 1}}
+@pytest.mark.parametrize(("field", "value", "name", "read"), ASKED)
+def test_what_is_asked_for_is_read(field: str, value: Any, name: str, read: Any) -> None:
+    assert read_publish_qos({field: value}) == replace(DEFAULT, **{name: read})
+
+
+def test_every_field_can_be_asked_for() -> None:
+    assert {name for _, _, name, _ in ASKED} == {each.name for each in fields(PublishQos)}
+
+
+def test_what_is_left_out_is_as_usual_there_and_what_is_given_is_as_given() -> None:
+    usual = PublishQos(persistent=True, priority=7, history_max=3)
+    assert read_publish_qos({}, usual) == usual
+    assert read_publish_qos({"persistent": True}, usual) == usual
+    assert read_publish_qos({"priority": 5, "persistent": False}, usual) == PublishQos(history_max=3)
+
+
+def test_the_commonest_one_is_made_once() -> None:
+    assert read_publish_qos({"persistent": True}) is read_publish_qos({"persistent": True})
+
+
+class TestKept:
+    def test_what_is_as_usual_is_not_kept(self) -> None:
+        assert DEFAULT.differing() == {}
+        assert DEFAULT.kept() == b""
+
+    def test_nor_is_how_it_was_published_and_what_it_says_of_the_topic(self) -> None:
+        said = PublishQos(
+            persistent=True,
+            force_update=False,
+            readonly=True,
+            destroy_delay_ms=0,
+            history_max=5,
+            destinations=(Destination(JOE),),
+            subscribable=False,
+            key="k",
+            administrative=True,
+        )
+        assert said.differing() == {}
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"priority": 0},
+            {"lifeTime": 0},
+            {"lifeTime": 5000},
+            {"forceDestroy": True},
+            {"replyTo": "/ret/1/300001"},
+            {"clientProperties": {"n": 1}},
+        ],
+    )
+    def test_what_a_receiver_is_told_is_kept_as_it_was_asked_for(self, given: dict[str, Any]) -> None:
+        qos = read_publish_qos(given)
+        assert qos.differing() == given
+        assert read_publish_qos(orjson.loads(qos.kept())) == qos
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("qos", "is_volatile"),
     [
-        ("priority", 9),
-        ("priority", "MAX"),
-        ("lifeTime", 0),
-        ("lifeTime", 5000),
-        ("forceDestroy", True),
-        ("forceUpdate", False),
-        ("readonly", True),
-        ("destroyDelay", 0),
-        ("destroyDelay", -1),
-        ("history", {"maxEntries": 1}),
-        ("destination", [{"to": "client/joe"}]),
-        ("destination", [{"to": "joe/1", "forceQueuing": True, "distribute": "one"}]),
-        ("subscribable", False),
-        ("replyTo", "/ret/1/300001"),
-        ("administrative", True),
+        (DEFAULT, False),
+        (PublishQos(life_time_ms=0), True),
+        (PublishQos(life_time_ms=1), False),
+        (PublishQos(destinations=(Destination(JOE),)), True),
+        (PublishQos(destinations=(Destination(JOE),), life_time_ms=1), False),
+        (PublishQos(destinations=(Destination(JOE),), life_time_ms=0), True),
     ],
 )
-def test_what_is_not_offered_yet_is_refused_and_never_ignored(field: str, value: Any) -> None:
-    with pytest.raises(IllegalArgument, match=f"400:{field}:user.illegalArgument") as caught:
-        read_publish_qos({field: value})
-    assert "does not offer" in caught.value.message
+def test_a_message_of_no_life_is_volatile_and_so_is_one_to_somebody_unless_it_has_a_life(
+    qos: PublishQos, *, is_volatile: bool
+) -> None:
+    assert qos.is_volatile is is_volatile
+
+
+@pytest.mark.parametrize(
+    ("life_time_ms", "force_destroy", "expires"),
+    [(FOR_EVER, False, 0), (FOR_EVER, True, 0), (3, False, 0), (3, True, 4000), (0, True, 1000), (0, False, 0)],
+)
+def test_only_who_wants_it_destroyed_takes_a_message_out_of_queues(
+    life_time_ms: int, expires: int, *, force_destroy: bool
+) -> None:
+    assert PublishQos(life_time_ms=life_time_ms, force_destroy=force_destroy).expires(1000) == expires
 
 
 @pytest.mark.parametrize(
@@ -80,6 +163,8 @@ def test_what_is_not_offered_yet_is_refused_and_never_ignored(field: str, value:
         ("priority", "URGENT", "priority"),
         ("lifeTime", -2, "lifeTime"),
         ("lifeTime", 1.5, "lifeTime"),
+        ("lifeTime", 2**53, "lifeTime"),
+        ("destroyDelay", -2, "destroyDelay"),
         ("forceDestroy", 0, "forceDestroy"),
         ("forceUpdate", None, "forceUpdate"),
         ("readonly", "", "readonly"),
@@ -95,7 +180,13 @@ def test_what_is_not_offered_yet_is_refused_and_never_ignored(field: str, value:
         ("destination", [{"to": "joe", "distribute": "some"}], "destination.0.distribute"),
         ("destination", [{"to": "joe", "forceQueuing": 1}], "destination.0.forceQueuing"),
         ("subscribable", [], "subscribable"),
+        ("destination", [{"to": "joe"}] * 101, "destination"),
+        ("destination", [{"to": "joe", "queue": 1}], "destination.0.queue"),
         ("replyTo", 5, "replyTo"),
+        ("replyTo", "", "replyTo"),
+        ("replyTo", "ret", "replyTo"),
+        ("replyTo", "/ret/*", "replyTo"),
+        ("replyTo", "/meta/connect", "replyTo"),
         ("key", "", "key"),
         ("key", "x" * 257, "key"),
         ("key", 5, "key"),
@@ -124,6 +215,6 @@ def test_it_must_be_an_object(value: Any) -> None:
         st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=2),
     )
 )
-def test_whatever_comes_is_read_or_refused(fields: dict[str, Any]) -> None:
+def test_whatever_comes_is_read_or_refused(asked: dict[str, Any]) -> None:
     with suppress(IllegalArgument):
-        assert read_publish_qos(fields).persistent is fields.get("persistent", False)
+        assert read_publish_qos(asked).persistent is asked.get("persistent", False)

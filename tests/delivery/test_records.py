@@ -22,5 +22,5 @@ def test_two_sessions_read_from_the_store_share_nothing() -> None:
 def test_what_is_not_said_is_empty() -> None:
     assert Submission("/a", b"{}") == Submission("/a", b"{}", "", "", "", b"")
     assert Logged(LogId(1), "/a", b"{}").qos == b""
-    assert Waiting() == Waiting(attempts=0, size=0)
+    assert Waiting() == Waiting(0, 0, "", priority=5, expires=0, source="")
     assert Letter(SessionName("client/joe/1"), LogId(1), "user.no", "no").message is None
