@@ -174,6 +174,15 @@ class TestMatching:
         assert not matches("/**", "/__sys__/a")
         assert matches("/a/**", "/a/__sys__x")
 
+    @pytest.mark.parametrize("pattern", ["/**", "/*", "/ret/**", "/ret/*", "/ret/a1/**", "/ret/other/*"])
+    def test_an_answer_is_heard_by_no_pattern_of_others(self, pattern: str) -> None:
+        """Design, 3.9: no other wildcard sees a reply channel."""
+        assert not matches(pattern, "/ret/a1/3000001")
+
+    @pytest.mark.parametrize("pattern", ["/ret/a1/*", "/ret/a1/3000001"])
+    def test_an_answer_is_heard_by_its_client_and_by_name(self, pattern: str) -> None:
+        assert matches(pattern, "/ret/a1/3000001")
+
     @given(paths, paths)
     def test_it_agrees_with_the_rule_in_words(self, pattern: str, name: str) -> None:
         channel, subscribed = parse(name), parse(pattern)
@@ -190,3 +199,43 @@ class TestMatching:
         if channel is not None:
             assert len(set(channel.patterns)) == len(channel.patterns)
             assert channel.name in channel.patterns
+
+
+class TestReplyChannels:
+    """`/ret/<ID>/<LDDDDDD>` (design, 3.9; xMsg's `ret:<ID>:LDDDDDD`)."""
+
+    @pytest.mark.parametrize(
+        ("name", "reply_id"),
+        [
+            ("/ret/a1/3000000", "a1"),
+            ("/ret/A-b_9/9999999", "A-b_9"),
+            ("/ret/" + "f" * 64 + "/1000000", "f" * 64),
+            ("/ret/a1/4999999/", "a1"),
+            ("/ret/a1/*", "a1"),
+            ("/ret/a1", ""),
+            ("/ret/a1/x", ""),
+            ("/ret/a1/300000", ""),
+            ("/ret/a1/30000000", ""),
+            ("/ret/a1/0000001", ""),
+            ("/ret/a1/3000000/1", ""),
+            ("/ret/a1/**", ""),
+            ("/ret/*", ""),
+            ("/ret/**", ""),
+            ("/ret/a!/3000000", ""),
+            ("/ret/" + "f" * 65 + "/1000000", ""),
+        ],
+    )
+    def test_what_lies_below_ret_is_a_reply_channel_and_complete_ones_have_an_owner(
+        self, name: str, reply_id: str
+    ) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert (channel.is_reply, channel.reply_id) == (True, reply_id)
+        assert channel.kind is Kind.BROADCAST
+        assert set(channel.patterns) == {channel.name, *([f"/ret/{reply_id}/*"] if reply_id else [])}
+
+    @pytest.mark.parametrize("name", ["/ret", "/retro/a1/3000000", "/a/ret/a1/3000000", "/service/ret/a1/3000000"])
+    def test_other_names_are_not(self, name: str) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert (channel.is_reply, channel.reply_id) == (False, "")

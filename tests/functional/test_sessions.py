@@ -41,10 +41,11 @@ class TestNames:
     def test_the_reply_tells_the_whole_name_and_no_more_than_is_true(self, server: Server, joe: str) -> None:
         login = Person(server).be(f"{joe}/1").login
         assert re.fullmatch(rf"/node/[\w.-]+/client/{joe}/1", login["name"])
-        assert {**login, "name": "", "resume": ""} == {
-            "name": "", "reconnected": False, "queued": 0, "resume": "", "update": False, "durable": True,
+        assert {**login, "name": "", "resume": "", "replyId": ""} == {
+            "name": "", "reconnected": False, "queued": 0, "resume": "", "update": False, "durable": True, "replyId": "",
         }  # fmt: skip
         assert re.fullmatch("[0-9a-f]{32}", login["resume"])
+        assert re.fullmatch("[0-9a-f]{32}", login["replyId"])
 
     def test_every_form_of_a_name_is_that_name(self, server: Server, joe: str) -> None:
         first = Person(server).be(f"/node/elsewhere/client/{joe}/7")

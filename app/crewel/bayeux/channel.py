@@ -11,16 +11,21 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["MAX_NAME", "SYSTEM", "Channel", "Kind", "matches", "parse"]
+__all__ = ["MAX_NAME", "REPLIES", "SYSTEM", "Channel", "Kind", "matches", "parse"]
 
 MAX_NAME: Final = 1024
 """Longest channel name in characters. A name consults one pattern for each of its segments, so an unbounded name would
 cost memory in the square of its length."""
 SYSTEM: Final = "/__sys__"
 """What the names of channels begin with on which the server speaks of itself."""
+REPLIES: Final = "/ret/"
+"""What the names of reply channels begin with, `/ret/<ID>/<LDDDDDD>`: on each one client awaits the answer to one request."""
 
 _REMEMBERED_NAME: Final = 256  # longer names are parsed each time: a cache of long names is a gift to an attacker
 _CHARSET: Final = re.compile(r"/[A-Za-z0-9 !#$()*+\-./@_{~}]+", re.ASCII)
+_REPLY: Final = re.compile(
+    r"/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)", re.ASCII
+)  # a language, and a serial number
 
 
 class Kind(Enum):
@@ -38,9 +43,21 @@ class Channel:
     widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
     `is_meta` and `is_broadcast` say of which kind it is: each publish asks several times.
     `is_system` says that the server speaks of itself on it: no pattern but the name itself stands on it.
+    `is_reply` says that it is kept for answers to requests, `reply_id` whose: empty for a name that is neither a complete
+    reply channel nor all those of one client, `/ret/<ID>/*`, which is the one pattern that stands on them.
     """
 
-    __slots__ = ("is_broadcast", "is_meta", "is_system", "is_wildcard", "kind", "name", "patterns")
+    __slots__ = (
+        "is_broadcast",
+        "is_meta",
+        "is_reply",
+        "is_system",
+        "is_wildcard",
+        "kind",
+        "name",
+        "patterns",
+        "reply_id",
+    )
 
     def __init__(self, name: str, segments: list[str]) -> None:
         self.name = name
@@ -49,7 +66,14 @@ class Channel:
         self.is_broadcast = kind is Kind.BROADCAST
         self.is_wildcard = segments[-1] in ("*", "**")
         self.is_system = name.startswith(SYSTEM)
-        self.patterns = (name,) if self.is_system else _patterns(name, segments)
+        self.is_reply = name.startswith(REPLIES)
+        self.reply_id = _reply_id(name) if self.is_reply else ""
+        if self.is_system:
+            self.patterns: tuple[str, ...] = (name,)
+        elif self.is_reply:
+            self.patterns = tuple(dict.fromkeys((f"{REPLIES}{self.reply_id}/*", name))) if self.reply_id else (name,)
+        else:
+            self.patterns = _patterns(name, segments)
 
     def __repr__(self) -> str:
         return f"Channel({self.name!r})"
@@ -84,6 +108,11 @@ def _kind(name: str) -> Kind:
     if name.startswith("/service/"):
         return Kind.SERVICE
     return Kind.BROADCAST
+
+
+def _reply_id(name: str) -> str:
+    found = _REPLY.fullmatch(name)
+    return found[1] if found is not None else ""
 
 
 def _patterns(name: str, segments: list[str]) -> tuple[str, ...]:

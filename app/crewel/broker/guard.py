@@ -1,5 +1,6 @@
-"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. About the channels on which the
-server speaks of itself, `/__sys__*`, nobody is asked: operators hear them."""
+"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. Nobody is asked
+about the channels on which the server speaks of itself, `/__sys__*`: operators hear them; nor about reply channels, `/ret/**`:
+each has an owner, and everybody may answer."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Guard:
     def is_open(self, channel: Channel) -> bool:
         """Whether nobody need be asked who creates the channel, subscribes to it or publishes to it: everybody may. What is
         open takes no steps."""
-        if type(self.policy) is not OpenPolicy or is_reserved(channel):
+        if type(self.policy) is not OpenPolicy or channel.is_reply or is_reserved(channel):
             return False
         return self._authorizers.keys().isdisjoint(channel.patterns)
 
@@ -90,6 +91,8 @@ class Guard:
     ) -> Steps[str | None]:
         if channel.is_system:
             return None if _is_for(session, channel, operation) else DENIED_BY_POLICY
+        if channel.is_reply:
+            return None if _is_reply_for(session, channel, operation) else DENIED_BY_POLICY
         if channel.name in self._for_operators:
             return None if _is_operator(session) else NOT_AUTHORIZED
         try:
@@ -116,6 +119,13 @@ def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
     """Whether the session may do this with a channel on which the server speaks of itself: an operator may hear it by its
     name, and nobody speaks there. No policy can grant more."""
     return operation is not Operation.PUBLISH and "*" not in channel.name and _is_operator(session)
+
+
+def _is_reply_for(session: Session, channel: Channel, operation: Operation) -> bool:
+    """Whether the session may do this with a reply channel: everybody may answer a request, and only who was given the ID
+    hears the answers. No policy can grant more, nor less."""
+    is_own = channel.reply_id == session.reply_id
+    return bool(channel.reply_id) and (is_own or operation is not Operation.SUBSCRIBE)
 
 
 def _is_operator(session: Session) -> bool:

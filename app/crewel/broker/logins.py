@@ -17,7 +17,7 @@ from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
-from crewel.broker.names import Names, digest, new_resume
+from crewel.broker.names import Names, digest, new_reply_id, new_resume
 from crewel.broker.refusals import IDENTICAL, login_refusal, refused, superseded, told_name, unavailable
 from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.steps import Steps
@@ -186,6 +186,7 @@ class Logins:
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._broker.durability
         resume = new_resume() if "session" in message.ext else None
+        session.reply_id = new_reply_id() if resume is not None else ""
         digests = _digests(resume, qos)
         is_stored = session.is_reliable and durability is not None
         _check(session, qos, is_stored=is_stored)
@@ -195,7 +196,7 @@ class Logins:
             session.name = name.relative if name is not None and name.number else self.names.number(subject)
         else:
             yield from self._until_ended(_key(name))
-            facts = _facts(session, message, digests)
+            facts = _facts(session, message, digests, session.reply_id)
             answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
             durability.attach(session, answer)
         session.grace_ms = qos.timeout_ms if _is_named(session) else None
@@ -239,11 +240,14 @@ class Logins:
         _check(target, qos, is_stored=target.durable is not None)
         resume, durability = new_resume(), self._broker.durability
         digests = _digests(resume, qos)
+        reply_id = target.reply_id or new_reply_id()
         if target.durable is not None and durability is not None:
-            answer = yield durability.login(target.name, _facts(session, message, digests), _ANY_NUMBER)
+            facts = _facts(session, message, digests, reply_id)
+            answer = yield durability.login(target.name, facts, _ANY_NUMBER)
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
+        target.reply_id = reply_id
         self._dress(target, qos, is_stored=target.durable is not None)
         target.grace_ms = qos.timeout_ms if _is_named(target) else None
         if qos.clear_sessions and _is_named(target):
@@ -284,6 +288,7 @@ class Logins:
             "resume": resume,
             "update": dispatcher is not None and dispatcher.rules.tells,
             "durable": session.durable is not None,
+            "replyId": session.reply_id,
         }
 
     # The store's sessions
@@ -295,6 +300,7 @@ class Logins:
         session.browser = facts.get("browser")
         session.is_reliable = session.connect_only = facts.get("ack", False)
         session.is_absent = True
+        session.reply_id = facts.get("replyId", "")
         grants = facts.get("grants")
         session.grants = None if grants is None else Grants.from_json(grants)
         session.is_operator = session.grants is not None and session.grants.is_operator
@@ -378,13 +384,13 @@ def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:
     return () if resume is None else tuple(map(digest, (resume, qos.resume) if qos.resume is not None else (resume,)))
 
 
-def _facts(session: Session, message: Message, digests: tuple[str, ...]) -> dict[str, Any]:
+def _facts(session: Session, message: Message, digests: tuple[str, ...], reply_id: str) -> dict[str, Any]:
     """What the store keeps of a login; of its secrets, what recognises them."""
     facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.is_reliable}
     if digests:
         asked = message.ext["session"].items()
         facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}
-        facts["resume"] = digests
+        facts["resume"], facts["replyId"] = digests, reply_id
     if session.grants is not None and session.grants is not OPERATOR:  # there may be another admin token by then
         facts["grants"] = session.grants.as_json()
     return facts

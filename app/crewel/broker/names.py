@@ -11,7 +11,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.names import parse_name
 from crewel.delivery.records import SessionName
 
-__all__ = ["Names", "digest", "new_resume"]
+__all__ = ["Names", "digest", "new_reply_id", "new_resume"]
 
 REMEMBERED: Final = 10_000
 """Most clientIds that are remembered as taken over; the oldest give way."""
@@ -21,6 +21,11 @@ REMEMBERED_S: Final = 3600.0
 
 def new_resume() -> str:
     """A secret that takes a session over: 128 random bits."""
+    return secrets.token_hex(16)
+
+
+def new_reply_id() -> str:
+    """An ID for reply channels that nobody else has: 128 random bits."""
     return secrets.token_hex(16)
 
 

@@ -139,6 +139,7 @@ class Session:
         "plain",
         "queue",
         "queue_limit",
+        "reply_id",
         "retained",
         "socket",
         "state",
@@ -178,6 +179,8 @@ class Session:
     """Whether it ends when its queue is full, although it does not acknowledge."""
     name: str
     """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
+    reply_id: str
+    """The ID of its reply channels, `/ret/<ID>/*`; empty if it was not told any."""
     durable: Durable | None
     """What the log owes it; None unless the store has the session."""
     bounds: Bounds | None
@@ -227,7 +230,7 @@ class Session:
         self.burst = _ANY_BURST
         self.is_ready = False
         self.batching = 0
-        self.name = ""
+        self.name = self.reply_id = ""
         self.durable = None
         self.bounds = None
         self.dispatcher = None

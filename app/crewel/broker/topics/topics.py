@@ -34,6 +34,8 @@ class Topics:
     def plain(self, channel: Channel) -> bool:
         """Take notice of a publish that asks for nothing. Whether its topic asks for nothing either: no rule, no history, no
         group."""
+        if channel.is_reply:
+            return True  # each request has another one, and nothing is kept of it
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
             topic = self._topic(channel, self.usual(channel))
