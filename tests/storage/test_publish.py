@@ -7,6 +7,7 @@ import pytest
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.errors import Fenced
 from crewel.storage import log
+from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
 
@@ -19,7 +20,7 @@ async def test_ids_are_microseconds_of_the_clock_and_follow_one_another(store: S
     appended = await owner.append([Submission("/a", b"{}") for _ in range(3)])
     first = appended.ids[0]
     assert before <= first <= time.time_ns() // 1000
-    assert appended == log.Appended(LogId(0), [first, first + 1, first + 2], [False] * 3)
+    assert appended == log.Appended(LogId(0), [first, first + 1, first + 2], [PublishOutcome.NEW] * 3)
 
 
 async def test_prev_is_the_newest_id_before_the_call(store: Store) -> None:
@@ -67,7 +68,7 @@ async def test_a_key_publishes_once(store: Store) -> None:
     once = Submission("/a", b"{}", key="/a joe 17")
     first = await owner.append([once])
     again = await owner.append([once])
-    assert again == log.Appended(first.ids[0], first.ids, [True])
+    assert again == log.Appended(first.ids[0], first.ids, [PublishOutcome.REPEATED])
     assert await owner.log_ids() == first.ids
 
 
@@ -77,14 +78,14 @@ async def test_a_key_counts_within_one_call_too(store: Store) -> None:
     appended = await owner.append([Submission("/a", b"{}", key=key) for key in keys])
     first = appended.ids[0]
     assert appended.ids == [first, first + 1, first + 2, first, first + 2]
-    assert appended.repeated == [False, False, False, True, True]
+    assert [each is PublishOutcome.REPEATED for each in appended.outcomes] == [False, False, False, True, True]
     assert await owner.log_ids() == [first, first + 1, first + 2]
 
 
 async def test_different_keys_publish_apart(store: Store) -> None:
     owner = await started(store)
     appended = await owner.append([Submission("/a", b"{}", key="x"), Submission("/a", b"{}", key="y")])
-    assert appended.repeated == [False, False]
+    assert appended.outcomes == [PublishOutcome.NEW] * 2
 
 
 async def test_a_key_is_remembered_as_long_as_asked_for(store: Store) -> None:

@@ -36,8 +36,23 @@ FACTS: tuple[FactType, ...] = (
         "when messages enter the log, one entry a group",
         {
             "first": "Log id of the first message; each further one has the id of the one before plus one.",
-            "channels": "The channels of the messages, in the order of their ids.",
+            "channels": "The channels of the messages, in the order of their ids; empty for one that nobody is owed.",
         },
+    ),
+    FactType(
+        "addressed",
+        "when a message is put beside the log for certain receivers: they are owed it, or the members of a group are",
+        {
+            "id": "Log id of the message.",
+            "channel": "Its channel.",
+            "sessions": "Names of the sessions that are owed it.",
+            "queues": "Names of the shared queues in which it waits: `client/joe`, of a subject, or `group:...`.",
+        },
+    ),
+    FactType(
+        "erased",
+        "when a topic is removed with its history; what sessions are owed ends by itself",
+        {"channel": "The topic's channel.", "messages": "How many its history had."},
     ),
     FactType(
         "opened-session",
@@ -68,7 +83,7 @@ FACTS: tuple[FactType, ...] = (
         "when messages have ended for their receivers, one entry a commit and one a session's end",
         {
             "ended": "A list of objects, one a session, reason and code.",
-            "ended[].session": "Name of the receiver.",
+            "ended[].session": "Name of the receiver; of messages that waited in a shared queue, the name of that.",
             "ended[].reason": "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + ".",
             "ended[].code": "Dotted error code of dead letters; left out otherwise.",
             "ended[].ids": "Log ids of the messages.",

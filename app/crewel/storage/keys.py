@@ -169,6 +169,89 @@ KEYS: tuple[Key, ...] = (
         " remembers lies here too: the id that a letter got; for a second, what waits for a receiver.",
     ),
     Key(
+        "topics",
+        "set",
+        "channels",
+        "as their `topic:<channel>`",
+        "publish, configure, erase",
+        "each start",
+        "The channels that have settings or a history.",
+    ),
+    Key(
+        "topic:<channel>",
+        "hash",
+        "`settings` as they were configured, as JSON; `epoch` a text",
+        "until the topic is erased",
+        "publish, configure, erase",
+        "history; each start",
+        "A topic that has settings or a history. Its epoch changes whenever something that was seen may not be there any"
+        " more.",
+    ),
+    Key(
+        "h:<channel>",
+        "stream",
+        "as `log`, and `e` microseconds since 1970 when it expires, if it does",
+        "the newest, as many as the topic keeps; until it expires",
+        "publish, expire, erase",
+        "history; each start",
+        "The history of a topic: copies under the ids of the log.",
+    ),
+    Key(
+        "expiry",
+        "sorted set",
+        "`<log id> <channel>` and `<log id> <queue>`; the score is milliseconds since 1970",
+        "until then",
+        "publish, send, lease, put_back, expire, erase, discard_waiting, commit, end",
+        "expire",
+        "When messages expire that lie in a history or in a shared queue.",
+    ),
+    Key(
+        "queues",
+        "sorted set",
+        "names; the score is milliseconds since 1970 when something was put there last",
+        "as their `q:<queue>`",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "each start; the sweeper",
+        "The shared queues that are not empty.",
+    ),
+    Key(
+        "q:<queue>",
+        "sorted set",
+        "`<9 - priority>:<log id>`; all scores are 0",
+        "until it is empty",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "lease; operators",
+        "The order of a shared queue: `client/joe`, of a subject, or `group:<pattern> <group>`.",
+    ),
+    Key(
+        "qb:<queue>",
+        "hash",
+        "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers that"
+        " failed it, `e` microseconds since 1970 when it expires",
+        "until it is empty",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "lease; operators",
+        "The messages of a shared queue.",
+    ),
+    Key(
+        "members:<queue>",
+        "set",
+        "session names",
+        "until its last member has gone",
+        "subscribe, unsubscribe, end",
+        "put_back, unsubscribe, end",
+        "The members of a group. With the last one goes what waits in the queue.",
+    ),
+    Key(
+        "ptp:<log id>",
+        "set",
+        "session names",
+        "until one of them has settled it, or none has it any more",
+        "send, lease, put_back, commit, end",
+        "put_back, commit, end",
+        "Who still has a subject's message open: when the last of them ends, it waits for the subject again.",
+    ),
+    Key(
         "dead",
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
@@ -228,13 +311,16 @@ class Keys:
         "dropped",
         "epoch",
         "events",
+        "expiry",
         "facts",
         "format",
         "last",
         "log",
         "names",
         "nodes",
+        "queues",
         "returned",
+        "topics",
     )
 
     def __init__(self, prefix: str) -> None:
@@ -250,6 +336,9 @@ class Keys:
         self.returned = self._base + "dead:returned"
         self.facts = self._base + "facts"
         self.events = self._base + "events"
+        self.topics = self._base + "topics"
+        self.expiry = self._base + "expiry"
+        self.queues = self._base + "queues"
 
     @property
     def base(self) -> str:
@@ -275,6 +364,30 @@ class Keys:
     def subject(self, subject: str) -> str:
         """The sessions of a subject, such as `joe`."""
         return f"{self._base}subject:{subject}"
+
+    def history(self, channel: str) -> str:
+        """The newest messages of a channel."""
+        return f"{self._base}h:{channel}"
+
+    def topic(self, channel: str) -> str:
+        """What was configured for a channel."""
+        return f"{self._base}topic:{channel}"
+
+    def queue(self, queue: str) -> str:
+        """The order of a shared queue, such as `client/joe` or `group:/a/* workers`."""
+        return f"{self._base}q:{queue}"
+
+    def queue_bodies(self, queue: str) -> str:
+        """The messages of a shared queue."""
+        return f"{self._base}qb:{queue}"
+
+    def members(self, queue: str) -> str:
+        """The sessions of the group that has this queue."""
+        return f"{self._base}members:{queue}"
+
+    def receivers(self, log_id: int) -> str:
+        """The sessions that still have a subject's message open."""
+        return f"{self._base}ptp:{log_id}"
 
     def letters_by(self, kind: str, value: str) -> str:
         """The letters of one value; the kinds are `code`, `receiver` and `channel`."""

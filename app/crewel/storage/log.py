@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
+
+import orjson
 
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.storage.answers import unless_refused
@@ -16,9 +19,36 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["Appended", "append", "fetch", "fetch_inbox", "last", "oldest_tenth", "read", "size", "trim"]
+__all__ = [
+    "Appended",
+    "PublishOutcome",
+    "append",
+    "fetch",
+    "fetch_inbox",
+    "last",
+    "logged",
+    "oldest_tenth",
+    "read",
+    "size",
+    "trim",
+    "unpacked",
+]
 
 _READ_AT_ONCE: Final = 1000
+_USUAL_PRIORITY: Final = 5
+
+
+class PublishOutcome(StrEnum):
+    """What became of one publish."""
+
+    NEW = "new"
+    """It lies in the log."""
+    REPEATED = "repeated"
+    """Its key had been published before: the id is that of the first time, and nothing was done."""
+    UNCHANGED = "unchanged"
+    """It says the same as the newest of its topic's history, and lies there alone: nobody is told."""
+    REFUSED = "refused"
+    """Its topic takes no second message; it has no id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +58,22 @@ class Appended:
     prev: LogId
     """The newest id before this group. A reader whose cursor it is has missed nothing."""
     ids: list[LogId]
-    """One a message, in the order in which they were given."""
-    repeated: list[bool]
-    """Whether the message's key had been published before: then the id is that of the first time, and nothing was appended."""
+    """One a message, in the order in which they were given; 0 if it was refused."""
+    outcomes: list[PublishOutcome]
+    """One a message."""
 
 
 def append(
     k: Keys, token: str, submissions: Sequence[Submission], facts_max: int, once_ms: int = 120_000
 ) -> Step[Appended]:
-    """Put messages into the log, all or none, with a fact that says so. A key is remembered for `once_ms` milliseconds.
+    """Put messages into the log, all or none, with a fact that says so; and in the same step into the histories of their
+    topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds.
 
     Raises Fenced if the server with this token has been superseded. After an unknown outcome it must not be repeated, but for
     messages that all have a key.
     """
     keys = [k.node(token), k.last, k.log, k.facts]
-    arguments: list[bytes | str | int] = [facts_max, once_ms]
+    arguments: list[bytes | str | int] = [k.base, facts_max, once_ms]
     for each in submissions:
         further: list[bytes | str | int] = []
         if each.sender:
@@ -51,16 +82,44 @@ def append(
             further += ("x", each.excluded)
         if each.qos:
             further += ("q", each.qos)
+        kind = 0
         if each.key:
             keys.append(k.once(each.key))
-        arguments += (1 if each.key else 0, len(further), each.channel, each.body, *further)
+            kind = 1
+        if each.history_max or each.is_only or each.groups:
+            arguments += (kind + 2, len(further), each.channel, each.body, *further, *_asked(each))
+        else:
+            arguments += (kind, len(further), each.channel, each.body, *further)
     return Step("publish", tuple(keys), tuple(arguments), _appended, appends=True)
+
+
+def _asked(submission: Submission) -> tuple[str | int, ...]:
+    """What a publish asks for its topic, and for the groups that get it too."""
+    qos = orjson.loads(submission.qos) if submission.groups and submission.qos else {}
+    return (
+        submission.history_max,
+        int(submission.forces_update),
+        int(submission.is_only),
+        submission.expires,
+        submission.expires if qos.get("forceDestroy") else 0,
+        qos.get("priority", _USUAL_PRIORITY),
+        len(submission.groups),
+        *submission.groups,
+    )
 
 
 @unless_refused
 def _appended(answer: Any) -> Appended:
     prev, *ids = answer
-    return Appended(prev, [abs(each) for each in ids], [each < 0 for each in ids])
+    return Appended(prev, [abs(int(each)) for each in ids], [_outcome(each) for each in ids])
+
+
+def _outcome(answer: int | bytes) -> PublishOutcome:
+    if isinstance(answer, bytes):
+        return PublishOutcome.UNCHANGED
+    if answer > 0:
+        return PublishOutcome.NEW
+    return PublishOutcome.REPEATED if answer else PublishOutcome.REFUSED
 
 
 def trim(k: Keys, token: str) -> Step[int]:
@@ -74,7 +133,7 @@ _trimmed = unless_refused(int)
 async def read(store: Store, after: LogId, count: int) -> list[Logged]:
     """Return the next entries after this id, at most so many, oldest first."""
     entries: Any = await store.reader.xrange(store.keys.log, f"({after}-0", "+", count)
-    return [_logged(_id(entry), fields) for entry, fields in entries]
+    return [logged(_id(entry), fields) for entry, fields in entries]
 
 
 async def fetch(store: Store, ids: Iterable[LogId]) -> dict[LogId, Logged]:
@@ -83,7 +142,7 @@ async def fetch(store: Store, ids: Iterable[LogId]) -> dict[LogId, Logged]:
     for each in ids:
         pipeline.xrange(store.keys.log, f"{each}-0", f"{each}-0")
     found = await pipeline.execute()
-    return {(log_id := _id(entry)): _logged(log_id, fields) for answer in found for entry, fields in answer}
+    return {(log_id := _id(entry)): logged(log_id, fields) for answer in found for entry, fields in answer}
 
 
 async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[LogId, Logged]:
@@ -92,7 +151,7 @@ async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[Log
         return {}
     found: Any = await store.reader.hmget(store.keys.inbox(name), [str(each) for each in ids])
     pairs = zip(ids, found, strict=True)
-    return {log_id: _logged(log_id, _unpacked(packed)) for log_id, packed in pairs if packed is not None}
+    return {log_id: logged(log_id, unpacked(packed)) for log_id, packed in pairs if packed is not None}
 
 
 async def last(store: Store) -> LogId:
@@ -123,15 +182,16 @@ def _id(entry: bytes) -> LogId:
     return LogId(int(entry.partition(b"-")[0]))
 
 
-def _logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
+def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
+    """The message that an entry of the log, of a history or of an inbox holds."""
     sender, excluded = fields.get(b"s", b"").decode(), fields.get(b"x", b"").decode()
     redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
-    qos = fields.get(b"q", b"")
-    return Logged(log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns)
+    qos, to = fields.get(b"q", b""), fields.get(b"t", b"").decode()
+    return Logged(log_id, fields[b"c"].decode(), fields[b"b"], sender, excluded, qos, redrive_of, returns, to)
 
 
-def _unpacked(packed: bytes) -> dict[bytes, bytes]:
-    """The fields of a message in an inbox, as spill.lua writes them: name, length, colon, value, and so on."""
+def unpacked(packed: bytes) -> dict[bytes, bytes]:
+    """The fields of a message in an inbox, as shared/packed.lua writes them: name, length, colon, value, and so on."""
     fields = {}
     at = 0
     while at < len(packed):

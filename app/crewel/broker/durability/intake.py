@@ -22,7 +22,7 @@ from crewel.delivery.records import EndReason, LogId, Submission, Waiting
 from crewel.delivery.update_qos import Origin
 from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
 from crewel.storage import log as stored_log
-from crewel.storage.log import Appended
+from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ class Intake:
         return None
 
     def _answer(self, group: list[Outgoing], answer: Appended, *, is_next: bool) -> None:
-        for outgoing, log_id, is_repeated in zip(group, answer.ids, answer.repeated, strict=True):
-            if is_next and not is_repeated:
+        for outgoing, log_id, outcome in zip(group, answer.ids, answer.outcomes, strict=True):
+            if is_next and outcome is PublishOutcome.NEW:
                 self._take_own(outgoing, log_id)
-            outgoing.keep(Published(str(log_id), is_repeated))
+            outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
 
     async def _catch_up(self, group: list[Outgoing], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,

@@ -1,24 +1,36 @@
 #!lua
--- Appends messages to the log in the order given, and says so in one fact. All of them are appended or none.
+-- Appends messages to the log in the order given, and says so in one fact; copies them into the histories of their topics
+-- and the queues of groups that get them too. All of it is done or nothing.
 --
 -- Ids are microseconds of the store's clock, and one after another within a call; they rise even when the clock does not.
--- A message whose key is remembered was published before: it is not appended again, and has the id of the first time.
+-- A message whose key is remembered was published before: it is not appended again, and has the id of the first time. One
+-- that may not come second is refused if the history has a message, and has no id. One that says the same as the newest of
+-- the history, and is not to be told then, goes into the history alone.
 --
--- Returns {prev, id, ...}: the newest id before this call, then one id a message, negative if it was published before;
--- or 'fenced' if the server has been superseded.
+-- Returns {prev, id, ...}: the newest id before this call, then one id a message: negative if it was published before, 0 if
+-- it was refused, a text if it lies in the history alone; or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]     node:<token>, the server that publishes
 -- KEYS[2]     last
 -- KEYS[3]     log
 -- KEYS[4]     facts
 -- KEYS[5...]  k:<scope> of each message that has a key, in their order
--- ARGV[1]     bound of the facts, entries
--- ARGV[2]     how long a key is remembered, milliseconds
--- ARGV[3...]  for each message: '1' if it has a key, else '0'; number of the further arguments; channel; body;
---             the further arguments: fields of the log's entry (s, x, q), each with its value
+-- ARGV[1]     what all keys begin with; h:, topic:, q: and qb: are built from it
+-- ARGV[2]     bound of the facts, entries
+-- ARGV[3]     how long a key is remembered, milliseconds
+-- ARGV[4...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
+--             the fields of the log's entry (s, x, q) with their values, which follow channel and body; channel; body;
+--             these fields; and if something is asked for: entries that the history may have, 0 if it goes into none; '1'
+--             if it is to be told in any case, else '0'; '1' if it may not come second, else '0'; when it leaves the
+--             history, and when it leaves the queues, microseconds since 1970, 0 for never; its priority; number of the
+--             queues; these queues
 local node, last, log, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local facts_max, once_ms = ARGV[1], ARGV[2]
+local base, facts_max, once_ms = ARGV[1], ARGV[2], ARGV[3]
 local call, format = redis.call, string.format
+
+-- include shared/packed.lua
+
+-- include shared/queues.lua
 
 if call('EXISTS', node) == 0 then
   return 'fenced'
@@ -26,35 +38,117 @@ end
 
 local prev = tonumber(call('GET', last) or 0)
 local now = call('TIME')
-local id = math.max(prev, now[1] * 1000000 + now[2] - 1)
+local microseconds = now[1] * 1000000 + now[2]
+local id = math.max(prev, microseconds - 1)
 local first = id + 1
-local answer, channels = {prev}, {}
+local answer, channels, addressed = {prev}, {}, {}
 local keyed = 4
 
-local at = 3
+-- Whether the newest of a history, unless it has expired, has this body.
+local function says_the_same(history, body)
+  local newest = call('XREVRANGE', history, '+', '-', 'COUNT', 1)[1]
+  local is_same, expires = false, 0
+  for at = 1, newest and #newest[2] or 0, 2 do
+    local field, value = newest[2][at], newest[2][at + 1]
+    if field == 'b' then
+      is_same = value == body
+    elseif field == 'e' then
+      expires = tonumber(value)
+    end
+  end
+  return is_same and (expires == 0 or expires > microseconds)
+end
+
+-- Forgets when those entries expire that are about to go, because one more comes. More than a thousand at once are left to
+-- expire.lua, which finds nothing of them then.
+local function forget_oldest(history, channel, length, most)
+  if length < most or call('EXISTS', base .. 'expiry') == 0 then
+    return
+  end
+  local members = {}
+  for at, entry in ipairs(call('XRANGE', history, '-', '+', 'COUNT', math.min(length - most + 1, 1000))) do
+    members[at] = string.match(entry[1], '^%d+') .. ' ' .. channel
+  end
+  call('ZREM', base .. 'expiry', unpack(members))
+end
+
+-- Copies a message into the history of its topic.
+local function keep(text, entry, most, expires)
+  local channel = entry[2]
+  local history = base .. 'h:' .. channel
+  local length = call('XLEN', history)
+  if length == 0 then
+    call('SADD', base .. 'topics', channel)
+    call('HSETNX', base .. 'topic:' .. channel, 'epoch', text)
+  end
+  forget_oldest(history, channel, length, tonumber(most))
+  if expires ~= '0' then
+    entry = {'e', expires, unpack(entry)}
+    call('ZADD', base .. 'expiry', format('%.0f', math.ceil(expires / 1000)), text .. ' ' .. channel)
+  end
+  call('XADD', history, 'MAXLEN', most, text .. '-0', unpack(entry))
+end
+
+-- Puts a message into the queues of groups, and notes the fact.
+local function share(text, entry, priority, expires, from, to)
+  local queues = {}
+  local message = packed(expires == '0' and entry or {'e', expires, unpack(entry)})
+  for at = from, to do
+    enqueue(ARGV[at], text, message, priority, expires)
+    queues[#queues + 1] = cjson.encode(ARGV[at])
+  end
+  addressed[#addressed + 1] = format('{"id":%s,"channel":"%s","sessions":[],"queues":[%s]}', text, entry[2],
+    table.concat(queues, ','))
+end
+
+local at = 4
 while at <= #ARGV do
-  local more = tonumber(ARGV[at + 1])
-  local remembered = false
-  local once
-  if ARGV[at] == '1' then
-    keyed = keyed + 1
-    once = KEYS[keyed]
-    remembered = call('GET', once)
+  local kind, more, channel, body = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local asked = at + 4 + more
+  local stop = asked
+  local remembered, is_refused, is_told, once = false, false, true, nil
+  if kind ~= '0' then
+    if kind ~= '2' then
+      keyed = keyed + 1
+      once = KEYS[keyed]
+      remembered = call('GET', once)
+    end
+    if kind ~= '1' then
+      stop = asked + 7 + ARGV[asked + 6]
+      local history = base .. 'h:' .. channel
+      is_refused = ARGV[asked + 2] == '1' and call('XLEN', history) > 0
+      is_told = ARGV[asked + 1] == '1' or ARGV[asked] == '0' or not says_the_same(history, body)
+    end
   end
   if remembered then
     answer[#answer + 1] = -tonumber(remembered)
+  elseif is_refused then
+    answer[#answer + 1] = 0
   else
     id = id + 1
     local text = format('%.0f', id)
-    local channel = ARGV[at + 2]
-    call('XADD', log, text .. '-0', 'c', channel, 'b', ARGV[at + 3], unpack(ARGV, at + 4, at + 3 + more))
+    if is_told then
+      call('XADD', log, text .. '-0', 'c', channel, 'b', body, unpack(ARGV, at + 4, asked - 1))
+      answer[#answer + 1] = id
+      channels[#channels + 1] = channel
+    else
+      answer[#answer + 1] = text
+      channels[#channels + 1] = ''
+    end
     if once then
       call('SET', once, text, 'PX', once_ms)
     end
-    answer[#answer + 1] = id
-    channels[#channels + 1] = channel
+    if stop > asked then
+      local entry = {'c', channel, 'b', body, unpack(ARGV, at + 4, asked - 1)}
+      if ARGV[asked] ~= '0' then
+        keep(text, entry, ARGV[asked], ARGV[asked + 3])
+      end
+      if is_told and stop > asked + 7 then
+        share(text, entry, ARGV[asked + 5], ARGV[asked + 4], asked + 7, stop - 1)
+      end
+    end
   end
-  at = at + 4 + more
+  at = stop
 end
 
 if id >= first then
@@ -62,5 +156,8 @@ if id >= first then
   -- The grammar of channels knows nothing that JSON would have to escape.
   local fact = format('{"first":%.0f,"channels":["%s"]}', first, table.concat(channels, '","'))
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'published', 'd', fact)
+  for _, each in ipairs(addressed) do
+    call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', each)
+  end
 end
 return answer

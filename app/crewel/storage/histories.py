@@ -1,0 +1,148 @@
+"""The histories of topics: the newest messages of a channel, under the ids that they have in the log; and what was configured
+for it.
+
+A history has an epoch: who has seen one of its ids, and finds the same epoch, knows that nothing has been removed or numbered
+anew behind its back. `topics` reads, and raises StoreError; all else are steps, in order with publishes. Steps raise Fenced if
+the server has been superseded, and may be repeated.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from crewel.delivery.records import Logged, LogId
+from crewel.storage.answers import unless_refused
+from crewel.storage.keys import Keys
+from crewel.storage.log import logged
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+__all__ = ["History", "StoredTopic", "clear", "configure", "erase", "expire", "history", "new_epoch", "topics"]
+
+_TOGETHER: Final = 500  # topics whose particulars are read in one round trip
+_NONE: Final = -1
+_FACTS_MAX: Final = 1_000_000  # where nobody says how many; the next step that does lets the rest go
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    """What the store knows of a topic."""
+
+    channel: str
+    settings: dict[str, Any]
+    """As they were configured: JSON, opaque to the store; empty if nobody has."""
+    epoch: str
+    entries: int
+    """How many messages its history has, expired ones that nobody has removed yet among them."""
+    newest: LogId
+    """Id of the newest of them; 0 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Messages of a topic, as they were at one instant."""
+
+    epoch: str
+    """Empty if the topic has never had a history or settings, or has been erased."""
+    last: LogId
+    """The newest id of the log at that instant."""
+    entries: list[Logged]
+    """Those that were asked for and have not expired, oldest first."""
+    total: int
+    """How many the history has, expired ones that nobody has removed yet among them."""
+    reaches: bool
+    """Whether `since` is the id of an entry that is still there; so nothing that came after it is missing, unless it has
+    expired. False if no `since` was asked for."""
+
+
+def new_epoch() -> str:
+    """Return an epoch that no history has had."""
+    return secrets.token_hex(6)
+
+
+def history(k: Keys, token: str, channel: str, *, newest: int | None, since: LogId | None = None) -> Step[History]:
+    """Read the newest so many messages, or all (None), that came after `since`."""
+    keys = (k.node(token), k.history(channel), k.topic(channel), k.last)
+    count = _NONE if newest is None else newest
+    return Step("history", keys, (count, _NONE if since is None else since), _history)
+
+
+@unless_refused
+def _history(answer: Any) -> History:
+    epoch, last, entries, total, reaches = answer
+    found = [_entry(place, flat) for place, flat in entries]
+    return History(epoch.decode(), LogId(last), found, total, bool(reaches))
+
+
+def _entry(place: bytes, flat: list[bytes]) -> Logged:
+    fields = iter(flat)
+    return logged(LogId(int(place.partition(b"-")[0])), dict(zip(fields, fields, strict=True)))
+
+
+def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str) -> Step[str]:
+    """Keep the settings of a topic, a JSON object. Returns the epoch that holds: this one, or the one that there was. Raises
+    StoreFull."""
+    keys = (k.node(token), k.topics, k.topic(channel))
+    return Step("configure", keys, (channel, settings, epoch), _text)
+
+
+def erase(k: Keys, token: str, channel: str, facts_max: int) -> Step[int]:
+    """Remove a topic: its history, settings and epoch. Returns how many messages the history had."""
+    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, ""), _number)
+
+
+def clear(k: Keys, token: str, channel: str, epoch: str = "") -> Step[int]:
+    """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were."""
+    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch()), _number)
+
+
+def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
+    return (k.node(token), k.topics, k.topic(channel), k.history(channel), k.expiry, k.facts)
+
+
+def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[tuple[str, int]]]:
+    """Remove messages from histories, and from shared queues, whose time is over at `now_ms` (since 1970), at most so many.
+    Returns the channels and queues that have lost some, and how many each still has; queues have no slash at the front."""
+    return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _left)
+
+
+async def topics(store: Store) -> list[StoredTopic]:
+    """Return all topics that have settings or a history, by name."""
+    keys, reader = store.keys, store.reader
+    members: Any = await reader.smembers(keys.topics)
+    channels = sorted(member.decode() for member in members)
+    found = []
+    for start in range(0, len(channels), _TOGETHER):
+        pipeline = reader.pipeline(transaction=False)
+        for channel in channels[start : start + _TOGETHER]:
+            pipeline.hmget(keys.topic(channel), "settings", "epoch")
+            pipeline.xlen(keys.history(channel))
+            pipeline.xrevrange(keys.history(channel), count=1)
+        answers = iter(await pipeline.execute())
+        for channel in channels[start : start + _TOGETHER]:
+            (settings, epoch), entries, newest = next(answers), next(answers), next(answers)
+            found.append(_topic(channel, settings, epoch, entries, newest))
+    return found
+
+
+def _topic(channel: str, settings: bytes | None, epoch: bytes | None, entries: int, newest: Any) -> StoredTopic:
+    newest_id = LogId(int(newest[0][0].partition(b"-")[0])) if newest else LogId(0)
+    return StoredTopic(channel, orjson.loads(settings or b"{}"), (epoch or b"").decode(), entries, newest_id)
+
+
+@unless_refused
+def _text(answer: Any) -> str:
+    return str(answer.decode())
+
+
+@unless_refused
+def _left(answer: Any) -> list[tuple[str, int]]:
+    pairs = iter(answer)
+    return [(name.decode(), left) for name, left in zip(pairs, pairs, strict=True)]
+
+
+_number = unless_refused(int)

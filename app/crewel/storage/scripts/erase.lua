@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing.
+--
+-- Returns how many messages the history had; or 'fenced' if the server has been superseded.
+--
+-- KEYS[1]  node:<token>, the server that asks
+-- KEYS[2]  topics
+-- KEYS[3]  topic:<channel>
+-- KEYS[4]  h:<channel>
+-- KEYS[5]  expiry
+-- KEYS[6]  facts
+-- ARGV[1]  the channel
+-- ARGV[2]  bound of the facts, entries; without meaning where a new epoch begins
+-- ARGV[3]  the epoch that begins; empty to remove all of the topic
+local node, topics, topic, history, expiry, facts = unpack(KEYS)
+local channel, facts_max, epoch = unpack(ARGV)
+local portion, most = 500, 10000
+local call = redis.call
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+
+-- Forgets when the entries expire: of so many, for the rest expire.lua finds nothing when the time has come.
+local function forget_expiry()
+  local after, seen = '-', 0
+  while seen < most and call('EXISTS', expiry) == 1 do
+    local members = {}
+    local entries = call('XRANGE', history, after, '+', 'COUNT', portion)
+    for at, entry in ipairs(entries) do
+      members[at] = string.match(entry[1], '^%d+') .. ' ' .. channel
+    end
+    if #members > 0 then
+      call('ZREM', expiry, unpack(members))
+    end
+    if #entries < portion then
+      return
+    end
+    after = '(' .. entries[portion][1]
+    seen = seen + portion
+  end
+end
+
+local count = call('XLEN', history)
+forget_expiry()
+call('UNLINK', history)
+if epoch ~= '' then
+  if call('EXISTS', topic) == 1 then
+    call('HSET', topic, 'epoch', epoch)
+  end
+elseif call('UNLINK', topic) + call('SREM', topics, channel) > 0 then
+  local fact = '{"channel":"' .. channel .. '","messages":' .. count .. '}'
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'erased', 'd', fact)
+end
+return count

@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- Reads the history of a topic, and the newest id of the log of the same instant. What has expired is left out, also before
+-- expire.lua has removed it.
+--
+-- Returns {epoch, last, {entry, ...}, length, 1 if the entry `since` is there else 0}: the epoch is empty if there is none,
+-- entries are as XRANGE tells them, oldest first; or 'fenced' if the server has been superseded.
+--
+-- KEYS[1]  node:<token>, the server that asks
+-- KEYS[2]  h:<channel>
+-- KEYS[3]  topic:<channel>
+-- KEYS[4]  last
+-- ARGV[1]  entries to be returned at most, the newest of them; -1: all
+-- ARGV[2]  log id: only what came after it; -1: everything
+local node, history, topic, last = unpack(KEYS)
+local most, since = tonumber(ARGV[1]), ARGV[2]
+local portion = 1000
+local call = redis.call
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+
+local now = call('TIME')
+local microseconds = now[1] * 1000000 + now[2]
+
+local function has_expired(entry)
+  for at = 1, #entry[2], 2 do
+    if entry[2][at] == 'e' then
+      return tonumber(entry[2][at + 1]) <= microseconds
+    end
+  end
+  return false
+end
+
+-- The entries after a place, newest first.
+local function newest_after(place)
+  local found, before = {}, '+'
+  while most < 0 or #found < most do
+    local wanted = most < 0 and portion or math.min(most - #found, portion)
+    local entries = call('XREVRANGE', history, before, place, 'COUNT', wanted)
+    for _, entry in ipairs(entries) do
+      if not has_expired(entry) then
+        found[#found + 1] = entry
+      end
+    end
+    if #entries < wanted then
+      break
+    end
+    before = '(' .. entries[#entries][1]
+  end
+  return found
+end
+
+local reaches, place = 0, '-'
+if since ~= '-1' then
+  reaches = #call('XRANGE', history, since .. '-0', since .. '-0')
+  place = '(' .. since .. '-0'
+end
+local found = newest_after(place)
+local entries = {}
+for at = #found, 1, -1 do
+  entries[#entries + 1] = found[at]
+end
+return {call('HGET', topic, 'epoch') or '', tonumber(call('GET', last) or 0), entries, call('XLEN', history), reaches}

@@ -1,0 +1,276 @@
+"""Histories: what publish.lua puts there, and history.lua, configure.lua, erase.lua and expire.lua find."""
+
+import time
+from typing import Any
+
+import pytest
+
+from crewel.delivery.records import Logged, LogId, Submission
+from crewel.errors import Fenced
+from crewel.storage import histories
+from crewel.storage.histories import History, StoredTopic
+from crewel.storage.log import PublishOutcome
+from crewel.storage.store import Store
+from tests.storage.owner import FACTS_MAX, Owner, started
+
+NEW, UNCHANGED, REFUSED = PublishOutcome.NEW, PublishOutcome.UNCHANGED, PublishOutcome.REFUSED
+HOUR = 3_600_000_000  # microseconds
+
+
+def kept(body: bytes = b"{}", channel: str = "/a", history_max: int = 3, **fields: Any) -> Submission:
+    return Submission(channel, body, history_max=history_max, **fields)
+
+
+async def read(
+    owner: Owner, newest: int | None = None, since: int | None = None, channel: str = "/a"
+) -> histories.History:
+    found: History = await owner.do(
+        histories.history(
+            owner.keys, owner.token, channel, newest=newest, since=None if since is None else LogId(since)
+        )
+    )
+    return found
+
+
+async def bodies(owner: Owner, newest: int | None = None, since: int | None = None) -> list[bytes]:
+    return [each.body for each in (await read(owner, newest, since)).entries]
+
+
+async def expire(owner: Owner, now_us: float, count: int = 100) -> list[tuple[str, int]]:
+    left: list[tuple[str, int]] = await owner.do(
+        histories.expire(owner.keys, owner.token, int(now_us // 1000), count, FACTS_MAX)
+    )
+    return left
+
+
+def in_an_hour() -> int:
+    return time.time_ns() // 1000 + HOUR
+
+
+# Publishing
+
+
+async def test_a_message_lies_in_the_log_and_in_the_history_alike(store: Store) -> None:
+    owner = await started(store)
+    whole = kept(b'{"data":1}', "/a b", sender="client/joe/1", excluded="client/joe/1", qos=b'{"priority":7}')
+    appended = await owner.append([whole])
+    assert appended.outcomes == [NEW]
+    (entry,) = (await read(owner, channel="/a b")).entries
+    assert entry == Logged(appended.ids[0], "/a b", whole.body, whole.sender, whole.excluded, whole.qos)
+    assert await owner.log_ids() == appended.ids
+
+
+async def test_the_history_keeps_the_newest_and_not_one_more(store: Store) -> None:
+    owner = await started(store)
+    ids = (await owner.append([kept(b"%d" % number) for number in range(250)])).ids
+    found = await read(owner)
+    assert [each.id for each in found.entries] == ids[-3:]
+    assert found.total == 3
+
+
+async def test_a_smaller_history_counts_from_the_next_message_on(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b"%d" % number, history_max=300, expires=in_an_hour()) for number in range(300)])
+    await owner.append([kept(b"last", history_max=2)])
+    assert await bodies(owner) == [b"299", b"last"]
+    assert await store.reader.zcard(store.keys.expiry) == 1
+
+
+async def test_plain_messages_leave_histories_alone(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b"1"), Submission("/a", b"2"), kept(b"3", key="x"), kept(b"4", key="x")])
+    assert await bodies(owner) == [b"1", b"3"]
+
+
+async def test_what_says_the_same_is_stored_and_told_to_nobody(store: Store) -> None:
+    owner = await started(store)
+    first = await owner.append([kept(b"1", forces_update=False)])
+    same = await owner.append([kept(b"1", forces_update=False), kept(b"2"), kept(b"2", forces_update=False)])
+    assert first.outcomes == [NEW]
+    assert same.outcomes == [UNCHANGED, NEW, UNCHANGED]
+    assert same.ids == [same.ids[0], same.ids[0] + 1, same.ids[0] + 2]
+    assert await owner.log_ids() == [first.ids[0], same.ids[1]]
+    assert await bodies(owner) == [b"1", b"2", b"2"]
+    assert (await owner.facts("published"))[1] == {"first": same.ids[0], "channels": ["", "/a", ""]}
+    assert (await owner.append([])).prev == same.ids[2]
+
+
+async def test_without_a_history_nothing_is_the_same(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b"1")])
+    again = await owner.append([kept(b"1", history_max=0, forces_update=False)])
+    assert again.outcomes == [NEW]
+
+
+async def test_what_has_expired_says_nothing_any_more(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b"1", expires=time.time_ns() // 1000 - 1)])
+    assert (await owner.append([kept(b"1", forces_update=False)])).outcomes == [NEW]
+
+
+async def test_a_readonly_topic_takes_one_message(store: Store) -> None:
+    owner = await started(store)
+    first = await owner.append([kept(b"1", is_only=True, key="x"), kept(b"2", is_only=True, key="y")])
+    assert first.outcomes == [NEW, REFUSED]
+    assert first.ids[1] == 0
+    again = await owner.append(
+        [kept(b"1", is_only=True, key="x"), kept(b"2", is_only=True, key="y"), kept(history_max=0, is_only=True)]
+    )
+    assert again.outcomes == [PublishOutcome.REPEATED, REFUSED, REFUSED]
+    assert again.ids == [first.ids[0], 0, 0]
+    assert await owner.log_ids() == [first.ids[0]]
+    assert await bodies(owner) == [b"1"]
+
+
+async def test_a_group_of_refused_messages_writes_nothing(store: Store) -> None:
+    owner = await started(store)
+    first = await owner.append([kept(b"1", is_only=True)])
+    refused = await owner.append([kept(b"2", is_only=True)])
+    assert (refused.prev, refused.ids) == (first.ids[0], [0])
+    assert len(await owner.facts("published")) == 1
+
+
+# Reading
+
+
+async def test_reading_tells_epoch_last_and_total(store: Store) -> None:
+    owner = await started(store)
+    assert await read(owner) == History("", LogId(0), [], 0, reaches=False)
+    ids = (await owner.append([kept(b"1"), kept(b"2"), Submission("/b", b"3")])).ids
+    found = await read(owner, newest=1)
+    assert (found.last, found.total, [each.id for each in found.entries]) == (ids[2], 2, [ids[1]])
+    assert found.epoch
+
+
+async def test_the_newest_so_many_come_oldest_first(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b"%d" % number, history_max=5000) for number in range(2500)])
+    everything = [b"%d" % number for number in range(2500)]
+    for newest in (0, 1, 999, 1000, 1001, 2499, 2500, 9999):
+        assert await bodies(owner, newest) == everything[2500 - min(newest, 2500) :]
+    assert await bodies(owner) == everything
+
+
+async def test_reading_goes_on_after_an_entry_that_is_still_there(store: Store) -> None:
+    owner = await started(store)
+    ids = (await owner.append([kept(b"%d" % number) for number in range(4)])).ids
+    found = await read(owner, since=ids[1])
+    assert [each.id for each in found.entries] == ids[2:]
+    assert found.reaches
+    assert not (await read(owner, since=ids[0])).reaches
+    newest = await read(owner, since=ids[3])
+    assert (newest.entries, newest.reaches) == ([], True)
+    assert not (await read(owner, since=0)).reaches
+    assert await bodies(owner, newest=1, since=ids[1]) == [b"3"]
+
+
+async def test_what_has_expired_is_left_out(store: Store) -> None:
+    owner = await started(store)
+    past, future = time.time_ns() // 1000 - 1, in_an_hour()
+    messages = [kept(b"%d" % number, history_max=9, expires=past if number % 2 else future) for number in range(6)]
+    ids = (await owner.append(messages)).ids
+    assert await bodies(owner) == [b"0", b"2", b"4"]
+    assert await bodies(owner, newest=2) == [b"2", b"4"]
+    found = await read(owner, since=ids[1])
+    assert (found.total, found.reaches, [each.id for each in found.entries]) == (6, True, [ids[2], ids[4]])
+
+
+# Configuring and erasing
+
+
+async def test_the_first_epoch_holds(store: Store) -> None:
+    owner = await started(store)
+    configure = histories.configure
+    assert await owner.do(configure(store.keys, owner.token, "/a", b'{"historyMax":1}', "first")) == "first"
+    assert await owner.do(configure(store.keys, owner.token, "/a", b'{"historyMax":2}', "second")) == "first"
+    assert await histories.topics(store) == [StoredTopic("/a", {"historyMax": 2}, "first", 0, LogId(0))]
+    await owner.append([kept()])
+    assert (await read(owner)).epoch == "first"
+
+
+async def test_topics_with_a_history_are_known_without_settings(store: Store) -> None:
+    owner = await started(store)
+    channels = sorted(f"/a/{number}" for number in range(1200))
+    ids: list[LogId] = []
+    for start in range(0, 1200, 256):
+        ids += (await owner.append([kept(channel=channel) for channel in channels[start : start + 256]])).ids
+    found = await histories.topics(store)
+    assert [each.channel for each in found] == channels
+    assert [(each.entries, each.newest, each.settings) for each in found] == [(1, each, {}) for each in ids]
+    assert all(each.epoch for each in found)
+
+
+async def test_nothing_of_an_erased_topic_is_left(store: Store) -> None:
+    owner = await started(store)
+    await owner.do(histories.configure(store.keys, owner.token, "/a", b"{}", "e"))
+    await owner.append([kept(b"%d" % number, history_max=1200, expires=in_an_hour()) for number in range(1200)])
+    await owner.append([kept(channel="/b", expires=in_an_hour())])
+    assert await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX)) == 1200
+    assert await store.reader.exists(store.keys.history("/a"), store.keys.topic("/a")) == 0
+    assert [each.channel for each in await histories.topics(store)] == ["/b"]
+    assert await store.reader.zcard(store.keys.expiry) == 1
+    assert await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX)) == 0
+    assert await owner.facts("erased") == [{"channel": "/a", "messages": 1200}]
+
+
+async def test_a_cleared_history_begins_a_new_epoch(store: Store) -> None:
+    owner = await started(store)
+    await owner.do(histories.configure(store.keys, owner.token, "/a", b'{"x":1}', "e"))
+    await owner.append([kept(), kept()])
+    assert await owner.do(histories.clear(store.keys, owner.token, "/a")) == 2
+    (topic,) = await histories.topics(store)
+    assert (topic.settings, topic.entries) == ({"x": 1}, 0)
+    assert topic.epoch != "e"
+    assert await owner.do(histories.clear(store.keys, owner.token, "/a", "mine")) == 0
+    assert (await read(owner)).epoch == "mine"
+    await owner.do(histories.clear(store.keys, owner.token, "/unknown"))
+    assert len(await histories.topics(store)) == 1
+
+
+# Expiring
+
+
+async def test_what_has_expired_leaves_the_history(store: Store) -> None:
+    owner = await started(store)
+    now = time.time_ns() // 1000
+    times = [("/a", now + 1000), ("/a", 0), ("/b", now + 2500), ("/a", now + 1000), ("/a", now + HOUR)]
+    await owner.append([kept(channel=channel, expires=when, history_max=9) for channel, when in times])
+    assert await expire(owner, now - 1000) == []
+    assert await expire(owner, now + 2000) == [("/a", 2)]
+    assert await expire(owner, now + 10_000) == [("/b", 0)]
+    assert await store.reader.exists(store.keys.history("/b")) == 0
+    assert await store.reader.zcard(store.keys.expiry) == 1
+    assert len(await owner.log_ids()) == 5
+
+
+async def test_so_many_expire_at_a_time(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(expires=1_000_000, history_max=9) for _ in range(5)])
+    assert await expire(owner, 2_000_000, count=2) == [("/a", 3)]
+    assert await expire(owner, 2_000_000, count=9) == [("/a", 0)]
+    assert await expire(owner, 2_000_000) == []
+
+
+async def test_what_has_gone_before_its_time_is_not_counted(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(expires=1_000_000, history_max=1) for _ in range(3)])
+    assert await store.reader.zcard(store.keys.expiry) == 1
+    await store.reader.delete(store.keys.history("/a"))
+    assert await expire(owner, 2_000_000) == []
+    assert await store.reader.zcard(store.keys.expiry) == 0
+
+
+async def test_a_superseded_server_reads_and_changes_nothing(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(expires=1_000_000)])
+    stranger = Owner(store, "never booted")
+    for step in (
+        histories.history(store.keys, stranger.token, "/a", newest=1),
+        histories.configure(store.keys, stranger.token, "/a", b"{}", "e"),
+        histories.erase(store.keys, stranger.token, "/a", FACTS_MAX),
+        histories.clear(store.keys, stranger.token, "/a"),
+        histories.expire(store.keys, stranger.token, 9_000_000, 9),
+    ):
+        with pytest.raises(Fenced):
+            await stranger.do(step)
+    assert (await read(owner)).total == 1
