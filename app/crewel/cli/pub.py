@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import connecting
+from crewel.cli import asking, connecting
+from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
-    from crewel.client import Client, Reply
+    from crewel.bayeux.message import Fields
+    from crewel.client import Client, PublishRefused, Reply
 
 PATIENCE_S = 30.0
 """How long a persistent message is tried again."""
@@ -49,17 +51,51 @@ def pub(
             " has KEY-2. --persistent alone makes a random one.",
         ),
     ] = None,
+    priority: asking.Priority = None,
+    to: asking.To = None,
+    force_queuing: asking.ForceQueuing = False,
+    distribute: asking.ToOne = None,
+    subscribable: asking.Subscribable = None,
+    life_time: asking.LifeTime = None,
+    force_destroy: asking.ForceDestroy = False,
+    force_update: asking.ForceUpdate = None,
+    reply_to: asking.ReplyTo = None,
+    properties: asking.Properties = None,
+    history: asking.History = None,
+    readonly: asking.Readonly = False,
+    destroy_delay: asking.DestroyDelay = None,
+    administrative: asking.Administrative = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each reply as a JSON object a line.")] = False,
 ) -> None:
     """Publish one message, or many; each is answered before the next is sent. Says nothing if all goes well."""
+    if administrative and data is None:
+        data = "null"
     _check(channel, data)
+    options = asking.publish_options(
+        persistent=persistent,
+        key=key,
+        priority=priority,
+        to=to,
+        force_queuing=force_queuing,
+        distribute=distribute,
+        subscribable=subscribable,
+        life_time=life_time,
+        force_destroy=force_destroy,
+        force_update=force_update,
+        reply_to=reply_to,
+        properties=properties,
+        history_max=history,
+        readonly=readonly,
+        destroy_delay=destroy_delay,
+        administrative=administrative,
+    )
     try:
         client = connecting.client(url, transport, token)
         texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
-        connecting.run(_publish(client, channel, _paced(texts, count, rate), persistent, key, as_json))
+        connecting.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
     except connecting.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 
@@ -76,26 +112,50 @@ def _check(channel: str, data: str | None) -> None:
 
 
 async def _publish(
-    client: "Client", channel: str, texts: AsyncIterator[str], persistent: bool, key: str | None, as_json: bool
+    client: "Client", channel: str, texts: AsyncIterator[str], options: dict[str, Any], as_json: bool
 ) -> None:
     import secrets
 
-    import orjson
+    from crewel.client import PublishRefused
 
-    if persistent and key is None:
+    key = options.get("key")
+    if key is None and _is_stored(options):
         key = secrets.token_hex(16)
     number = 0
     async with client:
         async for text in texts:
             number += 1
-            keys = {"persistent": persistent, "key": key if key is None or number == 1 else f"{key}-{number}"}
-            reply = await _publish_one(client, channel, _value(text), keys)
+            options["key"] = key if key is None or number == 1 else f"{key}-{number}"
+            try:
+                reply: Fields = await _publish_one(client, channel, asking.value(text), options)
+            except PublishRefused as error:
+                if as_json:
+                    _print(error.reply)
+                raise _with_destinations(error) from None
             if as_json:
-                print(orjson.dumps(reply).decode(), flush=True)
+                _print(reply)
+
+
+def _is_stored(options: dict[str, Any]) -> bool:
+    return bool(options.get("persistent") or options.get("force_queuing"))
+
+
+def _print(reply: "Fields") -> None:
+    import orjson
+
+    print(orjson.dumps(reply).decode(), flush=True)
+
+
+def _with_destinations(error: "PublishRefused") -> CrewelError:
+    """The error with all destinations: it names the first one that failed, and others may have the message."""
+    if len(error.destinations) < 2:
+        return error
+    states = (f"{each.to} {each.state if each.is_ok else each.error_code}" for each in error.destinations)
+    return CrewelError(f"{error}; of all destinations: {', '.join(states)}")
 
 
 async def _publish_one(client: "Client", channel: str, value: Any, options: dict[str, Any]) -> "Reply":
-    """Publish; what is persistent again and again while nobody knows whether it is stored. Its key makes that harmless."""
+    """Publish; what is stored again and again while nobody knows whether it is. Its key makes that harmless."""
     import asyncio
 
     from crewel.client import NotConnectedError, NotStored, PublishRefused, TransportError
@@ -108,20 +168,10 @@ async def _publish_one(client: "Client", channel: str, value: Any, options: dict
         except (NotStored, TransportError, NotConnectedError, PublishRefused) as error:
             # 402: the session was lost first, and the client is making another.
             is_final = isinstance(error, PublishRefused) and not isinstance(error, NotStored) and error.code != 402
-            if is_final or not options["persistent"] or loop.time() + pause > deadline:
+            if is_final or not _is_stored(options) or loop.time() + pause > deadline:
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 2, 2.0)
-
-
-def _value(text: str) -> Any:
-    """The text as JSON if it is JSON, else the text."""
-    import orjson
-
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
 
 
 async def _paced(texts: AsyncIterator[str], count: int | None, rate: float | None) -> AsyncIterator[str]:

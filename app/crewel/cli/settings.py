@@ -35,19 +35,21 @@ def settings(
 
 
 def _rows(loaded: "Settings") -> list[dict[str, Any]]:
-    from crewel.settings.table import declared, shown
+    from crewel.settings.table import declared, declared_as, rules_of, shown
 
+    values = {name: shown(loaded, name) for name in declared()} | rules_of(loaded)
     return [
         {
             "name": name,
-            "value": shown(loaded, name),
+            "value": value,
             "unit": setting.unit,
             "default": setting.default,
             "source": loaded.source(name),
             "live": setting.live,
             "why": setting.why,
         }
-        for name, setting in declared().items()
+        for name, value in values.items()
+        if (setting := declared_as(name)) is not None
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import connecting
+from crewel.cli import asking, connecting
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
@@ -45,7 +45,12 @@ def register(app: typer.Typer) -> None:
 
 
 def sub(
-    channels: Annotated[list[str], typer.Argument(metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**")],
+    channels: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**. None: what is addressed to --name."
+        ),
+    ] = None,
     ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     name: Annotated[
@@ -56,6 +61,12 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
+    group: asking.Group = None,
+    filter_by: asking.Filter = None,
+    history: asking.Past = None,
+    newest_first: asking.NewestFirst = False,
+    since: asking.Since = None,
+    local: asking.Local = True,
     update_exception: UpdateException = None,
     update_message: UpdateMessage = "",
     retries: Retries = None,
@@ -69,16 +80,31 @@ def sub(
 ) -> None:
     """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
 
-    Unless --no-ack says otherwise, what is printed is settled, and what is not comes again.
+    Unless --no-ack says otherwise, what is printed is settled, and what is not comes again. With --name, what is addressed to
+    that session or its subject is printed too, whatever its channel.
     """
+    channels = channels or []
+    if not channels and name is None:
+        raise typer.BadParameter("CHANNEL is missing, or --name for what is addressed to it")
     connecting.check_channels(channels)
+    wanted = widest(channels)
+    options = asking.subscribe_options(
+        wanted,
+        group=group,
+        filter=filter_by,
+        history=history,
+        newest_first=newest_first,
+        since=since,
+        local=None if local else False,
+    )
     settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     try:
         client = connecting.client(url, transport, token, name=name, leave=leave, **settling)
         take = _taker(_printer(as_json), update_exception, update_message)
-        connecting.run(_subscribe(widest(channels), client, count, take, rejects=update_exception is not None))
+        reader = Reader(client, wanted, options, take, count)
+        connecting.run(_read(reader, named=name is not None, rejects=update_exception is not None))
     except connecting.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.
         raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
@@ -119,40 +145,83 @@ def _taker(show: Print, code: str | None, text: str) -> Print:
     return take
 
 
-async def _subscribe(channels: list[str], client: "Client", count: int | None, take: Print, *, rejects: bool) -> None:
+async def _read(reader: "Reader", *, named: bool, rejects: bool) -> None:
     from crewel.client import ClientError
 
     # Other servers settle nothing. Then `sub` is what it can be, and says so itself if that is not what was asked for.
     logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
-    async with client:
+    async with reader.client as client:
         if rejects and not client.settles:
             raise ClientError("nothing can be rejected here: the server lacks `update` in bayeux.extensions")
-        subscriptions = [await client.subscribe(channel) for channel in channels]
-        print(f"crewel: subscribed to {', '.join(channels)}", file=sys.stderr, flush=True)
-        client.on_state(Teller())
-        await _print_all(subscriptions, count, take)
+        await reader.read(with_addressed=named)
 
 
-async def _print_all(subscriptions: list["Subscription"], count: int | None, take: Print) -> None:
-    """Print `count` messages of any of the subscriptions, or until one of them fails."""
-    left = count
+class Reader:
+    """Takes `count` messages of some channels one after the other, or all."""
 
-    async def print_one_after_the_other(subscription: "Subscription") -> None:
-        nonlocal left
-        while left != 0:
-            message = await anext(subscription)
-            take(message)
-            left = None if left is None else left - 1
+    def __init__(
+        self, client: "Client", channels: list[str], options: dict[str, Any], take: Print, count: int | None
+    ) -> None:
+        self.client = client
+        self._channels = channels
+        self._options = options
+        self._take = take
+        self._left = count
 
-    tasks = [asyncio.create_task(print_one_after_the_other(each)) for each in subscriptions]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    async def read(self, *, with_addressed: bool) -> None:
+        """Subscribe, and take messages until there were enough, or until a subscription fails."""
+        addressed = [self._addressed(self.client.listen("/**"))] if with_addressed else []
+        subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
+        _say(f"subscribed to {', '.join(self._channels) or f'what is addressed to {self.client.name}'}")
+        for subscription in subscriptions:
+            if subscription.recovered is not None:
+                _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")
+        self.client.on_state(Teller())
+        tasks = [asyncio.create_task(each) for each in (*map(self._subscribed, subscriptions), *addressed)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            self._tell_position(subscriptions)
+
+    async def _subscribed(self, subscription: "Subscription") -> None:
+        while self._left != 0:
+            try:
+                message = await anext(subscription)
+            except StopAsyncIteration:  # its topic was erased, and another of its name may come
+                _say(f"{subscription.channel} was erased, subscribing again")
+                options = self._options | ({"since": {}} if "since" in self._options else {})
+                subscription = await self.client.subscribe(subscription.channel, **options)
+                continue
+            self._took(message)
+
+    async def _addressed(self, listener: "Subscription") -> None:
+        from crewel.bayeux.channel import parse
+
+        while self._left != 0:
+            message = await anext(listener)
+            channel = parse(message.channel)
+            if channel is not None and not any(name in channel.patterns for name in self._channels):
+                self._took(message)
+            else:
+                message.settle()  # as far as this one is concerned: it is printed elsewhere
+
+    def _took(self, message: "Message") -> None:
+        self._take(message)
+        self._left = None if self._left is None else self._left - 1
+
+    def _tell_position(self, subscriptions: list["Subscription"]) -> None:
+        reached = {channel: place for each in subscriptions for channel, place in each.position.items()}
+        if "since" in self._options and reached:
+            _say(f"go on with --since {asking.shown(reached)}")
+
+
+def _say(text: str) -> None:
+    print("crewel:", text, file=sys.stderr, flush=True)
 
 
 class Teller:
@@ -168,16 +237,13 @@ class Teller:
         losses = (Event.CONNECTION_LOST, Event.SESSION_LOST)
         reason = f" ({step.reason})" if step.reason else ""
         if step.event is Event.CONNECTION_LOST:
-            self._say(f"the connection is lost, trying again{reason}")
+            _say(f"the connection is lost, trying again{reason}")
         elif step.event is Event.SESSION_LOST:
-            self._say(f"the session is lost, messages may be missing; trying again{reason}")
+            _say(f"the session is lost, messages may be missing; trying again{reason}")
         elif step.new is State.CONNECTED and self._is_lost:
-            self._say("connected again")
+            _say("connected again")
         # Between the two may be a new handshake and its first connect, in which nothing is lost any more nor there again.
         self._is_lost = step.new is not State.CONNECTED and (self._is_lost or step.event in losses)
-
-    def _say(self, text: str) -> None:
-        print("crewel:", text, file=sys.stderr, flush=True)
 
 
 def _printer(as_json: bool | None) -> Print:
@@ -191,6 +257,9 @@ def _printer(as_json: bool | None) -> Print:
     console = Console(highlight=False)
 
     def show(message: "Message") -> None:
+        if message.is_erased:
+            console.print(Text.assemble((message.channel, "bold cyan"), "  ", ("erased", "italic")), soft_wrap=True)
+            return
         # JSON escapes control characters, so that no message can steer the terminal; Text leaves markup as it is.
         data = message.data if isinstance(message.data, str) and message.data.isprintable() else _json(message.data)
         console.print(Text.assemble((message.channel, "bold cyan"), "  ", data), soft_wrap=True)

@@ -1,0 +1,226 @@
+"""What `pub` and `sub` may ask of the server for their messages: the options, and how they are read."""
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from crewel.client import Position
+
+_PRIORITIES: Final = ("MIN", "LOW", "NORM", "HIGH", "MAX")
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w|)", re.ASCII)
+_FOR_EVER: Final = ("-1", "forever")
+
+
+class Distribute(StrEnum):
+    """Which of a subject's sessions get a message that is addressed to it."""
+
+    ALL = "all"
+    ONE = "one"
+
+
+def _priority(text: str) -> int | str:
+    if text.upper() in _PRIORITIES:
+        return text.upper()
+    if text.isascii() and text.isdigit() and int(text) <= 9:
+        return int(text)
+    raise typer.BadParameter(f"{text} is neither a number from 0 to 9 nor one of {', '.join(_PRIORITIES)}")
+
+
+def _address(text: str) -> str:
+    from crewel.delivery.names import parse_name
+
+    if parse_name(text) is None:
+        raise typer.BadParameter(
+            f"{text} is not the name of a session or a subject, such as client/joe/1 or client/joe"
+        )
+    return text
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds; -1 for ever. Raises BadParameter."""
+    if text in _FOR_EVER:
+        return -1
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"{text} is not a time such as 500, 90s, 30m, 2h or 7d; a bare number is milliseconds")
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def channel_name(text: str) -> str:
+    """The channel's name. Raises BadParameter for what is none, and for wildcards."""
+    from crewel.bayeux.channel import parse
+
+    channel = parse(text)
+    if channel is None or channel.is_wildcard:
+        raise typer.BadParameter(f"not the name of a channel: {text}")
+    return channel.name
+
+
+def value(text: str) -> Any:
+    """The text as JSON if it is JSON, else the text."""
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+# Of a publish
+
+Priority = Annotated[str | None, typer.Option(metavar="0-9|NAME", help="MIN, LOW, NORM, HIGH and MAX are names.")]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to",
+        metavar="NAME",
+        help="Address it to a session, client/joe/1, or to all of a subject's, client/joe; may be repeated.",
+    ),
+]
+ForceQueuing = Annotated[
+    bool, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
+]
+ToOne = Annotated[
+    Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
+]
+Subscribable = Annotated[
+    bool | None,
+    typer.Option(
+        "--subscribable/--not-subscribable", help="With --to: whether subscribers of the channel hear it too."
+    ),
+]
+LifeTime = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
+]
+ForceDestroy = Annotated[bool, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")]
+ForceUpdate = Annotated[
+    bool | None,
+    typer.Option("--force-update/--no-force-update", help="Whether it is heard if it says the same as the one before."),
+]
+ReplyTo = Annotated[str | None, typer.Option(metavar="CHANNEL", help="Where an answer is awaited.")]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="What travels with it, JSON or text; may be repeated."),
+]
+History = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="Of the topic: how many messages its history keeps.")
+]
+Readonly = Annotated[bool, typer.Option("--readonly", help="Of the topic: it takes no second message.")]
+DestroyDelay = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Of the topic: how long it lives when nothing refers to it.")
+]
+Administrative = Annotated[
+    bool, typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out.")
+]
+
+
+def publish_options(
+    *,
+    priority: str | None,
+    to: Sequence[str] | None,
+    force_queuing: bool,
+    distribute: Distribute | None,
+    subscribable: bool | None,
+    life_time: str | None,
+    reply_to: str | None,
+    properties: Sequence[str] | None,
+    destroy_delay: str | None,
+    **same: Any,
+) -> dict[str, Any]:
+    """The options of a publish as the client takes them. Raises BadParameter for those that do not fit."""
+    if not to and (force_queuing or distribute is not None or subscribable is not None):
+        raise typer.BadParameter("--force-queuing, --distribute and --subscribable need --to")
+    options = {name: given for name, given in same.items() if given is not None and given is not False}
+    if priority is not None:
+        options["priority"] = _priority(priority)
+    if to:
+        options |= {"to": [_address(each) for each in to], "force_queuing": force_queuing, "subscribable": subscribable}
+        options["distribute"] = distribute.value if distribute is not None else None
+    if life_time is not None:
+        options["life_time_ms"] = duration_ms(life_time)
+    if destroy_delay is not None:
+        options["destroy_delay_ms"] = duration_ms(destroy_delay)
+    if reply_to is not None:
+        options["reply_to"] = channel_name(reply_to)
+    if properties:
+        options["properties"] = dict(map(_property, properties))
+    return options
+
+
+def _property(text: str) -> tuple[str, Any]:
+    name, separator, given = text.partition("=")
+    if not name or not separator:
+        raise typer.BadParameter(f"--property takes NAME=VALUE, not {text}")
+    return name, value(given)
+
+
+# Of a subscription
+
+Group = Annotated[
+    str | None, typer.Option(metavar="GROUP", help="Share the messages with the other members of this group.")
+]
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="EXPRESSION",
+        help="Only what this JMESPath over data, channel, clientProperties and sender is true for: 'data.n > `3`'.",
+    ),
+]
+Past = Annotated[
+    int | None, typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages; -1: with all.")
+]
+NewestFirst = Annotated[bool, typer.Option("--newest-first", help="With --history: in this order.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EPOCH:ID|now",
+        help="Begin after this message of the history, if all since then is there; the place to go on from is told at the"
+        " end. JSON for several channels.",
+    ),
+]
+Local = Annotated[bool, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")]
+
+
+def subscribe_options(
+    channels: Sequence[str], *, history: int | None, newest_first: bool, since: str | None, **same: Any
+) -> dict[str, Any]:
+    """The options of a subscription as the client takes them. Raises BadParameter for those that do not fit."""
+    options = {name: given for name, given in same.items() if given is not None}
+    if history is not None:
+        options |= {"history": history, "newest_first": newest_first}
+    elif newest_first:
+        raise typer.BadParameter("--newest-first needs --history")
+    if since is not None:
+        options["since"] = _position(since, channels)
+    return options
+
+
+def _position(text: str, channels: Sequence[str]) -> "Position":
+    if text == "now":
+        return {}
+    given = value(text)
+    if isinstance(given, dict):
+        return given
+    epoch, separator, message_id = text.rpartition(":")
+    if not separator:
+        raise typer.BadParameter(f"--since takes EPOCH:ID, as the command tells it at its end, or now, not {text}")
+    if len(channels) != 1:
+        raise typer.BadParameter("--since takes EPOCH:ID for one channel, and JSON for several")
+    return {channels[0]: {"epoch": epoch, "id": message_id}}
+
+
+def shown(position: "Position") -> str:
+    """A position as `--since` takes it."""
+    import orjson
+
+    places = list(position.values())
+    if len(places) == 1 and places[0].keys() == {"epoch", "id"}:
+        return f"{places[0]['epoch']}:{places[0]['id']}"
+    return orjson.dumps(position).decode()
