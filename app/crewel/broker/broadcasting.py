@@ -76,6 +76,8 @@ class Broadcasting:
         heard = dict(fields) if broker.registry.hearers else None
         if not broker.outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
+        if keeping.history_max:
+            broker.subscribing.number(channel, fields)
         sender = publisher.name if publisher is not None else ""
         hears = publisher is None or not publisher.subscriptions or self._hears_itself(publisher, channel)
         excluded = None if hears else publisher
@@ -163,6 +165,9 @@ class Broadcasting:
         return True
 
     def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
+        subscribing = self._broker.subscribing
+        if publisher in subscribing.choosing and not subscribing.is_local(publisher, channel):
+            return False
         if self._broker.channels.is_kept_from_publisher(channel):
             return False
         own = publisher.broadcast_to_publisher

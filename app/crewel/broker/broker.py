@@ -213,6 +213,7 @@ class Broker:
         for removed in self.registry.session_removed:
             self.broadcasting.call(removed, session, event is not Event.DISCONNECT)
         self.channels.unsubscribe_all(session)
+        self.subscribing.forget(session)
         if session.name:
             self.logins.names.forget(session)
         if session.dispatcher is not None or session.durable is not None:
@@ -262,6 +263,7 @@ class Broker:
     def set_aside(self, session: Session) -> None:
         """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
         self.channels.unsubscribe_all(session)
+        self.subscribing.forget(session)
         self.outbound.release(session, self.loop.time())
         if session.socket is not None and session.socket.session is session:
             session.socket.session = None  # the next message finds the one that is brought back

@@ -8,6 +8,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux import replies
+from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcasting import Keeping
@@ -62,7 +63,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     ext = message.fields.get("ext")
     asked = ext.get("publish") if type(ext) is dict else None
     if asked is not None:
-        return _publish_with_qos(broker, session, message, read_publish_qos(asked, broker.topics.usual(channel)))
+        return _publish_with_qos(broker, session, message, _asked(broker, channel, asked))
     if channel.is_broadcast:
         if not broker.topics.plain(channel):
             return _publish_with_qos(broker, session, message, broker.topics.usual(channel))
@@ -153,6 +154,12 @@ def _publish_to_destinations(broker: Broker, session: Session, message: Message,
         reply["ext"] = {"publish": {"id": published} | _failed(failure.code, failure.message)}
     reply["ext"]["publish"]["destinations"] = states
     return reply
+
+
+def _asked(broker: Broker, channel: Channel, asked: object) -> PublishQos:
+    topics = broker.topics
+    is_administrative = type(asked) is dict and asked.get("administrative") is True
+    return read_publish_qos(asked, topics.administered(channel) if is_administrative else topics.usual(channel))
 
 
 def _failed(code: str, text: str) -> Fields:

@@ -59,6 +59,7 @@ class Node:
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
         self._leaving: dict[Durable, LogId] = {}  # sessions whose end is on its way to the store, and what it needs
         self._ahead: dict[Durable, None] = {}  # sessions for which something has ended beyond the cursor that is stored
+        self._expiring: dict[Durable, None] = {}  # sessions with something open that will go out of all queues
 
     # Sessions
 
@@ -79,7 +80,7 @@ class Node:
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
         self._pending.pop(durable, None)
-        for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead):
+        for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead, self._expiring):
             group.pop(durable, None)
 
     def leave(self, durable: Durable) -> None:
@@ -95,6 +96,8 @@ class Node:
         if not (durable.is_dirty or durable.is_fenced):
             durable.is_dirty = True
             self._dirty[durable] = None
+        if durable.expiry and not durable.is_fenced:
+            self._expiring[durable] = None
 
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
@@ -204,8 +207,14 @@ class Node:
                 taken.append(durable)
         if self._beside or self._pending:
             self._take_beside(log_id, patterns, waiting, taken)
+        if waiting.expires:
+            self._expiring.update(dict.fromkeys(taken))
         self.cursor = log_id
         return taken
+
+    def skip(self, log_id: LogId) -> None:
+        """This id was given, and nothing lies there in the log."""
+        self.cursor = max(self.cursor, log_id)
 
     def _take_beside(self, log_id: LogId, patterns: Collection[str], waiting: Waiting, taken: list[Durable]) -> None:
         for durable in self._beside:
@@ -217,6 +226,14 @@ class Node:
             for pending in self._pending[asking]:
                 if patterns_meet(pending.patterns, patterns):
                     pending.seen.append((log_id, patterns, waiting))
+
+    def expiring(self, now: int) -> list[Durable]:
+        """The sessions that may have something open which has to go out of all queues by now, microseconds since 1970."""
+        over = [durable for durable in self._expiring if durable.expiry <= now]
+        for durable in over:
+            if not durable.expiry:
+                del self._expiring[durable]
+        return [durable for durable in over if durable.expiry]
 
     # Commits
 

@@ -20,7 +20,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
 from crewel.delivery.update_qos import Origin
-from crewel.errors import Behind, StoreError, StoreFull, StoreUnavailable
+from crewel.errors import Behind, Refused, StoreError, StoreFull, StoreUnavailable, coded
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.steps import Step
@@ -107,8 +107,19 @@ class Intake:
 
     def _answer(self, group: list[Outgoing], answer: Appended, *, is_next: bool) -> None:
         for outgoing, log_id, outcome in zip(group, answer.ids, answer.outcomes, strict=True):
-            if is_next and outcome is PublishOutcome.NEW:
-                self._take_own(outgoing, log_id)
+            if outcome is PublishOutcome.NEW:
+                if is_next:
+                    self._take_own(outgoing, log_id)
+                if outgoing.submission.groups:
+                    self._broker.groups.filled(outgoing.submission.groups)
+            elif outcome is PublishOutcome.UNCHANGED:
+                if is_next:
+                    self._durability.node.skip(log_id)
+            elif outcome is PublishOutcome.REFUSED:
+                outgoing.keep(_readonly(outgoing.channel))
+                continue
+            if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
+                self._broker.topics.kept(outgoing.channel.name, log_id)
             outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
 
     async def _catch_up(self, group: list[Outgoing], answer: Appended) -> None:
@@ -202,3 +213,8 @@ class Intake:
             self._durability.refills.ring(session)
         else:
             self._broker.outbound.enqueue(session, entry)
+
+
+def _readonly(channel: Channel) -> Refused:
+    code = "user.publish.readonly"
+    return Refused(coded(code, channel.name), code, f"{channel.name} takes one message, and has it")
