@@ -16,6 +16,7 @@ from crewel.storage.answers import unless_refused
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
+from crewel.storage.waiting import text as waiting_text
 
 __all__ = ["Committed", "commit", "end"]
 
@@ -78,7 +79,7 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
 def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
     """The steps that go ahead: what is opened, in portions, and nothing else."""
     opened = [
-        (change.name, f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
+        (change.name, f"o:{log_id}", waiting_text(waiting))
         for change in commit.changes
         for log_id, waiting in change.opened.items()
     ]
@@ -98,7 +99,7 @@ def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
     opened: _Arguments = []
     if opens:
         for log_id, waiting in change.opened.items():
-            opened += (f"o:{log_id}", f"{waiting.attempts}:{waiting.size}")
+            opened += (f"o:{log_id}", waiting_text(waiting))
     deleted: _Arguments = [f"i:{log_id}" for log_id in change.unboxed]
     if change.in_step:
         deleted.append("at")

@@ -111,7 +111,7 @@ def _asked(submission: Submission) -> tuple[str | int, ...]:
 @unless_refused
 def _appended(answer: Any) -> Appended:
     prev, *ids = answer
-    return Appended(prev, [abs(int(each)) for each in ids], [_outcome(each) for each in ids])
+    return Appended(prev, [LogId(abs(int(each))) for each in ids], [_outcome(each) for each in ids])
 
 
 def _outcome(answer: int | bytes) -> PublishOutcome:

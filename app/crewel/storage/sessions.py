@@ -6,13 +6,14 @@ of anybody else changes nothing and raises Fenced. Unless said otherwise a step 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
+from crewel.storage import waiting
 from crewel.storage.answers import TooManySessions, unless_refused
 from crewel.storage.commits import Committed, commit, end
 from crewel.storage.keys import Keys
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _UNCOUNTED: Final = "client/anonymous/"
+_NO_OPTIONS: Final[Mapping[str, bytes]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,13 @@ def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
     for field, value in zip(fields, fields, strict=True):
         kind, key = field[:2], field[2:]
         if kind == b"o:":
-            record.open[LogId(int(key))] = _waiting(value)
+            record.open[LogId(int(key))] = waiting.read(value)
         elif kind == b"s:":
             record.subscriptions[key.decode()] = LogId(int(value))
         elif kind == b"i:":
-            record.inbox[LogId(int(key))] = _waiting(value)
+            record.inbox[LogId(int(key))] = waiting.read(value)
+        elif kind == b"p:":
+            record.options[key.decode()] = orjson.loads(value)
         elif kind == b"c:":
             pattern, _, since = key.rpartition(b" ")
             record.closed.append((pattern.decode(), LogId(int(since)), LogId(int(value))))
@@ -119,11 +123,6 @@ def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
         elif field == b"d":
             record.dispatch = orjson.loads(value)
     return record
-
-
-def _waiting(value: bytes) -> Waiting:
-    attempts, _, size = value.partition(b":")
-    return Waiting(int(attempts), int(size))
 
 
 # Sessions
@@ -150,23 +149,34 @@ def _logged_in(answer: Any) -> LoggedIn:
     return LoggedIn(SessionName(name.decode()), is_new == b"1", batch, last)
 
 
-def subscribe(k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int) -> Step[dict[str, LogId]]:
+def subscribe(
+    k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int, options: Mapping[str, bytes] = _NO_OPTIONS
+) -> Step[dict[str, LogId]]:
     """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription goes on as it was.
-    Returns nothing if the session's end has begun. Raises Fenced."""
+    Returns nothing if the session's end has begun. Raises Fenced.
+
+    `options` are JSON objects, by pattern, and replace what there was. One with a `group` makes the session a member of that:
+    the log owes it nothing then, and the pattern is left out of what is returned.
+    """
+    arguments = [text for pattern in patterns for text in (pattern, options.get(pattern, b""))]
 
     @unless_refused
     def parse(answer: Any) -> dict[str, LogId]:
-        return dict(zip(patterns, answer, strict=True)) if answer else {}
+        holding = zip(patterns, answer, strict=True) if answer else ()
+        return {pattern: LogId(since) for pattern, since in holding if since >= 0}
 
     keys = (k.session(name), k.last, k.facts)
-    return Step("subscribe", keys, (token, name, facts_max, *patterns), parse)
+    return Step("subscribe", keys, (k.base, token, name, facts_max, *arguments), parse)
 
 
 def unsubscribe(
     k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int
 ) -> Step[dict[str, tuple[LogId, LogId]]]:
     """End subscriptions of a session; returns for each the ids after which and up to which it held. A repeated call answers the
-    same, as long as the interval is kept; subscriptions of which nothing is known are left out. Raises Fenced."""
+    same, as long as the interval is kept; subscriptions of which nothing is known are left out. Raises Fenced.
+
+    A membership of a group is left out as well. When the last member goes, what waits for the group lapses.
+    """
 
     @unless_refused
     def parse(answer: Any) -> dict[str, tuple[LogId, LogId]]:
@@ -175,7 +185,7 @@ def unsubscribe(
         return {pattern: (since, until) for pattern, since, until in intervals if since >= 0}
 
     keys = (k.session(name), k.last, k.facts)
-    return Step("unsubscribe", keys, (token, name, facts_max, *patterns), parse)
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, *patterns), parse)
 
 
 def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:

@@ -46,7 +46,7 @@ local function has_room(name, session, size)
     for at = 1, #record, 2 do
       if string.match(record[at], '^[oi]:') then
         entries = entries + 1
-        bytes = bytes + string.match(record[at + 1], ':(%d+)$')
+        bytes = bytes + string.match(record[at + 1], '^%d+:(%d+)')
       end
     end
     if not is_within() then

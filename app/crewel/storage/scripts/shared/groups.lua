@@ -1,0 +1,41 @@
+-- For the scripts that make sessions members of groups, or end that, after shared/packed.lua and shared/queues.lua. They have, as
+-- further locals: `name`, of the session.
+
+-- A list as JSON; the library makes an object of an empty one.
+local function list_of(values)
+  return #values > 0 and cjson.encode(values) or '[]'
+end
+
+-- The queue of the group that options of a pattern ask for; nil if they ask for none.
+local function group_of(pattern, options)
+  local group = options and cjson.decode(options).group
+  return type(group) == 'string' and 'group:' .. pattern .. ' ' .. group or nil
+end
+
+-- Takes all that waits out of a queue. Returns the ids, best first.
+local function empty(queue)
+  local ids = {}
+  while true do
+    local places, portion = call('ZRANGE', base .. 'q:' .. queue, 0, 999), {}
+    for at, place in ipairs(places) do
+      portion[at] = string.sub(place, 3)
+      ids[#ids + 1] = portion[at]
+    end
+    if #places == 0 then
+      return ids
+    end
+    dequeue(queue, portion, places)
+  end
+end
+
+-- Ends the membership. With the last member goes what waits: the fact of that is added to `ended`.
+local function leave(queue, ended)
+  call('SREM', base .. 'members:' .. queue, name)
+  if call('EXISTS', base .. 'members:' .. queue) == 0 then
+    local lapsed = empty(queue)
+    if #lapsed > 0 then
+      ended[#ended + 1] = '{"session":' .. cjson.encode(queue) .. ',"reason":"lapsed","ids":[' .. table.concat(lapsed, ',')
+        .. ']}'
+    end
+  end
+end
