@@ -160,8 +160,27 @@ async def test_reading_goes_on_after_an_entry_that_is_still_there(store: Store) 
     assert not (await read(owner, since=ids[0])).reaches
     newest = await read(owner, since=ids[3])
     assert (newest.entries, newest.reaches) == ([], True)
-    assert not (await read(owner, since=0)).reaches
     assert await bodies(owner, newest=1, since=ids[1]) == [b"3"]
+
+
+async def test_from_the_beginning_nothing_is_missing_until_something_has_left(store: Store) -> None:
+    owner = await started(store)
+    assert not (await read(owner, since=0)).reaches
+    await owner.do(histories.configure(store.keys, owner.token, "/a", b"{}", "e"))
+    assert (await read(owner, since=0)).reaches
+    await owner.append([kept(expires=1_000_000), kept(), kept()])
+    assert (await read(owner, since=0)).reaches
+    assert len(await bodies(owner, since=0)) == 2
+    await expire(owner, 2_000_000)
+    assert not (await read(owner, since=0)).reaches
+    await owner.do(histories.clear(store.keys, owner.token, "/a"))
+    assert (await read(owner, since=0)).reaches
+    await owner.append([kept(), kept(), kept(), kept()])
+    assert not (await read(owner, since=0)).reaches
+    await owner.do(histories.clear(store.keys, owner.token, "/a"))
+    await owner.append([kept(expires=1_000_000)])
+    await expire(owner, 2_000_000)
+    assert not (await read(owner, since=0)).reaches
 
 
 async def test_what_has_expired_is_left_out(store: Store) -> None:

@@ -151,8 +151,8 @@ class SessionRecord:
     """The last log id that it is owed, once its end has begun."""
     subscriptions: dict[str, LogId] = field(default_factory=dict)
     """Pattern -> the id after which it holds."""
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Pattern -> what was asked for it in `ext.subscribe`; also of groups, which are no subscriptions of the log."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Pattern -> what was asked for it in `ext.subscribe`, JSON; also of groups, which are no subscriptions of the log."""
     closed: list[tuple[str, LogId, LogId]] = field(default_factory=list)
     """Intervals that have an end, (pattern, from, until], and that the cursor had not passed."""
     open: dict[LogId, Waiting] = field(default_factory=dict)

@@ -56,7 +56,8 @@ class History:
     """How many the history has, expired ones that nobody has removed yet among them."""
     reaches: bool
     """Whether `since` is the id of an entry that is still there; so nothing that came after it is missing, unless it has
-    expired. False if no `since` was asked for."""
+    expired. 0, before the first, counts as there as long as nothing has left the history in its epoch. False if no `since`
+    was asked for."""
 
 
 def new_epoch() -> str:

@@ -180,9 +180,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "topic:<channel>",
         "hash",
-        "`settings` as they were configured, as JSON; `epoch` a text",
+        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since",
         "until the topic is erased",
-        "publish, configure, erase",
+        "publish, configure, expire, erase",
         "history; each start",
         "A topic that has settings or a history. Its epoch changes whenever something that was seen may not be there any"
         " more.",

@@ -155,15 +155,17 @@ def subscribe(
     """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription goes on as it was.
     Returns nothing if the session's end has begun. Raises Fenced.
 
-    `options` are JSON objects, by pattern, and replace what there was. One with a `group` makes the session a member of that:
-    the log owes it nothing then, and the pattern is left out of what is returned.
+    `options` are what was asked for by pattern, a JSON object or a list of some; they replace what there was, which goes for
+    a pattern that has none. For patterns that are only there the log owes nothing. Where they name a `group`, the session is a
+    member of that.
     """
-    arguments = [text for pattern in patterns for text in (pattern, options.get(pattern, b""))]
+    owed = list(dict.fromkeys(patterns))
+    arguments: list[bytes | str | int] = [text for pattern in owed for text in (1, pattern, options.get(pattern, b""))]
+    arguments += [text for pattern in options if pattern not in owed for text in (0, pattern, options[pattern])]
 
     @unless_refused
     def parse(answer: Any) -> dict[str, LogId]:
-        holding = zip(patterns, answer, strict=True) if answer else ()
-        return {pattern: LogId(since) for pattern, since in holding if since >= 0}
+        return dict(zip(owed, answer, strict=False)) if answer else {}
 
     keys = (k.session(name), k.last, k.facts)
     return Step("subscribe", keys, (k.base, token, name, facts_max, *arguments), parse)

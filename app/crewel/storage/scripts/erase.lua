@@ -47,6 +47,7 @@ call('UNLINK', history)
 if epoch ~= '' then
   if call('EXISTS', topic) == 1 then
     call('HSET', topic, 'epoch', epoch)
+    call('HDEL', topic, 'past')
   end
 elseif call('UNLINK', topic) + call('SREM', topics, channel) > 0 then
   local fact = '{"channel":"' .. channel .. '","messages":' .. count .. '}'

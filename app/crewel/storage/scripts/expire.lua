@@ -7,7 +7,7 @@
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  expiry
 -- KEYS[3]  facts
--- ARGV[1]  what all keys begin with; h:, q: and qb: are built from it
+-- ARGV[1]  what all keys begin with; h:, topic:, q: and qb: are built from it
 -- ARGV[2]  now, milliseconds since 1970
 -- ARGV[3]  messages to remove at most
 -- ARGV[4]  bound of the facts, entries
@@ -37,8 +37,8 @@ local function from_history(channel, ids)
     removed = removed + call('XDEL', history, id .. '-0')
   end
   local left = call('XLEN', history)
-  if left == 0 then
-    call('UNLINK', history)
+  if left == 0 and call('UNLINK', history) == 1 then
+    call('HSET', base .. 'topic:' .. channel, 'past', 1)
   end
   return removed, left
 end

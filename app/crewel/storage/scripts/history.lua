@@ -3,7 +3,8 @@
 -- expire.lua has removed it.
 --
 -- Returns {epoch, last, {entry, ...}, length, 1 if the entry `since` is there else 0}: the epoch is empty if there is none,
--- entries are as XRANGE tells them, oldest first; or 'fenced' if the server has been superseded.
+-- entries are as XRANGE tells them, oldest first; or 'fenced' if the server has been superseded. An entry 0, before the first,
+-- counts as there as long as nothing has left the history in this epoch.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  h:<channel>
@@ -51,8 +52,27 @@ local function newest_after(place)
   return found
 end
 
+-- Whether the history has lost nothing since its epoch began.
+local function is_whole()
+  local epoch, past = unpack(call('HMGET', topic, 'epoch', 'past'))
+  if not epoch or past then
+    return 0
+  elseif call('EXISTS', history) == 0 then
+    return 1
+  end
+  local about = call('XINFO', 'STREAM', history)
+  for at = 1, #about, 2 do
+    if about[at] == 'entries-added' then
+      return about[at + 1] == call('XLEN', history) and 1 or 0
+    end
+  end
+  return 0
+end
+
 local reaches, place = 0, '-'
-if since ~= '-1' then
+if since == '0' then
+  reaches = is_whole()
+elseif since ~= '-1' then
   reaches = #call('XRANGE', history, since .. '-0', since .. '-0')
   place = '(' .. since .. '-0'
 end

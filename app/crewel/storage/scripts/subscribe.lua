@@ -1,10 +1,10 @@
 #!lua
 -- Subscribes a session to patterns: it is owed what enters the log from now on. A subscription that holds stays as it is,
--- so that a repeated call is harmless. Options replace those that there were. If they ask for a group, the session is a member
--- of that from now on, and owed nothing by the log.
+-- so that a repeated call is harmless. Options replace those that there were; if they ask for groups, the session is a member
+-- of these from now on, and of no others by this pattern.
 --
--- Returns for each pattern the id after which it holds, -1 for a group; nothing at all if the session's end has begun; or
--- 'fenced' if another server owns the session.
+-- Returns for each pattern the id after which it holds, -1 if it is to have options only; nothing at all if the session's end
+-- has begun; or 'fenced' if another server owns the session.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     last
@@ -13,7 +13,8 @@
 -- ARGV[2]     token
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
--- ARGV[5...]  for each pattern: it; its options, a JSON object, or empty
+-- ARGV[5...]  for each pattern: '1' to subscribe to it, '0' if the log owes nothing for it; the pattern; its options, JSON, or
+--             empty
 local session, last, facts = KEYS[1], KEYS[2], KEYS[3]
 local base, token, name, facts_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
@@ -32,32 +33,34 @@ end
 local newest = call('GET', last) or '0'
 local answer, added, groups, asked, ended = {}, {}, {}, {}, {}
 
--- Replaces the options of a pattern, and so perhaps the group. Returns whether there is one now.
+-- Replaces the options of a pattern, and so perhaps the groups.
 local function choose(pattern, options)
   local before = call('HGET', session, 'p:' .. pattern) or ''
-  local former = before ~= '' and group_of(pattern, before)
-  local group = options ~= '' and group_of(pattern, options)
-  if options ~= before then
-    if options ~= '' then
-      call('HSET', session, 'p:' .. pattern, options)
-    else
-      call('HDEL', session, 'p:' .. pattern)
-      options = '{}'
+  if options == before then
+    return
+  elseif options ~= '' then
+    call('HSET', session, 'p:' .. pattern, options)
+  else
+    call('HDEL', session, 'p:' .. pattern)
+  end
+  asked[#asked + 1] = cjson.encode(pattern) .. ':' .. (options ~= '' and options or '{}')
+  local wanted = groups_of(pattern, options)
+  for group in pairs(groups_of(pattern, before)) do
+    if not wanted[group] then
+      leave(group, ended)
     end
-    asked[#asked + 1] = cjson.encode(pattern) .. ':' .. options
   end
-  if former and former ~= group then
-    leave(former, ended)
+  for group in pairs(wanted) do
+    if call('SADD', base .. 'members:' .. group, name) == 1 then
+      groups[#groups + 1] = group
+    end
   end
-  if group and call('SADD', base .. 'members:' .. group, name) == 1 then
-    groups[#groups + 1] = group
-  end
-  return group
 end
 
-for at = 5, #ARGV, 2 do
-  local pattern = ARGV[at]
-  if choose(pattern, ARGV[at + 1]) then
+for at = 5, #ARGV, 3 do
+  local pattern = ARGV[at + 1]
+  choose(pattern, ARGV[at + 2])
+  if ARGV[at] == '0' then
     answer[#answer + 1] = -1
   elseif call('HSETNX', session, 's:' .. pattern, newest) == 1 then
     added[#added + 1] = pattern

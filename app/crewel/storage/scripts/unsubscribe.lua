@@ -51,8 +51,7 @@ for at = 5, #ARGV do
   local since, options = unpack(call('HMGET', session, 's:' .. pattern, 'p:' .. pattern))
   if options then
     call('HDEL', session, 'p:' .. pattern)
-    local group = group_of(pattern, options)
-    if group then
+    for group in pairs(groups_of(pattern, options)) do
       leave(group, lapsed)
       groups[#groups + 1] = group
     end

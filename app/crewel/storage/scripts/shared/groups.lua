@@ -6,10 +6,16 @@ local function list_of(values)
   return #values > 0 and cjson.encode(values) or '[]'
 end
 
--- The queue of the group that options of a pattern ask for; nil if they ask for none.
-local function group_of(pattern, options)
-  local group = options and cjson.decode(options).group
-  return type(group) == 'string' and 'group:' .. pattern .. ' ' .. group or nil
+-- The queues of the groups that options of a pattern ask for, as keys of a table. Options are a JSON object, or a list of some.
+local function groups_of(pattern, options)
+  local queues = {}
+  local decoded = options and options ~= '' and cjson.decode(options) or {}
+  for _, each in ipairs(decoded[1] and decoded or {decoded}) do
+    if type(each.group) == 'string' then
+      queues['group:' .. pattern .. ' ' .. each.group] = true
+    end
+  end
+  return queues
 end
 
 -- Takes all that waits out of a queue. Returns the ids, best first.
