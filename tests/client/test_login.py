@@ -46,9 +46,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 class TestExtension:
-    def test_who_asks_for_nothing_says_nothing(self) -> None:
-        message = {"channel": "/meta/handshake"}
-        assert LoginExtension(asked(None, name=None, persistent=False)).outgoing(dict(message)) == message
+    def test_who_asks_for_nothing_says_so_and_wants_no_session_back(self) -> None:
+        extension = LoginExtension(asked(None, name=None, persistent=False))
+        shake: dict[str, Any] = {"channel": "/meta/handshake"}
+        assert extension.outgoing(dict(shake))["ext"] == {"session": {}}
+        extension.incoming({"channel": "/meta/handshake", "successful": True, "ext": {"session": {"resume": "first"}}})
+        assert extension.outgoing(dict(shake))["ext"] == {"session": {}}
 
     def test_the_fields_of_the_application_are_joined_by_the_last_secret(self) -> None:
         extension = LoginExtension(asked({"timeout": 5}, name="joe/1", resume="first"))

@@ -14,10 +14,12 @@ from crewel.client.batch import Batch
 from crewel.client.client import Client
 from crewel.client.errors import (
     AccessDenied,
+    AnswerTimeoutError,
     ClientError,
     DestinationDenied,
     DestinationRefused,
     DisconnectedError,
+    ErrorAnswer,
     HandshakeRefused,
     MessageDroppedError,
     NameTaken,
@@ -46,12 +48,14 @@ from crewel.client.life import Transition
 from crewel.client.message import Message
 from crewel.client.publishing import Destination, PublishOptions
 from crewel.client.replies import DestinationState, Reply
+from crewel.client.responders import Response, create_response
 from crewel.client.states import Event, State
 from crewel.client.subscribing import Position, SubscribeOptions
 from crewel.client.subscription import Overflow, Subscription
 
 __all__ = [
     "AccessDenied",
+    "AnswerTimeoutError",
     "BackoffRule",
     "Batch",
     "Client",
@@ -61,6 +65,7 @@ __all__ = [
     "DestinationRefused",
     "DestinationState",
     "DisconnectedError",
+    "ErrorAnswer",
     "Event",
     "Extension",
     "HandshakeRefused",
@@ -81,6 +86,7 @@ __all__ = [
     "RemoteCallTimeoutError",
     "Reply",
     "RequestTimeoutError",
+    "Response",
     "State",
     "SubscribeOptions",
     "SubscribeRefused",
@@ -94,4 +100,5 @@ __all__ = [
     "UnknownDestination",
     "UnknownDestinationSession",
     "UpgradeRefusedError",
+    "create_response",
 ]

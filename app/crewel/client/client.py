@@ -25,6 +25,8 @@ from crewel.client.login import asked
 from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
 from crewel.client.publishing import PublishOptions, publication
 from crewel.client.replies import Reply
+from crewel.client.requests import Requests
+from crewel.client.responders import OnRequest, Responder
 from crewel.client.router import Router
 from crewel.client.session import Session
 from crewel.client.settling import described
@@ -107,6 +109,8 @@ class Client:
         )
         self._router = Router()
         self._session = Session(config, self._router, tuple(extensions))
+        self.requests = Requests(self._session)
+        """The requests that wait for answers, and how many answers came twice or too late."""
         self._callers: set[asyncio.Task[None]] = set()
         if on_state is not None:
             self.on_state(on_state)
@@ -226,6 +230,47 @@ class Client:
                 raise publish_refused(reply)
             return await result
 
+    async def request(
+        self,
+        channel: str,
+        data: Any = None,
+        timeout: float = 10.0,
+        ext: Fields | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> Message:
+        """Publish a message that asks for an answer, and return the first answer (docs/request-reply.md).
+
+        The time-out counts from the call: it includes waiting for a session, and the time while one is lost.
+
+        Raises:
+            AnswerTimeoutError: no answer within `timeout`.
+            ErrorAnswer: the answer says that it failed, with `error_code`, `message` and `data`.
+            NotConnectedError: nothing was sent.
+            TransportError: nobody knows whether it was asked, or the session was lost that its answer would have come to.
+            PublishRefused, ValueError: as in `publish`.
+        """
+        return await self.requests.request(channel, data, timeout, ext, **options)
+
+    async def reply(
+        self,
+        channel: str,
+        callback: OnRequest,
+        *,
+        at_once: int = 1,
+        is_addressed: bool = False,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription:
+        """Answer the requests on a channel or a wildcard with what `callback(message)` returns; it may be a coroutine function.
+
+        If it raises, that is the answer: with the exception's `error_code` and words if it has one, else without a word of
+        what happened, which is logged. At most `at_once` requests are worked on at the same time. `is_addressed`: nothing
+        is subscribed to, and only what is addressed to this session or its subject is heard. Raises what `subscribe` raises.
+        """
+        responder = Responder(callback, self.publish, at_once)
+        subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
+        self._own(asyncio.create_task(responder.run(subscription), name=f"crewel-client {channel}"))
+        return subscription
+
     async def subscribe(
         self,
         channel: str,
@@ -295,7 +340,9 @@ class Client:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 
     def _call_back(self, subscription: Subscription, callback: OnMessage) -> None:
-        task = asyncio.create_task(_pump(subscription, callback), name=f"crewel-client {subscription.channel}")
+        self._own(asyncio.create_task(_pump(subscription, callback), name=f"crewel-client {subscription.channel}"))
+
+    def _own(self, task: asyncio.Task[None]) -> None:
         self._callers.add(task)
         task.add_done_callback(self._callers.discard)
 

@@ -15,6 +15,7 @@ import aiohttp
 
 from crewel.bayeux.message import Fields
 from crewel.client.ack import AckExtension, BatchGate
+from crewel.client.answers import Answers
 from crewel.client.config import Config
 from crewel.client.errors import MessageDroppedError, NoReplyError, RequestTimeoutError, TransportError
 from crewel.client.exchanges import Exchanges
@@ -53,7 +54,8 @@ class Connection:
         own = ((self._ack, config.ack), (self.update, config.settling.update))
         self.pipe = Pipe((*extensions, self.login, *(extension for extension, is_wanted in own if is_wanted)))
         self.exchanges = Exchanges()
-        self.gate = BatchGate(self._ack, router.has_room, self.exchanges.is_awaited_result)
+        self.answers = Answers()
+        self.gate = BatchGate(self._ack, router.has_room, self._is_awaited)
         self.client_id: str | None = None
         self._http: aiohttp.ClientSession | None = None
         self._transport: Transport | None = None
@@ -181,10 +183,13 @@ class Connection:
         if self.update.repeats(fields):
             return
         handling = self.update.begin(fields)
-        if not self.exchanges.settle(fields) and is_delivery(fields):
+        if not (self.exchanges.settle(fields) or self.answers.settle(fields)) and is_delivery(fields):
             self._router.deliver(fields, retained=self._ack.enabled, handling=handling)
         if handling is not None:
             handling.end()
+
+    def _is_awaited(self, fields: Fields) -> bool:
+        return self.exchanges.is_awaited_result(fields) or self.answers.is_awaited(fields)
 
     def _lost(self, error: TransportError) -> None:
         self.gate.reset()

@@ -15,6 +15,8 @@ CrewelError
     ├── SubscriptionOverflowError  a queue with the policy `close` was full
     ├── RemoteCallFailedError    the remote procedure answered with a failure
     ├── RemoteCallTimeoutError   the remote procedure did not answer in time
+    ├── AnswerTimeoutError       nobody answered a request in time
+    ├── ErrorAnswer              who answered a request says that it failed
     └── RefusedError             the server answered `successful: false`
         ├── HandshakeRefused
         │   ├── AccessDenied     the token is missing, does not hold, or is not for this name
@@ -102,6 +104,25 @@ class RemoteCallFailedError(ClientError):
 
 class RemoteCallTimeoutError(ClientError):
     """The remote procedure was reached, as far as known, but did not answer in time."""
+
+
+class AnswerTimeoutError(ClientError):
+    """A request was published, and nobody answered in time. It may still be worked on."""
+
+
+class ErrorAnswer(ClientError):
+    """The responder says that it failed: `error_code` and `message` tell why, `data` perhaps more.
+
+    A responder raises it to say so. Where a request has raised it, `answer` is the message with all of it.
+    """
+
+    def __init__(
+        self, error_code: str, message: str = "", *, data: Any = None, answer: Any = None, channel: str = ""
+    ) -> None:
+        words = f"{error_code} ({message})" if message else error_code
+        super().__init__(f"{channel}: {words}" if channel else words)
+        self.error_code, self.message, self.data = error_code, message, data
+        self.answer = answer
 
 
 class RefusedError(ClientError):

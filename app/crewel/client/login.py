@@ -14,7 +14,7 @@ from crewel.client.message import HANDSHAKE, is_successful
 
 
 class LoginExtension(Extension):
-    """`ext.session`; says nothing if the application asks for nothing."""
+    """`ext.session`; empty if the application asks for nothing, for the server's answer tells more than that."""
 
     def __init__(self, asked: Fields) -> None:
         self._asked = asked
@@ -28,9 +28,10 @@ class LoginExtension(Extension):
 
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes."""
-        if self._asked and message.get("channel") == HANDSHAKE:
+        if message.get("channel") == HANDSHAKE:
             ext = message.get("ext")
-            asked = self._asked | ({"resume": self.resume} if self.resume else {})
+            # Who says nothing of who it is wants no session back either.
+            asked = self._asked | ({"resume": self.resume} if self._asked and self.resume else {})
             message["ext"] = {**(ext if isinstance(ext, dict) else {}), "session": asked}
         return message
 

@@ -74,7 +74,7 @@ class Session:
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
         if self._config.settling.update:
-            telling = self.connection.update.tell(self._exchange)
+            telling = self.connection.update.tell(self.send)
             self._tasks.append(asyncio.create_task(telling, name="crewel-client-update"))
         try:
             await self.life.settled()
@@ -119,9 +119,10 @@ class Session:
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""
         await self.life.ready(self._config.network_delay)
-        return await self._exchange(messages)
+        return await self.send(messages)
 
-    async def _exchange(self, messages: list[Fields]) -> list[Fields]:
+    async def send(self, messages: list[Fields]) -> list[Fields]:
+        """Send messages in one payload now; their replies. Raises TransportError if there is no connection."""
         return await self.connection.exchange(messages, self._config.network_delay)
 
     async def _run(self) -> None:
