@@ -12,7 +12,7 @@ import pytest
 from crewel.broker.durability.membership import DEAD_SESSION, Membership
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
-from crewel.delivery.records import EndReason, Letter, LogId, SessionName
+from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
@@ -74,7 +74,7 @@ class Store:
         return step.script + "!" * insists
 
     def take(self, log_id: int) -> None:
-        self.node.take(LogId(log_id), PATTERNS, 1, [self.joe])
+        self.node.take(LogId(log_id), PATTERNS, Waiting(0, 1), [self.joe])
 
 
 def interval(since: int, until: int) -> dict[str, tuple[LogId, LogId]]:
