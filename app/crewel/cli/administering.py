@@ -38,6 +38,10 @@ class Admin:
         """The JSON that answers this body. Raises CrewelError."""
         return await self._ask("POST", path, **({} if body is None else {"json": body}))
 
+    async def delete(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
+        """The JSON that answers the removal of what is at this path. Raises CrewelError."""
+        return await self._ask("DELETE", path, params=query or {})
+
     async def chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
         """What comes from this path, as it comes. Raises CrewelError, also if the server breaks off."""
         import aiohttp
