@@ -63,6 +63,14 @@ class Administration:
         """Who has sessions here, in order."""
         return sorted({session.name.split("/")[1] for session in self.named()})
 
+    def all_subjects(self) -> list[str]:
+        """The same, and those for whom something waits that is addressed to them."""
+        return sorted({*self.subjects(), *(state.subject for state in self.broker.destinations.subjects())})
+
+    def has_subject(self, subject: str) -> bool:
+        """Whether it is one of these."""
+        return bool(self.broker.logins.names.of_subject(subject) or self.broker.destinations.waiting(subject))
+
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""
         return (time() + loop_time - self.broker.loop.time()) * 1000

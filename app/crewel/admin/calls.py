@@ -35,6 +35,11 @@ class Call:
     value: Any = None
 
     @property
+    def subject(self) -> str:
+        """`joe` of `client/joe`."""
+        return self.name.split("/")[1]
+
+    @property
     def session(self) -> Session:
         """The one that it is about."""
         return self.sessions[0]

@@ -1,23 +1,19 @@
-"""The table of commands, and how one is carried out. The remote call `/service/__cmd`, `POST /admin/api/commands` and
-`crewel cmd` are faces of it; docs/operating.md prints it.
+"""The table of commands. The remote call `/service/__cmd`, `POST /admin/api/commands` and `crewel cmd` are faces of it;
+docs/operating.md prints it, and `running` carries them out.
 
 As in xmlBlaster, reading a property that is an operation does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
-from inspect import isawaitable
-from typing import Any, Final
+from typing import Final
 
-from crewel.admin import node_facts, operations, session_facts
-from crewel.admin.administration import Administration
-from crewel.admin.calls import Access, Argument, Call, Command
-from crewel.admin.grammar import Level, Order, read_order
-from crewel.errors import IllegalArgument
+from crewel.admin import node_facts, operations, session_facts, subject_facts, topic_facts
+from crewel.admin.calls import Access, Argument, Command
+from crewel.admin.grammar import Level
+from crewel.topics.lifecycle import State
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS"]
 
 
 def _count(text: str) -> int:
@@ -32,10 +28,18 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _delay(text: str) -> int:
+    if text != "-1" and not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise ValueError(text)
+    return int(text)
+
+
 _N: Final = "a whole number from 1 to 1000000"
 _PEEKED: Final = Argument(_N, _count, 1)
 _REMOVED: Final = Argument(_N, _count)
 _ON: Final = Argument("true or false", _flag)
+_FORCED: Final = Argument("true or false", _flag, False)
+_DELAY: Final = Argument("milliseconds, or -1", _delay)
 
 _NODE, _SUBJECT, _SESSION, _TOPIC = Level
 _R, _RW, _X = Access
@@ -52,9 +56,9 @@ COMMANDS: Final = (
     Command(_NODE, "aliveCallbackClients", _R, "Sessions whose client is there.", node_facts.alive),
     Command(_NODE, "numSessions", _R, "Sessions, also those without a name.", lambda c: len(c.admin.broker.sessions)),
     Command(_NODE, "sessionList", _R, "Names of the sessions.", node_facts.sessions),
-    Command(_NODE, "numTopics", _R, "Channels that are known.", lambda c: len(node_facts.topics(c))),
+    Command(_NODE, "numTopics", _R, "Topics that were published to and not erased.", node_facts.count_topics),
     Command(_NODE, "topicList", _R, "Their names.", node_facts.topics),
-    Command(_NODE, "topics", _R, "The same in one line.", lambda c: ",".join(node_facts.topics(c))),
+    Command(_NODE, "topics", _R, "The same in one line.", node_facts.topics_line),
     Command(
         _NODE,
         "numSubscriptions",
@@ -86,20 +90,37 @@ COMMANDS: Final = (
     Command(_NODE, "gc", _X, "Collects garbage now: how many objects it was.", node_facts.collect),
     Command(_NODE, "dump", _R, "All sessions and channels, as one object.", node_facts.dump),
     Command(_SUBJECT, "numSessions", _R, "Its sessions.", lambda c: len(c.sessions)),
-    Command(_SUBJECT, "sessionList", _R, "Their names.", session_facts.names),
+    Command(_SUBJECT, "sessionList", _R, "Their names.", subject_facts.names),
+    Command(_SUBJECT, "sessions", _R, "Their numbers in one line.", subject_facts.numbers),
+    Command(_SUBJECT, "uptime", _R, "Seconds since its first session; 0 if it has none.", subject_facts.uptime),
+    Command(_SUBJECT, "creationDate", _R, "When that was; empty if it has none.", subject_facts.creation_date),
     Command(
         _SUBJECT,
-        "sessions",
+        "subjectQueueNumMsgs",
         _R,
-        "Their numbers in one line.",
-        session_facts.numbers,
+        "Messages that wait until one of its sessions is there.",
+        subject_facts.queued,
     ),
-    Command(_SUBJECT, "uptime", _R, "Seconds since its first session.", session_facts.uptime),
-    Command(_SUBJECT, "creationDate", _R, "When that was.", session_facts.login_date),
+    Command(
+        _SUBJECT,
+        "subjectQueueMaxMsgs",
+        _R,
+        "Most that may.",
+        lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries,
+    ),
+    Command(
+        _SUBJECT,
+        "peekSubjectMessages",
+        _R,
+        "The first so many of them; they stay.",
+        subject_facts.peek,
+        _PEEKED,
+    ),
+    Command(_SUBJECT, "clearSubjectQueue", _X, "Drops them, without letters: how many.", subject_facts.clear),
     Command(_SUBJECT, "killClient", _X, "Ends all its sessions: how many.", operations.kill),
     Command(_SESSION, "id", _R, "Its public name.", session_facts.identity),
     Command(_SESSION, "loginName", _R, "Its subject.", lambda c: session_facts.subject_of(c.session)),
-    Command(_SESSION, "publicSessionId", _R, "Its number.", lambda c: int(session_facts.numbers(c))),
+    Command(_SESSION, "publicSessionId", _R, "Its number.", session_facts.number),
     Command(_SESSION, "qos", _R, "What its login asked for.", session_facts.qos),
     Command(
         _SESSION,
@@ -239,6 +260,17 @@ COMMANDS: Final = (
     Command(
         _SESSION, "subscriptions", _R, "The same in one line.", lambda c: ",".join(sorted(c.session.subscriptions))
     ),
+    Command(_TOPIC, "stateStr", _R, f"{', '.join(State.__members__)}.", topic_facts.state),
+    *(
+        Command(_TOPIC, name, _R, f"Whether it is {state.value}.", topic_facts.is_in(state))
+        for name, state in (
+            ("isUnconfigured", State.UNCONFIGURED),
+            ("isAlive", State.ALIVE),
+            ("isUnreferenced", State.UNREFERENCED),
+            ("isSoftErased", State.SOFTERASED),
+            ("isDead", State.DEAD),
+        )
+    ),
     Command(
         _TOPIC,
         "numSubscribers",
@@ -246,84 +278,61 @@ COMMANDS: Final = (
         "Sessions that hear it, by its name or a pattern.",
         lambda c: len(node_facts.hearers(c)),
     ),
+    Command(_TOPIC, "subscribers", _R, "Their names; not of sessions without a name.", topic_facts.subscribers),
+    Command(_TOPIC, "groups", _R, "The groups that share its messages.", topic_facts.groups),
     Command(
         _TOPIC,
-        "subscribers",
+        "numOfHistoryEntries",
         _R,
-        "Their names; not of sessions without a name.",
-        lambda c: sorted(session.name for session in node_facts.hearers(c) if session.name),
+        "Messages in its history.",
+        topic_facts.of_view(lambda view: view.history, 0),
+    ),
+    Command(
+        _TOPIC,
+        "historyMaxEntries",
+        _R,
+        "Most that there may be; 0: it has none.",
+        topic_facts.of_view(lambda view: view.settings.history_max, 0),
+    ),
+    Command(
+        _TOPIC,
+        "peekHistoryMessages",
+        _R,
+        "The newest so many of them, the newest first; they stay.",
+        topic_facts.peek,
+        _PEEKED,
+    ),
+    Command(_TOPIC, "clearHistoryQueue", _X, "Empties the history, and no more: how many.", topic_facts.clear),
+    Command(
+        _TOPIC,
+        "numOfQueuedEntries",
+        _R,
+        "Messages of it that wait in queues, once a receiver.",
+        topic_facts.of_view(lambda view: view.queued, 0),
+    ),
+    Command(
+        _TOPIC,
+        "readonly",
+        _R,
+        "Whether it takes one message only.",
+        topic_facts.of_view(lambda view: view.settings.is_readonly, False),
+    ),
+    Command(
+        _TOPIC,
+        "destroyDelay",
+        _RW,
+        "Milliseconds that it lives when nothing refers to it; -1: for ever.",
+        topic_facts.of_view(lambda view: view.settings.destroy_delay_ms, None),
+        _DELAY,
+        topic_facts.set_destroy_delay,
+    ),
+    Command(
+        _TOPIC,
+        "eraseTopic",
+        _X,
+        "Ends it: with true at once, else when what waits of it is delivered. Whether there was one.",
+        topic_facts.erase,
+        _FORCED,
     ),
 )
 """Every property, in the order in which the documentation has them."""
-
-_TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
-    level: {row.name: row for row in COMMANDS if row.level is level} for level in Level
-}
-
-
-async def run(admin: Administration, text: object, who: str) -> dict[str, Any]:
-    """Carry out one command for the operator of this name: `{"command": <absolute>, "result": <value>}`. Raises
-    IllegalArgument, which names what is wrong, StoreError, and what an operation raises that did not succeed."""
-    order = read_order(text, admin.node)
-    row = _row(order)
-    value = _value(row, order)
-    call = _addressed(admin, order, who, value)
-    answer = row.write if row.write is not None and order.values is not None else row.answer
-    if answer is not row.answer or row.access is Access.OPERATE:
-        admin.note(who, "command", command=order.absolute(admin.node))
-    result = answer(call)
-    if isawaitable(result):
-        result = await result
-    return {"command": order.absolute(admin.node), "result": "OK" if answer is row.write else result}
-
-
-def _row(order: Order) -> Command:
-    table = _TABLES[order.level]
-    row = table.get(order.property)
-    if row is None:
-        near = get_close_matches(order.property, table, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise _illegal(f"asks for {order.property!r}, which no {order.level} has; {hint}known are {', '.join(table)}")
-    return row
-
-
-def _value(row: Command, order: Order) -> Any:
-    takes, values = row.takes, order.values
-    if takes is None:
-        if values is not None:
-            raise _illegal(f"brings a value, and {row.name} takes none")
-        return None
-    if values is None:
-        if takes.default is None and row.write is None:
-            raise _illegal(f"lacks a value: {row.name}= takes {takes.expected}")
-        return takes.default
-    try:
-        (text,) = values
-        return takes.read(text)
-    except ValueError:
-        raise _illegal(f"brings {'&'.join(values)!r}, and {row.name} takes {takes.expected}") from None
-
-
-def _addressed(admin: Administration, order: Order, who: str, value: Any) -> Call:
-    """The call with what it is about. Raises IllegalArgument if that is not there."""
-    match order.level:
-        case Level.SESSION:
-            session = admin.find(order.name)
-            if session is None:
-                raise _illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList has them all")
-            return Call(admin, who, order.name, [session], value)
-        case Level.SUBJECT:
-            sessions = admin.broker.logins.names.of_subject(order.name.partition("/")[2])
-            if not sessions:
-                raise _illegal(f"is about {order.name}, who has no session here; __cmd:?clientList has all who have")
-            return Call(admin, who, order.name, sessions, value)
-        case Level.TOPIC:
-            if order.name not in admin.broker.channels:
-                raise _illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
-            return Call(admin, who, order.name, [], value)
-        case Level.NODE:
-            return Call(admin, who, value=value)
-
-
-def _illegal(message: str) -> IllegalArgument:
-    return IllegalArgument("command", message)

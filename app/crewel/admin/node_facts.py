@@ -19,6 +19,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.states import DispatcherState
 from crewel.storage import letters
 from crewel.storage.letters import LetterFilter
+from crewel.topics.lifecycle import State
 
 __all__ = [
     "VERSION",
@@ -28,12 +29,14 @@ __all__ = [
     "collect",
     "count_letters",
     "count_subscriptions",
+    "count_topics",
     "dump",
     "free_memory",
     "hearers",
     "sessions",
     "subscriptions",
     "topics",
+    "topics_line",
     "total_memory",
     "trouble",
     "uptime",
@@ -71,9 +74,20 @@ def alive(call: Call) -> list[str]:
     return sorted(session.name for session in call.admin.named() if state(session) is DispatcherState.ALIVE)
 
 
-def topics(call: Call) -> list[str]:
-    """The channels that are known, without patterns, in order."""
-    return sorted(name for name in call.admin.broker.channels if not name.endswith("*"))
+async def topics(call: Call) -> list[str]:
+    """The topics that are to be seen: those that were published to and not erased since. In order."""
+    views = await call.admin.broker.topics.views()
+    return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
+
+
+async def count_topics(call: Call) -> int:
+    """How many topics are to be seen."""
+    return len(await topics(call))
+
+
+async def topics_line(call: Call) -> str:
+    """Their names in one line."""
+    return ",".join(await topics(call))
 
 
 def count_subscriptions(call: Call) -> int:

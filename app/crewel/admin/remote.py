@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.commands import run
 from crewel.admin.refusals import told
+from crewel.admin.running import run
 from crewel.broker.sessions import Session
 from crewel.errors import CrewelError, RemoteCallError
 

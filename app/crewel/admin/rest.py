@@ -16,13 +16,15 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.commands import run
 from crewel.admin.letter_routes import LETTER_ROUTES
 from crewel.admin.node_facts import VERSION
 from crewel.admin.openapi import document
 from crewel.admin.refusals import told
 from crewel.admin.routes import API, Ask, Field, NotThere, Route, read
+from crewel.admin.running import run
 from crewel.admin.session_routes import SESSION_ROUTES
+from crewel.admin.subject_routes import SUBJECT_ROUTES
+from crewel.admin.topic_routes import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, PayloadError, Refused, status_of
@@ -42,6 +44,12 @@ _ADMIN: Final = "admin"
 
 _FILES: Final = {"": "api.html", "page.js": "api.js", "page.css": "api.css", "style.css": "style.css"}
 """What the page needs, by the name below `API`."""
+
+
+_VARIABLE: Final = re.compile(r"{(\w+)}")
+_SEGMENT: Final = "[^/]+"
+_SPANS: Final = {"channel": ".+"}
+"""What variables of paths match that are more than a segment."""
 
 
 def _any(value: object) -> object:
@@ -66,6 +74,8 @@ ROUTES: Final = (
         body=(Field("command", _any, {"type": "string"}, "The command."),),
     ),
     *SESSION_ROUTES,
+    *SUBJECT_ROUTES,
+    *TOPIC_ROUTES,
     *LETTER_ROUTES,
     Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
 )
@@ -82,8 +92,7 @@ class Rest:
     def mount(self, app: web.Application) -> None:
         """Serve them in this application."""
         for route in ROUTES:
-            path = re.sub(r"{(subject|number|id)}", r"{\1:[^/]+}", API + route.path)
-            app.router.add_route(route.method, path, self._handler(route))
+            app.router.add_route(route.method, API + _with_patterns(route.path), self._handler(route))
         for name, file in _FILES.items():
             app.router.add_get(f"{API}/{name}", self._file(file))
         app.router.add_get(API, _to_page)
@@ -146,8 +155,13 @@ class Rest:
         return send
 
 
+def _with_patterns(path: str) -> str:
+    """The path as the router takes it: each variable with what it matches."""
+    return _VARIABLE.sub(lambda found: f"{{{found[1]}:{_SPANS.get(found[1], _SEGMENT)}}}", path)
+
+
 def _matches(pattern: str, path: str) -> bool:
-    return re.fullmatch(re.sub(r"{\w+}", "[^/]+", pattern), path) is not None
+    return re.fullmatch(_VARIABLE.sub(lambda found: _SPANS.get(found[1], _SEGMENT), pattern), path) is not None
 
 
 def _name(grants: Grants) -> str:

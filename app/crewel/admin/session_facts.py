@@ -23,8 +23,7 @@ __all__ = [
     "is_stalled",
     "last_failure",
     "login_date",
-    "names",
-    "numbers",
+    "number",
     "polling_since",
     "qos",
     "session_view",
@@ -69,19 +68,14 @@ def subject_of(session: Session) -> str:
     return session.name.split("/")[1]
 
 
-def names(call: Call) -> list[str]:
-    """The names of these sessions, in order."""
-    return sorted(session.name for session in call.sessions)
-
-
-def numbers(call: Call) -> str:
-    """The numbers of these sessions, in order."""
-    return ",".join(map(str, sorted(int(session.name.rpartition("/")[2]) for session in call.sessions)))
-
-
 def identity(call: Call) -> str:
     """`/node/heron/client/joe/1`."""
     return _absolute(call.admin, call.session)
+
+
+def number(call: Call) -> int:
+    """Its number, which is below 0 if the server has made it."""
+    return int(call.session.name.rpartition("/")[2])
 
 
 def login_date(call: Call) -> str:

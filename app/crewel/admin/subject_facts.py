@@ -1,0 +1,60 @@
+"""What operators are told of a subject, and do to what waits for it: its sessions, and the queue of what is addressed to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewel.admin.administration import Administration
+from crewel.admin.calls import Call
+from crewel.admin.session_facts import login_date
+from crewel.admin.session_facts import uptime as session_uptime
+
+__all__ = ["clear", "creation_date", "names", "numbers", "peek", "queued", "subject_view", "uptime"]
+
+
+def subject_view(admin: Administration, subject: str) -> dict[str, Any]:
+    """The subject as REST tells it."""
+    sessions = admin.broker.logins.names.of_subject(subject)
+    return {
+        "name": f"client/{subject}",
+        "subject": subject,
+        "sessions": sorted(session.name for session in sessions),
+        "queued": admin.broker.destinations.waiting(subject),
+        "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
+    }
+
+
+def names(call: Call) -> list[str]:
+    """The names of its sessions, in order."""
+    return sorted(session.name for session in call.sessions)
+
+
+def numbers(call: Call) -> str:
+    """The numbers of its sessions, in order."""
+    return ",".join(map(str, sorted(int(session.name.rpartition("/")[2]) for session in call.sessions)))
+
+
+def creation_date(call: Call) -> str:
+    """Since when this server has the first of its sessions; empty if it has none."""
+    return login_date(call) if call.sessions else ""
+
+
+def uptime(call: Call) -> int:
+    """Seconds since then; 0 if it has none."""
+    return session_uptime(call) if call.sessions else 0
+
+
+def queued(call: Call) -> int:
+    """How many messages wait until one of its sessions is there."""
+    return call.admin.broker.destinations.waiting(call.subject)
+
+
+async def peek(call: Call) -> list[dict[str, Any]]:
+    """The first so many of them, as a session would get them. Raises StoreError."""
+    entries = await call.admin.broker.destinations.peek(call.subject, call.value)
+    return [entry.fields for entry in entries]
+
+
+async def clear(call: Call) -> int:
+    """Drop them all; how many it were. Raises StoreError."""
+    return await call.admin.broker.destinations.clear(call.subject)
