@@ -126,7 +126,7 @@ class TestMetrics:
         expected = {
             "crewel_sessions": 2,
             "crewel_held_connects": 1,
-            "crewel_channels": 1,
+            "crewel_channels": 2,
             "crewel_handshakes_total": 2,
             "crewel_connects_total": 2,
             "crewel_publishes_total": 2,

@@ -89,9 +89,18 @@ def _publish_with_qos(
             "publish", "a message on a service channel is for the server, unless it has a destination"
         )
     if qos.administrative:
-        broker.topics.publish(message.channel, qos)
-        return _published(message, broker.ids.new())
+        return _configure(broker, message, qos)
     return _publish_to_subscribers(broker, session, message, qos)
+
+
+def _configure(broker: Broker, message: Message, qos: PublishQos) -> Steps[Reply]:
+    stored = broker.topics.administer(message.channel, qos)
+    if stored is not None:
+        try:
+            yield stored
+        except StoreError as error:
+            raise _not_stored(error) from error
+    return _published(message, broker.ids.new())
 
 
 def _publish_to_subscribers(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:

@@ -3,7 +3,8 @@
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
-`lasting`, those about who may do what in `access`.
+`lasting`, those about who may do what in `access`, and the rules for topics in
+`topics`.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ from crewel.settings.kinds import (
     WebAddress,
     setting,
 )
-from crewel.settings.lasting import Delivery, Events, Node, Storage
+from crewel.settings.lasting import Delivery, Events, Node, Ptp, Storage
+from crewel.settings.topics import TopicRule
 
 _MS = "ms"
 _BYTES = "bytes"
@@ -275,9 +277,11 @@ class Settings(BaseSettings):
     admin: Admin = Field(default_factory=Admin)
     storage: Storage = Field(default_factory=Storage)
     delivery: Delivery = Field(default_factory=Delivery)
+    ptp: Ptp = Field(default_factory=Ptp)
     events: Events = Field(default_factory=Events)
     node: Node = Field(default_factory=Node)
     log: Log = Field(default_factory=Log)
+    topics: dict[str, TopicRule] = Field(default_factory=dict)
 
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 

@@ -155,6 +155,25 @@ class Delivery(Group):
     )
 
 
+class Ptp(Group):
+    """Messages that are addressed to somebody."""
+
+    subject_queue_max_entries: Number = setting(
+        1000,
+        "Most messages that wait for a subject of which no session is there. Who publishes one more is refused.",
+        unit="messages",
+        live=True,
+        ge=1,
+    )
+    subject_idle_ms: Number = setting(
+        604800000,
+        "What waits for a subject lapses when nobody has come for this long after the last message to it.",
+        unit=_MS,
+        live=True,
+        ge=1,
+    )
+
+
 class Events(Group):
     """The telemetry in the store's stream `events`, for the pipeline."""
 

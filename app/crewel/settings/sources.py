@@ -7,7 +7,7 @@ that unknown names are noticed alike and each value's source is known.
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from pydantic_settings import InitSettingsSource
 
 from crewel.errors import SettingsError
 from crewel.settings.declared import Settings
-from crewel.settings.table import Declared, declared
+from crewel.settings.table import declared, declared_as, declared_rules
+from crewel.settings.topics import TOPICS, flatten, nested, read_json, rule_name, split_rule_name
 
 _PREFIX = "CREWEL_"
+_RULES = _PREFIX + TOPICS.upper()  # the rules for topics, as JSON: their names would not do as names of variables
 DEFAULT_FILE = Path("crewel.toml")
 
 Layer = dict[str, Any]
@@ -64,9 +66,12 @@ def _read_toml(path: Path | str | None) -> Layer:
         raise SettingsError(f"{file}: is not TOML: {error}") from None
     layer: Layer = {}
     for group, table in tables.items():
-        if not isinstance(table, dict):
+        if group == TOPICS:
+            layer |= _rules(flatten, table, f"{file}: {TOPICS}")
+        elif isinstance(table, dict):
+            layer |= {f"{group}.{name}": value for name, value in table.items()}
+        else:
             raise SettingsError(f"{file}: {group}: {_unknown(group)}")
-        layer |= {f"{group}.{name}": value for name, value in table.items()}
     for name in layer:
         _require_known(name, f"{file}: {name}")
     return layer
@@ -77,6 +82,9 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
     layer: Layer = {}
     for variable, text in environ.items():
         if not variable.startswith(_PREFIX):
+            continue
+        if variable == _RULES:
+            layer |= _rules(read_json, text, variable)
             continue
         if variable in by_single_underscore:
             meant = _variable(by_single_underscore[variable])
@@ -97,17 +105,38 @@ def _read_overrides(overrides: Iterable[str]) -> Layer:
         name = name.strip()
         if not equals:
             raise SettingsError(f"--set {override}: expected NAME=VALUE")
+        if name == TOPICS:
+            layer |= _rules(read_json, text, f"--set {TOPICS}")
+            continue
         _require_known(name, f"--set {name}")
-        layer[name] = text
+        rule = split_rule_name(name)
+        layer[name if rule is None else rule_name(*rule)] = text
+    return layer
+
+
+def _rules(read: Callable[[Any], Layer], given: Any, place: str) -> Layer:
+    try:
+        layer = read(given)
+    except ValueError as error:
+        raise SettingsError(f"{place}: {error}") from None
+    for name in layer:
+        _require_known(name, f"{place}: {name}")
     return layer
 
 
 def _require_known(name: str, place: str) -> None:
-    if name not in declared():
+    if declared_as(name) is None:
         raise SettingsError(f"{place}: {_unknown(name)}")
 
 
 def _unknown(name: str) -> str:
+    rule = split_rule_name(name)
+    if rule is not None:
+        near = difflib.get_close_matches(rule[1], declared_rules(), n=1)
+        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(declared_rules())}"
+        return f"a rule for topics has no such field; {known}"
+    if name.startswith(f"{TOPICS}."):
+        return f"expected a channel or pattern and a field, such as {rule_name('/chat/**', 'history.max_entries')}"
     known = list(declared())
     near = difflib.get_close_matches(name, known, n=1)
     if not near:
@@ -118,15 +147,19 @@ def _unknown(name: str) -> str:
 
 def _nested(layer: Layer) -> dict[str, dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
+    rules = nested(layer)
+    if rules:
+        groups[TOPICS] = rules
     for dotted, value in layer.items():
-        group, _, name = dotted.partition(".")
-        groups.setdefault(group, {})[name] = value
+        if split_rule_name(dotted) is None:
+            group, _, name = dotted.partition(".")
+            groups.setdefault(group, {})[name] = value
     return groups
 
 
 def _explain(error: ErrorDetails, sources: Mapping[str, str]) -> str:
-    name = ".".join(str(part) for part in error["loc"][:2])
-    setting: Declared | None = declared().get(name)
+    name = _name(error["loc"])
+    setting = declared_as(name)
     if setting is None:  # a rule over several settings
         return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]
     place = {"env": _variable(name), "--set": f"--set {name}"}.get(sources[name], name)
@@ -134,5 +167,14 @@ def _explain(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     return f"{place}: {given} is not possible: expected {setting.expected}"
 
 
+def _name(place: tuple[int | str, ...]) -> str:
+    parts = [str(part) for part in place]
+    if parts[:1] == [TOPICS] and len(parts) > 2:
+        return rule_name(parts[1], ".".join(parts[2:]))
+    return ".".join(parts[:2])
+
+
 def _variable(name: str) -> str:
+    if split_rule_name(name) is not None:
+        return f"{_RULES}: {name}"
     return _PREFIX + name.upper().replace(".", "__")

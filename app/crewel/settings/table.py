@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from crewel.settings.declared import Settings
 from crewel.settings.kinds import Group
+from crewel.settings.topics import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
 
 _PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&]password=)[^&]*")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
@@ -34,12 +35,44 @@ def declared() -> dict[str, Declared]:
     """Return all settings by dotted name, in the order of their declaration."""
     table: dict[str, Declared] = {}
     for group_name, group_field in Settings.model_fields.items():
-        group = group_field.annotation
-        assert isinstance(group, type)
-        assert issubclass(group, Group)
-        for name, field in group.model_fields.items():
-            table[f"{group_name}.{name}"] = _declare(f"{group_name}.{name}", field)
+        if group_name != TOPICS:
+            table |= _declared_in(group_field, f"{group_name}.")
     return table
+
+
+@cache
+def declared_rules() -> dict[str, Declared]:
+    """Return what a rule for topics can set, by its name in the rule, in the order of their declaration."""
+    return _declared_in(TopicRule, "")
+
+
+def declared_as(name: str) -> Declared | None:
+    """Return how the setting or the rule of this name is declared; None if there is no such one."""
+    rule = split_rule_name(name)
+    return declared().get(name) if rule is None else declared_rules().get(rule[1])
+
+
+def _declared_in(group: object, prefix: str) -> dict[str, Declared]:
+    if isinstance(group, FieldInfo):
+        group = group.annotation
+    assert isinstance(group, type)
+    assert issubclass(group, Group)
+    table: dict[str, Declared] = {}
+    for name, field in group.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
+            table |= _declared_in(field, f"{prefix}{name}.")
+        else:
+            table[prefix + name] = _declare(prefix + name, field)
+    return table
+
+
+def rules_of(settings: Settings) -> dict[str, Any]:
+    """Return the rules for topics that were given, by name, with their values."""
+    return {
+        rule_name(pattern, field): value
+        for pattern, rule in settings.topics.items()
+        for field, value in fields_set(rule)
+    }
 
 
 def value_of(settings: Settings, name: str) -> Any:

@@ -10,15 +10,7 @@ from typing import Final
 
 from crewel.delivery.publish_qos import FOR_EVER, PublishQos
 
-__all__ = [
-    "MESSAGE_STATES",
-    "MessageState",
-    "ends_at",
-    "leaves_history_at",
-    "leaves_queues_at",
-    "message_state",
-    "remaining_ms",
-]
+__all__ = ["MESSAGE_STATES", "MessageState", "ends_at", "leaves_history_at", "message_state"]
 
 _US: Final = 1000  # microseconds in a millisecond
 
@@ -60,13 +52,3 @@ def ends_at(qos: PublishQos, accepted: int) -> int:
 def leaves_history_at(qos: PublishQos, accepted: int) -> int:
     """When it goes out of its topic's history; 0: not by time, or because it never goes in."""
     return 0 if qos.is_volatile else ends_at(qos, accepted)
-
-
-def leaves_queues_at(qos: PublishQos, accepted: int) -> int:
-    """When it goes out of all queues; 0: never, for what waits is delivered although its life is over."""
-    return ends_at(qos, accepted) if qos.force_destroy else 0
-
-
-def remaining_ms(life_time_ms: int, accepted: int, now: int) -> int:
-    """What is left of a life; 0 if it is over, -1 if it is for ever."""
-    return FOR_EVER if life_time_ms == FOR_EVER else max(0, life_time_ms - (now - accepted) // _US)

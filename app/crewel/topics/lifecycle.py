@@ -97,9 +97,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, tuple[State, ...]]]] = {
         _E.SUBSCRIBED: (_S.UNCONFIGURED,),
         _E.UNSUBSCRIBED: (_S.UNCONFIGURED, _S.DEAD),
         _E.PUBLISHED: (_S.ALIVE,),
-        _E.CONFIGURED: (_S.ALIVE,),
+        _E.CONFIGURED: (_S.ALIVE, _S.UNREFERENCED),
         _E.RECOVERED: (_S.ALIVE,),
-        _E.ERASED: (_S.DEAD,),
+        _E.ERASED: (_S.DEAD, _S.SOFTERASED),
         _E.FORCED: (_S.DEAD,),
     },
     _S.ALIVE: {
@@ -115,7 +115,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, tuple[State, ...]]]] = {
     _S.UNREFERENCED: {
         _E.SUBSCRIBED: (_S.ALIVE,),
         _E.PUBLISHED: (_S.ALIVE, _S.UNREFERENCED),
-        _E.CONFIGURED: (_S.UNREFERENCED,),
+        _E.CONFIGURED: (_S.ALIVE, _S.UNREFERENCED),
         _E.RECOVERED: (_S.ALIVE,),
         _E.ERASED: (_S.DEAD,),
         _E.FORCED: (_S.DEAD,),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crewel.bayeux.channel import Channel
 from crewel.delivery.records import LogId
 from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
@@ -13,29 +12,32 @@ __all__ = ["Topic", "TopicView"]
 
 
 class Topic:
-    """A channel that has been published to, or that the store knows. Only `Topics` changes it."""
+    """A channel that has been published to, or that the store knows. Only `Topics` and `Endings` change it."""
 
     __slots__ = (
         "asked",
-        "channel",
         "epoch",
         "history_count",
         "is_erased",
         "is_fresh",
         "is_plain",
         "is_stored",
+        "name",
         "newest",
         "settings",
         "unreferenced_at",
     )
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """The channel's."""
         self.settings: TopicSettings = USUAL
-        self.asked: bytes = b""
-        """What the store has, or is being told, of the settings; empty: it knows nothing of the topic."""
+        self.asked = b""
+        """What the store has to know of the settings, a JSON object; empty: nothing."""
+        self.is_stored = False
+        """Whether the store knows that, or was asked to."""
         self.epoch = ""
-        """Names this life of the history: positions of another one mean nothing. Empty until the store has answered."""
+        """Names this life of the history, as far as this server has been told."""
         self.newest = LogId(0)
         """The newest message that went into the history; 0 if none did."""
         self.history_count = 0
@@ -45,16 +47,13 @@ class Topic:
         self.is_fresh = True
         """Whether it was published to since it was last looked at."""
         self.is_erased = False
-        """Whether it was erased, and only remembered for what still waits in queues."""
-        self.is_stored = False
-        """Whether the store has answered that it knows the settings."""
+        """Whether it has ended, and is at most remembered for what still waits in queues."""
         self.unreferenced_at: float | None = None
         """Loop time (s) since which nothing refers to it; None while something does, or nobody has looked."""
 
-    @property
-    def name(self) -> str:
-        """The channel's name."""
-        return self.channel.name
+    def emptied(self) -> None:
+        """The history has gone."""
+        self.history_count, self.newest, self.epoch = 0, LogId(0), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,9 @@ class TopicView:
     state: State
     settings: TopicSettings
     epoch: str
+    """Of the history; empty if it has none."""
     newest: LogId
+    """The newest message of the history; 0 if there is none."""
     history: int
     """Messages in the history."""
     queued: int
@@ -73,4 +74,4 @@ class TopicView:
     subscribers: int
     """Sessions that are subscribed to its very name."""
     dies_in_ms: int | None = None
-    """How long it will live if nothing happens; None: until something does."""
+    """How long it will live if nothing happens; None: for ever, or something refers to it."""

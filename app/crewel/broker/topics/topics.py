@@ -1,33 +1,52 @@
-"""The topics of one server: which there are, what they are configured to be, and when they end.
+"""The topics of one server: which there are, and what they are configured to be.
 
-A topic costs a plain publish one look-up. All else is found out when somebody asks, or when a sweep comes by.
+A topic costs a plain publish one look-up, the one that finds its channel. All else is found out when somebody asks, or when
+a sweep comes by (`Endings`).
 """
 
 from __future__ import annotations
 
+import logging
+from asyncio import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.topics.topic import Topic
-from crewel.delivery.publish_qos import PublishQos
+from crewel.bayeux.codec import encode
+from crewel.broker.steps import resolve
+from crewel.broker.topics.endings import Endings
+from crewel.broker.topics.looks import Looks
+from crewel.broker.topics.references import channel_of, queued
+from crewel.broker.topics.ruling import read_rules
+from crewel.broker.topics.topic import Topic, TopicView
+from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import LogId
+from crewel.errors import StoreError
+from crewel.storage import histories
+from crewel.storage.histories import StoredTopic
 from crewel.topics.configured import USUAL, TopicSettings
-from crewel.topics.rules import Rules
+from crewel.topics.lifecycle import State
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
+    from crewel.broker.durability.durability import Durability
 
 __all__ = ["Topics"]
 
+log = logging.getLogger(__name__)
+
 
 class Topics:
-    """Topics by the names of their channels."""
+    """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
-    def __init__(self, broker: Broker, rules: Rules | None = None) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._channels = broker.channels
-        self._rules = rules or Rules()
-        self._known: dict[str, Topic] = {}
+        self._rules = read_rules(broker.settings)
+        self.known: dict[str, Topic] = {}
+        """Those that are configured, and those that were erased and still have messages in queues."""
+        self.looks = Looks(broker, self)
+        self.endings = Endings(broker, self)
 
     # What a publish asks
 
@@ -35,60 +54,177 @@ class Topics:
         """Take notice of a publish that asks for nothing. Whether its topic asks for nothing either: no rule, no history, no
         group."""
         if channel.is_reply:
-            return True  # each request has another one, and nothing is kept of it
+            return True  # each is used once: nobody remembers it
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
-            topic = self._topic(channel, self.usual(channel))
+            topic = self.begin(channel, self.usual(channel))
         topic.is_fresh = True
         return topic.is_plain
 
     def usual(self, channel: Channel) -> PublishQos:
         """What holds for a publish on this channel that does not say otherwise."""
-        return self._rules.usual(channel.patterns)
+        return self._rules.usual(channel.patterns) if self._rules else DEFAULT
+
+    def is_replayed(self, channel: Channel) -> bool:
+        """Whether the messages of this channel are numbered for the replay extension."""
+        return bool(self._rules) and self._rules.is_replayed(channel.patterns)
 
     def publish(self, channel: Channel, qos: PublishQos) -> Topic:
-        """Take notice of a publish. The first one says what its topic is like, and an administrative one says it anew."""
+        """Take notice of a publish. The first one says what its topic is like."""
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
-            topic = self._topic(channel, qos)
-        if qos.administrative:
-            self._configure(topic, TopicSettings.of(qos))
+            topic = self.begin(channel, qos)
         topic.is_fresh = True
+        if topic.asked and not topic.is_stored:
+            self._store(topic)
         return topic
+
+    def administered(self, channel: Channel) -> PublishQos:
+        """What holds for an administrative publish that does not say otherwise: of the topic all as it is."""
+        topic, usual = self.find(channel.name), self.usual(channel)
+        if topic is None:
+            return usual
+        now = topic.settings
+        return replace(
+            usual, history_max=now.history_max, readonly=now.is_readonly, destroy_delay_ms=now.destroy_delay_ms
+        )
+
+    def administer(self, channel: Channel, qos: PublishQos) -> Future[None] | None:
+        """Configure the topic anew. What is returned must be waited for: the store keeps it then. It raises StoreError, and
+        then only this server knows."""
+        topic = self.publish(channel, qos)
+        self._configure(topic, TopicSettings.of(qos), is_kept=True)
+        durability = self._broker.durability
+        if durability is None:
+            return None
+        done = self._store(topic) if topic.asked or topic.is_stored else None
+        if topic.history_count and not topic.settings.history_max:
+            topic.emptied()
+            step = histories.clear(durability.store.keys, durability.token, topic.name)
+            done = durability.writing.ask(step)
+        return done
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
-        topic = self._known.get(name)
+        topic = self.known.get(name)
         if topic is not None:
             topic.newest = log_id
             topic.history_count = min(topic.history_count + 1, max(topic.settings.history_max, 1))
 
     def find(self, name: str) -> Topic | None:
         """The topic of this name; None if there is none, or it was erased."""
-        topic = self._known.get(name)
+        topic = self.known.get(name)
         return None if topic is None or topic.is_erased else topic
 
     def look_again(self, pattern: str) -> None:
-        """Something has begun or ended that concerns the publishes on all channels that this pattern matches: a group."""
-        for topic in self._known.values():
-            if pattern in topic.channel.patterns:
-                topic.is_plain = self._is_plain(topic)
+        """A group has begun or ended that hears all channels that this pattern matches."""
+        for topic in self.known.values():
+            channel = channel_of(topic.name)
+            if pattern in channel.patterns:
+                topic.is_plain = self._is_plain(channel, topic.settings)
 
-    # Life
+    # What operators do
 
-    def _topic(self, channel: Channel, qos: PublishQos) -> Topic:
-        """The topic of a channel that is published to, if there is none yet as this publish has it."""
-        topic = self._known.get(channel.name)
+    async def erase(self, name: str, *, force: bool) -> bool:
+        """Erase a topic; False if there is none. What waits in queues is delivered, unless it is forced. Raises StoreError,
+        and then nothing has changed."""
+        return await self.endings.erase(name, force=force)
+
+    async def clear(self, name: str) -> int:
+        """Remove the history of a topic; returns how many messages it had. Raises StoreError."""
+        topic, durability = self.find(name), self._broker.durability
+        if topic is None or durability is None:
+            return 0
+        step = histories.clear(durability.store.keys, durability.token, name)
+        removed: int = await durability.writing.ask(step)
+        topic.emptied()
+        return removed
+
+    async def set_destroy_delay(self, name: str, delay_ms: int) -> None:
+        """Say how long the topic lives when nothing refers to it; -1: for ever. Raises StoreError."""
+        channel = channel_of(name)
+        stored = self.administer(channel, replace(self.administered(channel), destroy_delay_ms=delay_ms))
+        if stored is not None:
+            await stored
+
+    # What operators ask
+
+    def state(self, name: str) -> State:
+        """The state of this topic."""
+        return self.looks.state(name)
+
+    async def view(self, name: str) -> TopicView | None:
+        """All there is to say of this topic; None if there is none."""
+        return await self.looks.view(name)
+
+    async def views(self) -> list[TopicView]:
+        """The same of all topics, by name, as far as this server knows without asking the store."""
+        return self.looks.views()
+
+    # Configuration
+
+    def begin(self, channel: Channel, qos: PublishQos) -> Topic:
+        """The topic of a channel that is published to; if there is none yet, one as this publish has it."""
+        topic = self.known.get(channel.name)
         if topic is None or topic.is_erased:
-            topic = self._known[channel.name] = Topic(channel)
-            self._configure(topic, TopicSettings.of(qos))
+            topic = self.known[channel.name] = Topic(channel.name)
+            self._configure(topic, TopicSettings.of(qos), is_kept=qos.persistent)
         self._channels.create(channel.name).topic = topic
         return topic
 
-    def _configure(self, topic: Topic, settings: TopicSettings) -> None:
+    def _configure(self, topic: Topic, settings: TopicSettings, *, is_kept: bool) -> None:
+        """`is_kept`: whether the store is to know it. It always is if there is a history."""
+        channel = channel_of(topic.name)
         topic.settings = settings
-        topic.is_plain = self._is_plain(topic)
+        topic.is_plain = self._is_plain(channel, settings)
+        differing = settings.differing(TopicSettings.of(self.usual(channel)))
+        topic.asked = encode(differing) if topic.is_stored or (differing and (is_kept or settings.history_max)) else b""
 
-    def _is_plain(self, topic: Topic) -> bool:
-        special = self._rules.apply_to(topic.channel.patterns) or self._broker.groups.on(topic.channel)
-        return not special and topic.settings == USUAL
+    def _is_plain(self, channel: Channel, settings: TopicSettings) -> bool:
+        special = self._rules.apply_to(channel.patterns) or self._broker.groups.on(channel)
+        return not special and settings == USUAL
+
+    def _store(self, topic: Topic) -> Future[None] | None:
+        """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
+        the next publish tries again."""
+        durability = self._broker.durability
+        if durability is None:
+            return None
+        topic.is_stored = True
+        done: Future[None] = self._broker.loop.create_future()
+
+        def answered(answer: str | StoreError) -> None:
+            if isinstance(answer, StoreError):
+                log.warning("the settings of %s are not stored: %s", topic.name, answer)
+                topic.is_stored = False
+                done.add_done_callback(Future.exception)  # nobody may wait for it
+                resolve(done, answer)
+            else:
+                topic.epoch = answer
+                resolve(done, None)
+
+        keys, epoch = durability.store.keys, histories.new_epoch()
+        durability.writing.submit(histories.configure(keys, durability.token, topic.name, topic.asked, epoch), answered)
+        return done
+
+    # The start
+
+    async def restore(self, durability: Durability) -> None:
+        """Know what the store has: topics with settings or a history, and those whose messages wait. Raises StoreError."""
+        found = await histories.topics(durability.store)
+        for topic in self.known.values():
+            topic.is_stored = False
+            topic.emptied()
+        for stored in found:
+            self._restore(stored)
+        for name in queued(self._broker):
+            self.begin(channel_of(name), self.usual(channel_of(name)))
+
+    def _restore(self, stored: StoredTopic) -> None:
+        channel = channel_of(stored.channel)
+        topic = self.find(channel.name) or Topic(channel.name)
+        topic.is_stored = bool(stored.settings)
+        self.known[channel.name] = self._channels.create(channel.name).topic = topic
+        usual = TopicSettings.of(self.usual(channel))
+        self._configure(topic, usual.with_stored(stored.settings), is_kept=True)
+        topic.epoch, topic.history_count, topic.newest = stored.epoch, stored.entries, stored.newest

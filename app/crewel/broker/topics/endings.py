@@ -1,0 +1,193 @@
+"""How topics end: by time, when nothing refers to them any more, or because an operator erases them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.steps import resolve
+from crewel.broker.topics.erased import end_messages, end_subscriptions, tell
+from crewel.broker.topics.references import queued
+from crewel.broker.topics.topic import Topic
+from crewel.errors import StoreError
+from crewel.storage import histories
+from crewel.topics.lifecycle import Event, Facts, State, after, state_of
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from crewel.broker.broker import Broker
+    from crewel.broker.topics.topics import Topics
+
+__all__ = ["Endings"]
+
+log = logging.getLogger(__name__)
+
+_LOOKED_AT: Final = 10_000
+"""Topics that one sweep looks at; the next one goes on with the others."""
+_EXPIRED_AT_ONCE: Final = 1000
+_REST: Final = 50
+"""Looking through the queues is rested from this many times as long as it took."""
+
+
+class Endings:
+    """Watches the topics of one server, and ends them."""
+
+    def __init__(self, broker: Broker, topics: Topics) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._round: Iterator[Topic] = iter(())
+        self._suspects: dict[Topic, None] = {}  # that may be without any reference
+        self._rests_until = 0.0
+        self._is_expiring = False
+
+    # By time
+
+    def sweep(self) -> None:
+        """Take what has expired out of histories, and look for topics that nothing refers to any more."""
+        self._expire()
+        now = self._broker.loop.time()
+        for topic in self._next():
+            if self._is_suspect(topic, now):
+                self._suspects[topic] = None
+        if self._suspects and self._rests_until <= now:
+            began = perf_counter()
+            counts = queued(self._broker)
+            self._rests_until = now + (perf_counter() - began) * _REST
+            suspects, self._suspects = self._suspects, {}
+            for topic in suspects:
+                self._look(topic, counts, now)
+
+    def _next(self) -> Iterator[Topic]:
+        """The next topics of the round; a new one begins when all have been looked at."""
+        looked_at = list(islice(self._round, _LOOKED_AT))
+        if not looked_at:
+            self._round = iter(list(self._topics.known.values()))
+            looked_at = list(islice(self._round, _LOOKED_AT))
+        return iter(looked_at)
+
+    def _is_suspect(self, topic: Topic, now: float) -> bool:
+        """Whether only a queue can still refer to it, and that has to be found out now."""
+        if topic.is_fresh:
+            topic.is_fresh = False
+            topic.unreferenced_at = None
+            return False
+        if topic.is_erased:
+            return True
+        if topic.history_count or self._broker.channels.count(topic.name):
+            topic.unreferenced_at = None
+            return False
+        return topic.unreferenced_at is None or self._is_due(topic, now)
+
+    @staticmethod
+    def _is_due(topic: Topic, now: float) -> bool:
+        delay = topic.settings.destroy_delay_ms / 1000
+        return topic.unreferenced_at is not None and 0 <= delay <= now - topic.unreferenced_at
+
+    def _look(self, topic: Topic, counts: Counter[str], now: float) -> None:
+        if self._topics.known.get(topic.name) is not topic:
+            return  # it has ended, or begun anew
+        facts = self._topics.looks.facts(topic.name, is_queued=counts[topic.name] > 0)
+        state = state_of(facts)
+        if state is State.DEAD:
+            self._forget(topic)  # it was erased, and the last queue has let go of it
+        elif state is not State.UNREFERENCED:
+            topic.unreferenced_at = None
+        else:
+            if topic.unreferenced_at is None:
+                topic.unreferenced_at = now
+            if self._is_due(topic, now):
+                after(state, Event.DELAY_OVER, Facts())
+                self._remove(topic)
+                self._forget(topic)
+
+    def dies_in_ms(self, topic: Topic) -> int | None:
+        """How long a topic that nothing refers to will live; None: for ever."""
+        delay = topic.settings.destroy_delay_ms
+        if delay < 0:
+            return None
+        since = self._broker.loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
+        return max(0, round((since - self._broker.loop.time()) * 1000) + delay)
+
+    def _forget(self, topic: Topic) -> None:
+        topic.is_erased = True  # for the channel, which may still know it
+        if self._topics.known.get(topic.name) is topic:
+            del self._topics.known[topic.name]
+
+    def _remove(self, topic: Topic) -> None:
+        """Take it out of the store, if it is there."""
+        durability = self._broker.durability
+        if durability is not None and (topic.is_stored or topic.epoch):
+            step = histories.erase(durability.store.keys, durability.token, topic.name, durability.facts_max)
+            durability.writing.submit(step, lambda _: None, insists=True)
+
+    def _expire(self) -> None:
+        durability = self._broker.durability
+        if durability is None or self._is_expiring or durability.trouble is not None:
+            return
+        self._is_expiring = True
+        keys, token = durability.store.keys, durability.token
+        step = histories.expire(keys, token, int(time() * 1000), _EXPIRED_AT_ONCE, durability.facts_max)
+        durability.writing.submit(step, self._expired)
+
+    def _expired(self, answer: list[tuple[str, int]] | StoreError) -> None:
+        self._is_expiring = False
+        if isinstance(answer, StoreError):
+            log.warning("what has expired could not be removed: %s", answer)
+            return
+        for name, left in answer:
+            topic = self._topics.find(name)
+            if topic is not None:
+                topic.history_count = left
+
+    # By an operator
+
+    async def erase(self, name: str, *, force: bool) -> bool:
+        """Erase a topic, False if there is none: its history goes, who hears it is told, and subscriptions to its very name
+        end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: nothing was done."""
+        if self._topics.state(name) is State.DEAD:
+            return False
+        topic = self._topics.known.get(name)
+        if topic is not None:
+            topic.is_erased = True  # what is published from now on begins it anew
+        try:
+            await self._erase_stored(name, force=force)
+        except StoreError:
+            if topic is not None and self._topics.known.get(name) is topic:
+                topic.is_erased = False
+            raise
+        return True
+
+    def _erase_stored(self, name: str, *, force: bool) -> Future[None]:
+        """Erase what the store has, and all the rest when it answers: so all that was published before has been taken, and
+        nothing that is published after."""
+        broker = self._broker
+        done: Future[None] = broker.loop.create_future()
+
+        def answered(answer: int | StoreError) -> None:
+            if not isinstance(answer, StoreError):
+                self._erase_here(name, force=force)
+            resolve(done, answer if isinstance(answer, StoreError) else None)
+
+        if broker.durability is None:
+            answered(0)
+        else:
+            keys, token = broker.durability.store.keys, broker.durability.token
+            step = histories.erase(keys, token, name, broker.durability.facts_max)
+            broker.durability.writing.submit(step, answered)
+        return done
+
+    def _erase_here(self, name: str, *, force: bool) -> None:
+        if force:
+            end_messages(self._broker, name)
+        tell(self._broker, name)
+        end_subscriptions(self._broker, name)
+        topic = self._topics.known.get(name)
+        if topic is not None and topic.is_erased:
+            topic.emptied()
+            if not queued(self._broker)[name]:
+                self._forget(topic)

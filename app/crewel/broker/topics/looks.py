@@ -1,0 +1,97 @@
+"""What a topic is at the moment that somebody looks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from crewel.broker.topics.references import channel_of, queued
+from crewel.broker.topics.topic import Topic, TopicView
+from crewel.errors import StoreError
+from crewel.storage import histories
+from crewel.topics.lifecycle import Facts, State, state_of
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.topics.topics import Topics
+
+__all__ = ["Looks"]
+
+log = logging.getLogger(__name__)
+
+
+class Looks:
+    """Finds out what refers to topics."""
+
+    def __init__(self, broker: Broker, topics: Topics) -> None:
+        self._broker = broker
+        self._topics = topics
+
+    def state(self, name: str) -> State:
+        """The state of this topic."""
+        return state_of(self.facts(name, is_queued=queued(self._broker)[name] > 0))
+
+    def facts(self, name: str, *, is_queued: bool) -> Facts:
+        """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
+        subscription to the name of one that was erased gently."""
+        topic = self._topics.known.get(name)
+        is_subscribed = self._is_subscribed(name)
+        if is_queued and (topic is None or (topic.is_erased and is_subscribed)):
+            channel = channel_of(name)
+            topic = self._topics.begin(channel, self._topics.usual(channel))
+        is_visible = topic is not None and not topic.is_erased
+        has_history = topic is not None and is_visible and topic.history_count > 0
+        return Facts(is_visible, has_history, is_queued, is_subscribed)
+
+    def _is_subscribed(self, name: str) -> bool:
+        if self._broker.channels.count(name):
+            return True
+        # A group's queue is named after its pattern; here only such groups are found whose pattern matches.
+        return any(queue.startswith(f"group:{name} ") for queue in self._broker.groups.on(channel_of(name)))
+
+    async def view(self, name: str) -> TopicView | None:
+        """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
+        view = self._view(name, queued(self._broker))
+        durability = self._broker.durability
+        if view.state is State.DEAD:
+            return None
+        if durability is None or not (view.history or view.settings.history_max):
+            return view
+        step = histories.history(durability.store.keys, durability.token, name, newest=0)
+        try:
+            history = await durability.writing.ask(step)
+        except StoreError as error:
+            log.warning("the history of %s cannot be looked at: %s", name, error)
+            return view
+        return replace(view, epoch=history.epoch, history=history.total)
+
+    def views(self) -> list[TopicView]:
+        """The same of all topics, by name, as far as this server knows without asking the store."""
+        counts = queued(self._broker)
+        channels = self._broker.channels
+        subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
+        views = [self._view(name, counts) for name in sorted({*self._topics.known, *subscribed, *counts})]
+        return [view for view in views if view.state is not State.DEAD]
+
+    def _view(self, name: str, counts: Mapping[str, int]) -> TopicView:
+        count = counts.get(name, 0)
+        state = state_of(self.facts(name, is_queued=count > 0))
+        topic = self._topics.find(name) or Topic(name)
+        return TopicView(
+            name,
+            state,
+            topic.settings,
+            topic.epoch,
+            topic.newest,
+            topic.history_count,
+            count,
+            self._broker.channels.count(name),
+            self._topics.endings.dies_in_ms(topic) if state is State.UNREFERENCED else None,
+        )
+
+
+def _is_literal(name: str) -> bool:
+    channel = channel_of(name)
+    return not (channel.is_wildcard or channel.is_reply)

@@ -1,0 +1,60 @@
+"""Which topics the queues refer to. Nobody counts that while messages come and go: it is looked up when it matters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.broker.sessions import Session
+from crewel.delivery.entry import Entry
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["channel_of", "is_notice", "queued"]
+
+
+def queued(broker: Broker) -> Counter[str]:
+    """How many messages of each channel wait for a session: in its queue, with its client, or in the store. Counted once for
+    each session. What is for the server, or answers a request, is of no topic."""
+    counts: Counter[str] = Counter()
+    for session in broker.sessions.values():
+        for entry in _transients(broker, session):
+            if not is_notice(entry):
+                counts[entry.channel] += 1
+    if broker.durability is not None:
+        for durable in broker.durability.node.sessions.values():
+            counts.update(waiting.channel for waiting in durable.open.values())
+            counts.update(waiting.channel for waiting in durable.inbox.values())
+    for name in [name for name in counts if not _is_topic(name)]:
+        del counts[name]
+    return counts
+
+
+def _is_topic(name: str) -> bool:
+    channel = parse(name)
+    return channel is not None and channel.is_broadcast and not channel.is_reply
+
+
+def _transients(broker: Broker, session: Session) -> Iterable[Entry]:
+    if session.batches is None and session.dispatcher is None:
+        return _stored_nowhere(session.queue) if session.queue else ()
+    return broker.dispatching.unsettled.transients(session)
+
+
+def _stored_nowhere(entries: Iterable[Entry]) -> Iterator[Entry]:
+    return (entry for entry in entries if not entry.position and not entry.channel.startswith("/meta/"))
+
+
+def is_notice(entry: Entry) -> bool:
+    """Whether the server itself says with it what has become of a topic: that is no message of the topic."""
+    return entry.origin is not None and bool(entry.origin.state)
+
+
+def channel_of(name: str) -> Channel:
+    """The channel of a name that has been found valid before."""
+    channel = parse(name)
+    assert channel is not None
+    return channel

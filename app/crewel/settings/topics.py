@@ -1,0 +1,146 @@
+"""Rules for the topics of all channels that a pattern matches: what a publish has that does not say otherwise.
+
+A rule is not a group of settings, for its pattern is part of its name: `topics."/chat/**".history.max_entries`. Here such
+names are read and written, in whatever form they come.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from crewel.settings.kinds import Group, Number, setting
+
+__all__ = [
+    "PRIORITIES",
+    "TOPICS",
+    "TopicRule",
+    "fields_set",
+    "flatten",
+    "nested",
+    "read_json",
+    "rule_name",
+    "split_rule_name",
+]
+
+TOPICS = "topics"
+"""What the names of all rules begin with."""
+
+PRIORITIES = {"MIN": 0, "LOW": 3, "NORM": 5, "HIGH": 7, "MAX": 9}
+"""The priorities that have a name."""
+
+_NAME = re.compile(r'topics\.(?:"(?P<quoted>[^"]+)"|(?P<bare>/.+?))\.(?P<field>history\.[A-Za-z_]+|[A-Za-z_]+)')
+_UNITS = {"life_time": "life_time_ms", "destroy_delay": "destroy_delay_ms"}
+
+
+def _priority(given: object) -> object:
+    if isinstance(given, bool):
+        raise ValueError("a truth value is not a priority")  # noqa: TRY004 - pydantic collects ValueErrors
+    return PRIORITIES.get(given.upper(), given) if isinstance(given, str) else given
+
+
+class History(Group):
+    """The history of a topic."""
+
+    max_entries: Number = setting(0, "How many messages the history keeps. 0: there is none.", unit="messages", ge=0)
+
+
+class TopicRule(Group):
+    """What a publish has that does not say otherwise; the names are those of `ext.publish`, written as settings are."""
+
+    persistent: bool = setting(False, "Store each message before its publish is answered.")
+    priority: Annotated[int, BeforeValidator(_priority)] = setting(
+        5,
+        "Order in queues: messages of a higher priority overtake.",
+        ge=0,
+        le=9,
+        expected="a whole number from 0 to 9, or one of MIN, LOW, NORM, HIGH, MAX",
+    )
+    life_time_ms: Number = setting(
+        -1, "How long a message lives. 0: it is in no history; -1: for ever.", unit="ms", ge=-1
+    )
+    force_destroy: bool = setting(
+        False, "A message whose life is over goes out of queues too, not only of the history."
+    )
+    force_update: bool = setting(True, "false: what says the same as the newest of the history is told to nobody.")
+    readonly: bool = setting(False, "The topic takes one message, and no second one.")
+    destroy_delay_ms: Number = setting(
+        60000, "How long a topic lives that nothing refers to. -1: for ever.", unit="ms", ge=-1
+    )
+    history: History = Field(default_factory=History)
+    subscribable: bool = setting(True, "Subscribers hear what has a destination too.")
+    replay: bool = setting(False, "Number the messages and keep them for the replay extension.")
+
+
+def rule_name(pattern: str, field: str) -> str:
+    """The name of a rule: `field` is written with dots."""
+    return f'{TOPICS}."{pattern}".{field}'
+
+
+def split_rule_name(name: str) -> tuple[str, str] | None:
+    """Pattern and field of a rule, however its name is written: the pattern may do without quotes, and the field may be
+    called as on the wire. None for what is no name of a rule."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match["quoted"] or match["bare"], _as_setting(match["field"]))
+
+
+def _as_setting(field: str) -> str:
+    """`lifeTime` is `life_time_ms` here: the names of the wire do."""
+    snake = re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", field)
+    return _UNITS.get(snake, snake)
+
+
+def flatten(rules: object) -> dict[str, Any]:
+    """The rules of a table of tables by their names. Raises ValueError for anything else."""
+    layer: dict[str, Any] = {}
+    for pattern, fields in _table(rules, "a table for each channel or pattern").items():
+        for name, value in _table(fields, f'a table of fields for "{pattern}"').items():
+            inner = value if name == "history" and isinstance(value, Mapping) else {"": value}
+            layer |= {
+                rule_name(pattern, _as_setting(f"{name}.{last}" if last else name)): each
+                for last, each in inner.items()
+            }
+    return layer
+
+
+def _table(given: object, expected: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"expected {expected}")  # noqa: TRY004 - one error for all that does not fit
+    return given
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """The rules of such a table that is written as JSON. Raises ValueError."""
+    try:
+        rules = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    return flatten(rules)
+
+
+def nested(layer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rules among these settings, as `Settings.topics` takes them."""
+    topics: dict[str, dict[str, Any]] = {}
+    for name, value in layer.items():
+        found = split_rule_name(name)
+        if found is not None:
+            pattern, field = found
+            group, _, last = field.partition(".")
+            fields = topics.setdefault(pattern, {})
+            if last:
+                fields.setdefault(group, {})[last] = value
+            else:
+                fields[group] = value
+    return topics
+
+
+def fields_set(rule: TopicRule) -> Iterator[tuple[str, Any]]:
+    """What somebody has said in this rule: field and value."""
+    for name in TopicRule.model_fields:
+        if name in rule.model_fields_set:
+            if name != "history":
+                yield name, getattr(rule, name)
+            elif "max_entries" in rule.history.model_fields_set:
+                yield "history.max_entries", rule.history.max_entries

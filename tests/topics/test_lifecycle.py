@@ -1,0 +1,138 @@
+"""The life of a topic: the seed's table of internal conditions, cell by cell, and every change from state to state."""
+
+from itertools import product
+
+import pytest
+
+from crewel.topics.lifecycle import STATES, TRANSITIONS, Event, Facts, State, after, state_of
+
+T, F = True, False
+
+# Seed 002, "Internal conditions of a topic": visible, history, callback queue, exact subscription. As it stands there.
+SEED = [
+    ("alive", T, T, T, T),
+    ("alive", T, T, T, F),
+    ("alive", T, T, F, T),
+    ("alive", T, T, F, F),
+    ("alive", T, F, T, T),
+    ("alive", T, F, T, F),
+    ("alive", T, F, F, T),
+    ("unreferenced", T, F, F, F),
+    ("invalid", F, T, T, T),
+    ("invalid", F, T, T, F),
+    ("invalid", F, T, F, T),
+    ("invalid", F, T, F, F),
+    ("invalid", F, F, T, T),
+    ("softErased", F, F, T, F),
+    ("unconfigured", F, F, F, T),
+    ("start/dead", F, F, F, F),
+]
+NAMES = {
+    "alive": State.ALIVE,
+    "unreferenced": State.UNREFERENCED,
+    "softErased": State.SOFTERASED,
+    "unconfigured": State.UNCONFIGURED,
+    "start/dead": State.DEAD,
+    "invalid": None,
+}
+
+
+@pytest.mark.parametrize(("name", "visible", "history", "queued", "subscribed"), SEED)
+def test_each_row_of_the_seed_is_a_row_of_the_table(
+    name: str, visible: bool, history: bool, queued: bool, subscribed: bool
+) -> None:
+    facts = Facts(visible, history, queued, subscribed)
+    state = NAMES[name]
+    if state is None:
+        with pytest.raises(ValueError, match="no topic can be like this"):
+            state_of(facts)
+    else:
+        assert state_of(facts) is state
+
+
+def test_the_table_has_the_rows_of_the_seed_in_its_order_and_no_other() -> None:
+    assert list(STATES) == [row[1:] for row in SEED]
+    assert len(STATES) == 16
+
+
+# xmlBlaster's state chart, by the numbers of its arrows.
+ARROWS = [
+    ("1", State.DEAD, Event.SUBSCRIBED, State.UNCONFIGURED),
+    ("2", State.DEAD, Event.PUBLISHED, State.ALIVE),
+    ("2", State.DEAD, Event.PUBLISHED, State.UNREFERENCED),
+    ("2", State.DEAD, Event.RECOVERED, State.ALIVE),
+    ("2", State.DEAD, Event.RECOVERED, State.UNREFERENCED),
+    ("2", State.DEAD, Event.CONFIGURED, State.UNREFERENCED),
+    ("4", State.UNCONFIGURED, Event.CONFIGURED, State.UNREFERENCED),
+    ("4'", State.UNCONFIGURED, Event.PUBLISHED, State.ALIVE),
+    ("5", State.UNREFERENCED, Event.PUBLISHED, State.ALIVE),
+    ("5", State.UNREFERENCED, Event.CONFIGURED, State.ALIVE),
+    ("5", State.UNREFERENCED, Event.SUBSCRIBED, State.ALIVE),
+    ("6", State.ALIVE, Event.RELEASED, State.UNREFERENCED),
+    ("6", State.ALIVE, Event.UNSUBSCRIBED, State.UNREFERENCED),
+    ("7", State.ALIVE, Event.ERASED, State.SOFTERASED),
+    ("8", State.SOFTERASED, Event.PUBLISHED, State.ALIVE),
+    ("8", State.SOFTERASED, Event.CONFIGURED, State.ALIVE),
+    ("8", State.SOFTERASED, Event.SUBSCRIBED, State.ALIVE),
+    ("9", State.UNCONFIGURED, Event.UNSUBSCRIBED, State.DEAD),
+    ("9", State.UNCONFIGURED, Event.ERASED, State.DEAD),
+    ("9'", State.UNCONFIGURED, Event.ERASED, State.SOFTERASED),
+    ("10", State.ALIVE, Event.FORCED, State.DEAD),
+    ("10", State.ALIVE, Event.ERASED, State.DEAD),
+    ("11", State.UNREFERENCED, Event.DELAY_OVER, State.DEAD),
+    ("11", State.UNREFERENCED, Event.ERASED, State.DEAD),
+    ("11", State.UNREFERENCED, Event.FORCED, State.DEAD),
+    ("12", State.SOFTERASED, Event.RELEASED, State.DEAD),
+]
+
+
+@pytest.mark.parametrize(("number", "before", "event", "then"), ARROWS)
+def test_each_arrow_of_the_state_chart_is_in_the_table(number: str, before: State, event: Event, then: State) -> None:
+    assert then in TRANSITIONS[before][event]
+
+
+# What each event leaves behind, whatever was before: which facts it can be followed by.
+def facts_after(event: Event, facts: Facts) -> bool:
+    """Whether these facts may be the case just after this event."""
+    visible, history, queued, subscribed = facts
+    match event:
+        case Event.SUBSCRIBED:
+            return subscribed
+        case Event.PUBLISHED | Event.CONFIGURED | Event.RECOVERED:
+            return visible
+        case Event.ERASED:
+            return not (visible or history or subscribed)
+        case Event.FORCED | Event.DELAY_OVER:
+            return not (visible or history or queued or subscribed)
+        case Event.UNSUBSCRIBED | Event.RELEASED:
+            return True
+
+
+POSSIBLE = [Facts(*row) for row, state in STATES.items() if state is not None]
+
+
+@pytest.mark.parametrize(("before", "event"), list(product(State, Event)))
+def test_each_cell_allows_what_it_names_and_nothing_else(before: State, event: Event) -> None:
+    allowed = TRANSITIONS[before].get(event, ())
+    for facts in POSSIBLE:
+        found = state_of(facts)
+        if found in allowed:
+            assert after(before, event, facts) is found
+        else:
+            with pytest.raises(ValueError, match=f"{before.value} does not become {found.value} by {event.value}"):
+                after(before, event, facts)
+
+
+@pytest.mark.parametrize(("before", "event"), list(product(State, Event)))
+def test_what_a_cell_allows_is_what_the_event_can_leave(before: State, event: Event) -> None:
+    reachable = {state_of(facts) for facts in POSSIBLE if facts_after(event, facts)}
+    assert set(TRANSITIONS[before].get(event, ())) <= reachable
+
+
+def test_impossible_facts_are_no_change_either() -> None:
+    with pytest.raises(ValueError, match="no topic can be like this"):
+        after(State.ALIVE, Event.RELEASED, Facts(has_history=True))
+
+
+def test_a_state_reads_as_on_the_wire() -> None:
+    assert [state.value for state in State] == ["UNCONFIGURED", "ALIVE", "UNREFERENCED", "SOFTERASED", "DEAD"]
