@@ -14,6 +14,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import in_order
 from crewel.delivery.records import BATCH_BLOCK
 from crewel.extension import Extension, SessionPart
 
@@ -117,6 +118,8 @@ class AcknowledgedSession(SessionPart):
         """Retain what leaves with the next batch id."""
         again = self._batches.retain(entries)
         if again:
+            # What was to be sent again, and is not in this response, waits as all others do.
+            session.queue = in_order(session.queue)
             self._broker.metrics.resends += again
             self._broker.events.redelivered(session, again)
         session.retained += len(entries)

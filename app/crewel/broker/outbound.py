@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
-from crewel.bayeux.message import Message
-from crewel.bayeux.replies import Reply
 from crewel.broker.alarms import Alarms
 from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
+from crewel.broker.expiring import Expiring
 from crewel.broker.held import Held
 from crewel.broker.peer import Peer
-from crewel.broker.replying import encoded
+from crewel.broker.replying import CONNECTED, CONNECTED_WITH, Replies, encoded
 from crewel.broker.sessions import Session, State
 from crewel.broker.timing import Timing
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import give_way, insert
 from crewel.extension import Pipe
 from crewel.metrics import Metrics
 
@@ -36,13 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 log = logging.getLogger(__name__)
-
-_CONNECTED = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
-"""The reply to a bare connect that has nothing else to tell."""
-_CONNECTED_WITH = _CONNECTED[:-1] + b',"ext":{%b}}'
-"""The same, of a session with a part that has something to tell."""
-
-_Replies = list[tuple[Reply, Message | None]]
 
 
 class Outbound:
@@ -74,6 +67,7 @@ class Outbound:
         """Asked for the messages of a session that is told their origin."""
         self.ring: Callable[[Session, float], float]
         """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
+        self.expiring: Expiring
         self.held = 0
         self._holds = True
 
@@ -90,7 +84,7 @@ class Outbound:
             socket = session.socket
             if (
                 socket is not None
-                and not (session.queue or session.connect_only or session.parts or entry.lazy)
+                and not (session.queue or session.connect_only or session.parts or entry.lazy or entry.expires)
                 and socket.is_writable
             ):
                 socket.send(parts)
@@ -101,11 +95,16 @@ class Outbound:
 
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
-        queue = session.queue
         limit = session.queue_limit or self._settings.max_queue_messages
-        if len(queue) + session.retained >= limit and not self._make_room(session, entry):
+        if len(session.queue) + session.retained >= limit and not self._make_room(session, entry):
             return
-        queue.append(entry)
+        queue = session.queue
+        if queue and queue[-1].priority < entry.priority:
+            insert(queue, entry, 0 if session.batches is None else session.batches.resending)
+        else:
+            queue.append(entry)
+        if entry.expires:
+            self.expiring.watch(session, entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
@@ -139,8 +138,7 @@ class Outbound:
             self.end_soon(session)
             return False
         self._metrics.dropped["drop_oldest"] += 1
-        del session.queue[:1]
-        return True
+        return give_way(session.queue, entry)
 
     def end_soon(self, session: Session) -> None:
         """End the session with the next flush; until then it hears what it has, from the front: never a gap."""
@@ -180,6 +178,8 @@ class Outbound:
         """The messages that leave now, ready for the wire."""
         if session.is_paused:
             return []
+        if session.expiry:
+            self.expiring.look(session)
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
             return []
@@ -243,7 +243,7 @@ class Outbound:
         return not (session.connect_only or exchange.peer.connect_only)
 
     def _respond(
-        self, peer: Peer, session: Session | None, answers: _Replies, messages: list[bytes], *, replies_first: bool
+        self, peer: Peer, session: Session | None, answers: Replies, messages: list[bytes], *, replies_first: bool
     ) -> None:
         parts = []
         for reply, message in answers:
@@ -341,9 +341,9 @@ class Outbound:
         parts = self._departing(session)
         bare = request if type(request) is str and session.is_live and session.advised_on is not None else None
         if bare is not None and not session.parts:
-            parts.append(_CONNECTED % bare.encode())
+            parts.append(CONNECTED % bare.encode())
         elif bare is not None and session.plain is not None:
-            parts.append(_CONNECTED_WITH % (bare.encode(), session.plain.answer(session)))
+            parts.append(CONNECTED_WITH % (bare.encode(), session.plain.answer(session)))
         else:
             message = held.message(session) if isinstance(request, str) else request
             reply = replies.ok(message) if held.reply is None else held.reply
@@ -393,7 +393,6 @@ class Outbound:
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""
         self._holds = False
-        now = self._loop.time()
         for session in list(sessions):
-            self.release(session, now)
+            self.release(session, self._loop.time())
         self.alarms.close()

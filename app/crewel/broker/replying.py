@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from crewel.bayeux.codec import encode
+from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.errors import BayeuxCode
 from crewel.metrics import Metrics
 
-__all__ = ["encoded"]
+__all__ = ["CONNECTED", "CONNECTED_WITH", "Replies", "encoded"]
 
 log = logging.getLogger(__name__)
+
+CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+"""The reply to a bare connect that has nothing else to tell."""
+CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
+"""The same, of a session with a part that has something to tell."""
+
+Replies = list[tuple[Reply, Message | None]]
+"""The replies of one exchange, each with the message that it answers; None: nobody but the server has asked."""
 
 
 def encoded(reply: Reply, metrics: Metrics) -> bytes:

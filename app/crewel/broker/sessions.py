@@ -118,6 +118,7 @@ class Session:
         "durable",
         "ends_when_full",
         "expires_at",
+        "expiry",
         "grace_ms",
         "grants",
         "held",
@@ -144,6 +145,7 @@ class Session:
         "socket",
         "state",
         "subscriptions",
+        "takes_ptp",
         "timeout_ms",
         "transient_interval_ms",
         "transient_timeout_ms",
@@ -187,6 +189,8 @@ class Session:
     """The bounds of its queue, if the store has it."""
     dispatcher: Dispatcher | None
     """What decides about its failures; None while nothing needs one."""
+    takes_ptp: bool
+    """Whether messages may be addressed to it."""
     is_paused: bool
     """Whether nothing is sent to it: it is held back, or waits after a failure."""
     is_absent: bool
@@ -205,6 +209,9 @@ class Session:
     """Set while its client has to log in again before it may go on."""
     expires_at: float
     """Loop time (s) at which it expires; infinite while a connect is held."""
+
+    expiry: int
+    """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
     def __init__(self, broker: Broker, client_id: str) -> None:
         self._broker = broker
@@ -235,6 +242,7 @@ class Session:
         self.bounds = None
         self.dispatcher = None
         self.is_paused = False
+        self.takes_ptp = True
         self.is_absent = False
         self.grace_ms = None
         self.held: Held | None = None
@@ -251,6 +259,7 @@ class Session:
         self.is_operator = False
         self.verdict = None
         self.expires_at = inf
+        self.expiry = 0
         self.last_seen = 0.0
         self.alarm = inf
 

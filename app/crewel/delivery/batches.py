@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import in_order
 
 __all__ = ["FIRST_RESEND_DELAY", "MAX_RESEND_DELAY", "Batches"]
 
@@ -38,10 +39,10 @@ class Batches:
         return self._count() if self._open and not self.must_resend else 0
 
     def acknowledge(self, batch: int | None, queue: list[Entry], told: list[Entry] | None = None) -> list[Entry]:
-        """The session's queue after a connect that acknowledges this batch and those before it: what is still open, in
-        its order, and then what was never sent. None (a connect without an acknowledgement) and a number that was never
-        sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new entries.
-        `told` gets the entries that are acknowledged.
+        """The session's queue after a connect that acknowledges this batch and those before it: what is still open, by
+        priority and age, and then what was never sent. None (a connect without an acknowledgement) and a number that was
+        never sent acknowledge nothing. `queue` must be what the call before gave, less what `retain` was told, plus new
+        entries. `told` gets the entries that are acknowledged.
         """
         if not self._open or (batch == self.number - 1 and not self.must_resend):
             if told is not None:
@@ -60,11 +61,24 @@ class Batches:
         elif not self.must_resend:
             self._futile += 1
         self.must_resend = bool(self._open)
-        return [*self.unacknowledged, *unsent]
+        return [*in_order(self.unacknowledged), *unsent]
 
     def _tell(self, numbers: Iterable[int], told: list[Entry]) -> None:
         for number in numbers:
             told += self._open[number]
+
+    def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
+        """The session's queue without the entries that have to go out of all queues by now (microseconds since 1970), and
+        these. What was sent stays while its client is there, for that may still say how it fared."""
+        gone = [entry for entry in queue if entry.is_over(now)]
+        if is_away or self.must_resend:
+            gone += [entry for entry in self.unacknowledged if entry.is_over(now)]
+            left = {
+                number: [each for each in entries if not each.is_over(now)] for number, entries in self._open.items()
+            }
+            self._open = {number: entries for number, entries in left.items() if entries}
+            self.must_resend = self.must_resend and bool(self._open)
+        return [entry for entry in queue if not entry.is_over(now)], list(dict.fromkeys(gone))
 
     def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
         """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by

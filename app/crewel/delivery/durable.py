@@ -6,10 +6,12 @@ is the node's, or the session's own `floor` while the node, which took the sessi
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from crewel.delivery.entry import NORMAL
+from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.records import (
     Change,
     Ended,
@@ -26,7 +28,7 @@ __all__ = ["Durable"]
 
 class Durable:
     """One session. `open` is what waits for it in the log, `inbox` what waits for it beside the log; `parked` is the part
-    of both whose bodies are not in memory, oldest first."""
+    of both whose bodies are not in memory: their ranks (`delivery.order`), sorted."""
 
     __slots__ = (
         "_ended",
@@ -39,6 +41,7 @@ class Durable:
         "closing",
         "death",
         "ending",
+        "expiry",
         "floor",
         "holder",
         "inbox",
@@ -69,7 +72,9 @@ class Durable:
         """Code and reason, if it ends because its receiver has failed for good."""
         self.open: dict[LogId, Waiting] = {}
         self.inbox: dict[LogId, Waiting] = {}
-        self.parked: list[LogId] = []
+        self.parked: list[int] = []
+        self.expiry = 0
+        """No open message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
         self.size = 0
         """Bytes of all that is open."""
         self.batch = 0
@@ -97,8 +102,10 @@ class Durable:
         durable._stored_inbox = set(record.inbox)
         durable.open = {each: _sent(record.open[each]) for each in sorted(record.open)}
         durable.inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
-        durable.parked = sorted([*record.open, *record.inbox])
-        durable.size = sum(waiting.size for waiting in (*record.open.values(), *record.inbox.values()))
+        messages = {**record.open, **record.inbox}
+        durable.parked = sorted(rank_of(each, waiting.priority) for each, waiting in messages.items())
+        durable.size = sum(waiting.size for waiting in messages.values())
+        durable.expiry = _first_expiry(messages.values())
         if record.at is not None:
             durable.floor = record.at
             durable.was_adopted = True
@@ -160,17 +167,73 @@ class Durable:
         else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
             self.open = {each: self.open[each] for each in sorted(self.open)}
         self.size += waiting.size
+        if waiting.expires:
+            self._note_expiry(waiting.expires)
+
+    def _note_expiry(self, expires: int) -> None:
+        if not 0 < self.expiry <= expires:
+            self.expiry = expires
+
+    def find(self, log_id: LogId) -> Waiting | None:
+        """What is known of an open message; None if it is not open."""
+        return self.open.get(log_id) or self.inbox.get(log_id)
+
+    def expired(self, now: int) -> list[LogId]:
+        """The open messages that have to go out of all queues by now, microseconds since 1970."""
+        messages = {**self.open, **self.inbox}
+        self.expiry = _first_expiry(messages.values())
+        if not 0 < self.expiry <= now:
+            return []
+        return [each for each, waiting in messages.items() if 0 < waiting.expires <= now]
+
+    # Messages whose bodies are not in memory
 
     def park(self, log_id: LogId) -> None:
         """Its body need not be kept: it will be read when the client is there."""
-        insort(self.parked, log_id)
+        insort(self.parked, self._rank(log_id))
+
+    def in_order(self) -> list[LogId]:
+        """All open messages, in the order in which they are to be delivered."""
+        return sorted((*self.open, *self.inbox), key=self._rank)
+
+    def is_parked(self, log_id: LogId) -> bool:
+        """Whether the message, which is open, is parked."""
+        rank = self._rank(log_id)
+        position = bisect_left(self.parked, rank)
+        return position < len(self.parked) and self.parked[position] == rank
+
+    def parks_before(self, log_id: LogId, priority: int) -> bool:
+        """Whether something is parked that goes before a message of this place and priority."""
+        return bool(self.parked) and self.parked[0] < rank_of(log_id, priority)
+
+    def going_first(self, ids: list[LogId]) -> int:
+        """How many of these, which are in order, go before all that is parked."""
+        if not self.parked:
+            return len(ids)
+        later = (place for place, each in enumerate(ids) if self.find(each) and self._rank(each) > self.parked[0])
+        return next(later, len(ids))
+
+    def least_parked(self) -> int | None:
+        """The rank of what gives way first among all that is parked: the oldest of the lowest priority. None if nothing is."""
+        if not self.parked:
+            return None
+        return self.parked[bisect_left(self.parked, rank_of(LogId(0), priority_of(self.parked[-1])))]
+
+    def forget_parked(self, log_id: LogId) -> None:
+        """The message, which is open, is parked no more, if it was."""
+        if self.is_parked(log_id):
+            self.parked.remove(self._rank(log_id))
+
+    def _rank(self, log_id: LogId) -> int:
+        waiting = self.open.get(log_id) or self.inbox.get(log_id)
+        return rank_of(log_id, NORMAL if waiting is None else waiting.priority)
 
     def unpark(self, count: int) -> list[LogId]:
-        """The oldest parked ids that are still open, at most so many; they are parked no more."""
+        """The first parked ids that are still open, at most so many; they are parked no more."""
         taken: list[LogId] = []
         position = 0
         while position < len(self.parked) and len(taken) < count:
-            log_id = self.parked[position]
+            log_id = place_of(self.parked[position])
             position += 1
             if log_id in self.open or log_id in self.inbox:
                 taken.append(log_id)
@@ -238,7 +301,17 @@ class Durable:
         if not is_newest:
             self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
         self.size += waiting.size
+        if waiting.expires:
+            self._note_expiry(waiting.expires)
         return True
+
+    def give_back(self, log_id: LogId) -> None:
+        """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
+        to note it: nothing is told of it any more. It may come again."""
+        waiting = self.inbox.pop(log_id, None)
+        self._stored_inbox.discard(log_id)
+        if waiting is not None:
+            self.size -= waiting.size
 
     def attempted(self, log_id: LogId, times: int) -> None:
         """The message, if it is open, has been sent so many times since the session came here."""
@@ -311,3 +384,7 @@ class Durable:
 
 def _sent(waiting: Waiting) -> Waiting:
     return waiting._replace(attempts=waiting.attempts + 1)
+
+
+def _first_expiry(messages: Iterable[Waiting]) -> int:
+    return min((waiting.expires for waiting in messages if waiting.expires), default=0)

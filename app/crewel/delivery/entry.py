@@ -155,6 +155,10 @@ class Entry:
             return self.begun + b"}}}"
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
+    def is_over(self, now: int) -> bool:
+        """Whether it has to go out of all queues by now, microseconds since 1970."""
+        return 0 < self.expires <= now
+
     @property
     def fields(self) -> Fields:
         """The message as it will be read."""

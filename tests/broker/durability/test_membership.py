@@ -55,8 +55,8 @@ class Store:
             unsubscribe=lambda session, pattern: self.index.discard(pattern),
         )
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
-        loop = asyncio.get_running_loop()
-        return SimpleNamespace(loop=loop, channels=channels, letters=letters, metrics=self.metrics)
+        loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
+        return SimpleNamespace(loop=loop, channels=channels, letters=letters, metrics=self.metrics, expiring=expiring)
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
         self.asked.append((step, done, insists))

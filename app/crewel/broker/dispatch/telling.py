@@ -20,18 +20,18 @@ __all__ = ["tell"]
 def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
     """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a remote
     call, stay as they are: nobody can say anything of them."""
-    now = broker.loop.time()
+    now, now_ms = broker.loop.time(), broker.expiring.now() // 1000
     size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
     parts = []
     for index, entry in enumerate(entries):
         if entry.origin is None:
             parts.append(entry.wire)
             continue
-        redeliver = dispatcher.send(entry, now)
+        redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
         if entry.position:
             redeliver += _sent_before(session, entry.position)
         subscription = "" if entry.channel in session.subscriptions else _pattern(session, entry.channel)
-        parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None))
+        parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
     dispatcher.flushes = dispatcher.flushes and size > len(entries)
     broker.dispatching.unsettled.note_retained(session)
     if dispatcher.rules.ack_wait != inf:
@@ -42,7 +42,7 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
 def _sent_before(session: Session, place: LogId) -> int:
     """How often an earlier server may have sent it."""
     durable = session.durable
-    waiting = None if durable is None else durable.open.get(place) or durable.inbox.get(place)
+    waiting = None if durable is None else durable.find(place)
     return 0 if waiting is None else waiting.attempts
 
 

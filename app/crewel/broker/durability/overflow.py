@@ -11,6 +11,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.bounds import Bounds, OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import least, place_of, priority_of
 from crewel.delivery.records import EndReason
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Overflow:
 
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
+        self._broker.expiring.look(session)
         waiting = self._broker.dispatching.unsettled.count(session) - (1 if entry.position else 0)
         return bounds.exceeded(waiting, durable.size)
 
@@ -50,7 +52,7 @@ class Overflow:
         """Do as the policy says; True if the entry may be queued by that."""
         self._broker.metrics.dropped[policy.value] += 1
         self._broker.events.overflow(session, policy.value)
-        if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable):
+        if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):
             return True
         if policy is OverflowPolicy.DISCONNECT:
             self._broker.outbound.end_soon(session)
@@ -61,15 +63,17 @@ class Overflow:
         self._durability.node.touch(durable)
         return False
 
-    def _drop_oldest(self, session: Session, durable: Durable) -> bool:
-        """Drop the oldest message that was never sent: parked ones lie before those in the queue, and at the queue's front
-        may lie what is being sent again."""
+    def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:
+        """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
+        What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
         unsettled = self._broker.dispatching.unsettled
         resending = session.batches.resending if session.batches is not None else 0
-        if durable.parked and not resending:
-            unsettled.drop_stored(session, durable.parked[0])
+        parked = None if resending else durable.least_parked()
+        if parked is not None and priority_of(parked) <= priority:
+            unsettled.drop_stored(session, place_of(parked))
             return True
-        if len(session.queue) <= resending:
+        queued = least(session.queue, resending)
+        if queued is None or session.queue[queued].priority > priority:
             return False
-        unsettled.end(session, session.queue[resending], EndReason.DROPPED)
+        unsettled.end(session, session.queue[queued], EndReason.DROPPED)
         return True

@@ -1,7 +1,7 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
 Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there;
-what arrives meanwhile is parked behind them, so that the order stays that of the log.
+what arrives meanwhile is parked too, so that the order stays that of priority and age.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Logged, LogId
-from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreError
 from crewel.storage import log as stored_log
 
@@ -63,20 +62,21 @@ class Refills:
         finally:
             del self.running[durable]
             if found is None:
-                durable.parked[:0] = ids
+                _park(durable, ids)
             if not done.done():
                 done.set_result(None)
         if found is not None and durable.holder is session:
-            self._queue(session, durable, ids, found)
-            if session.is_paused or (durable.parked and durable.parked[0] < ids[-1]):
-                # It was held back meanwhile, or something older came back: that goes first.
-                self._broker.dispatching.unsettled.recall(session)
+            # What has come back or arrived meanwhile may go first; and who was held back meanwhile gets nothing now.
+            first = 0 if session.is_paused else durable.going_first(ids)
+            self._queue(session, durable, ids[:first], found)
+            if ids[first:]:
+                _park(durable, ids[first:])
                 self.ring(session)
 
     async def read(self, durable: Durable, ids: list[LogId]) -> list[Entry]:
         """The messages of these ids that are open, with their bodies. Raises StoreError."""
         found = await self._found(durable, ids)
-        return [_entry(found[each]) for each in ids if each in found]
+        return [Entry.read_back(found[each]) for each in ids if each in found]
 
     async def _found(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._durability.store
@@ -89,11 +89,12 @@ class Refills:
             logged = found.get(log_id)
             if logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
-                    self._broker.outbound.enqueue(session, _entry(logged))
+                    self._broker.outbound.enqueue(session, Entry.read_back(logged))
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
         self._durability.node.touch(durable)
 
 
-def _entry(logged: Logged) -> Entry:
-    return Entry.logged(logged.channel, logged.id, logged.body, origin=Origin.logged(logged))
+def _park(durable: Durable, ids: list[LogId]) -> None:
+    for log_id in ids:
+        durable.park(log_id)

@@ -1,0 +1,117 @@
+"""Messages that go out of all queues when their life is over: those that were published with `forceDestroy` (design, 3.2).
+
+They end `expired`, and leave nothing behind: at the moment when they would leave, and by the sweep, for receivers that are
+away or held back. What a client has got while it is there stays open, for it may still say how it fared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import time
+from typing import TYPE_CHECKING
+
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, LogId
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Expiring"]
+
+
+class Expiring:
+    """Takes them out. `clock` tells seconds since 1970."""
+
+    def __init__(self, broker: Broker, clock: Callable[[], float] = time) -> None:
+        self._broker = broker
+        self.clock = clock
+        self._watched: set[Session] = set()  # sessions with such messages in memory
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return int(self.clock() * 1_000_000)
+
+    def watch(self, session: Session, entry: Entry) -> None:
+        """The entry has been queued for the session."""
+        session.expiry = min(session.expiry or entry.expires, entry.expires)
+        self._watched.add(session)
+
+    def leave(self, session: Session) -> None:
+        """The session ends: its client will say nothing more of what it has got."""
+        if session.expiry or (session.durable is not None and session.durable.expiry):
+            self.expire(session, is_away=True)
+            unanswered = [entry for entry in _sent(session) if entry.is_over(self.now())]
+            for entry in unanswered:
+                self._broker.dispatching.unsettled.take_out(session, entry)
+            self._end_transients(session, unanswered)
+        self._watched.discard(session)
+
+    def look(self, session: Session) -> None:
+        """Take out what has to go out by now."""
+        durable, now = session.durable, self.now()
+        if 0 < session.expiry <= now or (durable is not None and 0 < durable.expiry <= now):
+            self.expire(session, is_away=session.is_absent)
+
+    def sweep(self) -> None:
+        """Take out what has to go out by now, of all sessions."""
+        now, durability = self.now(), self._broker.durability
+        self._watched = {session for session in self._watched if session.is_live}
+        due = {session for session in self._watched if session.expiry <= now}
+        for durable in () if durability is None else durability.node.expiring(now):
+            if durable.holder is None:
+                self._end_stored(durable, durable.expired(now))
+            else:
+                due.add(durable.holder)
+        for session in due:
+            self.expire(session, is_away=session.is_absent)
+
+    def expire(self, session: Session, *, is_away: bool) -> None:
+        """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
+        now, durable = self.now(), session.durable
+        gone = _take_out(session, now, is_away=is_away)
+        sent = _sent(session)
+        self._end_transients(session, gone)
+        if durable is not None:
+            at_client = {entry.position for entry in sent}
+            over = [each for each in durable.expired(now) if each not in at_client]
+            self._end_stored(durable, {*over, *(entry.position for entry in gone if entry.position)})
+        left = [entry.expires for entry in (*session.queue, *sent) if entry.expires]
+        session.expiry = min(left, default=0)
+        if not left:
+            self._watched.discard(session)
+        if not session.queue:
+            session.urgent = False
+        self._broker.dispatching.unsettled.note_retained(session)
+
+    def _end_transients(self, session: Session, gone: list[Entry]) -> None:
+        if session.is_reliable:
+            self._broker.metrics.ended[EndReason.EXPIRED] += sum(not entry.position for entry in gone)
+
+    def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
+        for place in places:
+            durable.forget_parked(place)
+            durable.settle(place, EndReason.EXPIRED)
+        if self._broker.durability is not None:
+            self._broker.durability.node.touch(durable)
+
+
+def _take_out(session: Session, now: int, *, is_away: bool) -> list[Entry]:
+    """What has to go out by now leaves the memory; returns it."""
+    if session.batches is None:
+        gone = [entry for entry in session.queue if entry.is_over(now)]
+        session.queue = [entry for entry in session.queue if not entry.is_over(now)]
+    else:
+        session.queue, gone = session.batches.expire(now, session.queue, is_away=is_away)
+    if session.dispatcher is not None:
+        for entry in gone:
+            session.dispatcher.close(entry)
+    return gone
+
+
+def _sent(session: Session) -> list[Entry]:
+    """What the client was sent and has not settled."""
+    entries = [] if session.batches is None or session.batches.must_resend else session.batches.unacknowledged
+    opened = () if session.dispatcher is None else [entry for entry, _ in session.dispatcher.open.values()]
+    return list(dict.fromkeys((*entries, *opened)))

@@ -1,0 +1,69 @@
+"""The order in which messages wait: by priority, then age."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.entry import Entry
+from crewel.delivery.order import in_order, insert, least, place_of, rank_of
+from crewel.delivery.records import LogId
+
+PRIORITIES = st.integers(0, 9)
+PLACES = st.integers(0, 2**53).map(LogId)
+
+
+def entries(*priorities: int) -> list[Entry]:
+    """Messages of these priorities, numbered from 0 as they came."""
+    return [Entry({"channel": "/a", "data": number}, priority=each) for number, each in enumerate(priorities)]
+
+
+def told(queue: list[Entry]) -> list[tuple[int, Any]]:
+    return [(entry.priority, entry.fields["data"]) for entry in queue]
+
+
+class TestRanks:
+    @given(st.lists(st.tuples(PRIORITIES, PLACES), unique=True))
+    def test_they_sort_by_priority_and_then_by_age(self, waiting: list[tuple[int, LogId]]) -> None:
+        ranks = sorted(rank_of(place, priority) for priority, place in waiting)
+        assert [place_of(each) for each in ranks] == [
+            place for _, place in sorted(waiting, key=lambda w: (-w[0], w[1]))
+        ]
+
+    def test_of_the_usual_priority_it_is_the_place_itself(self) -> None:
+        place = LogId(17)
+        assert rank_of(place, 5) is place
+
+
+class TestInserting:
+    @given(st.lists(PRIORITIES))
+    def test_what_came_one_by_one_lies_in_order(self, priorities: list[int]) -> None:
+        queue: list[Entry] = []
+        for entry in entries(*priorities):
+            insert(queue, entry, 0)
+        assert queue == in_order(entries_as_they_came := sorted(queue, key=lambda each: int(each.fields["data"])))
+        assert [each.priority for each in entries_as_they_came] == priorities
+
+    def test_nothing_goes_ahead_of_what_is_sent_again(self) -> None:
+        queue = entries(1, 5, 2)
+        insert(queue, Entry({"channel": "/a", "data": "x"}, priority=9), 2)
+        assert told(queue) == [(1, 0), (5, 1), (9, "x"), (2, 2)]
+
+
+class TestGivingWay:
+    @pytest.mark.parametrize(
+        ("priorities", "front", "found"),
+        [
+            ((), 0, None),
+            ((5,), 1, None),
+            ((5, 5, 5), 0, 0),
+            ((5, 5, 5), 1, 1),
+            ((9, 5, 5, 1, 1), 0, 3),
+            ((1, 9, 5, 5), 1, 2),
+        ],
+    )
+    def test_it_is_the_oldest_of_the_lowest_priority(
+        self, priorities: tuple[int, ...], front: int, found: int | None
+    ) -> None:
+        assert least(entries(*priorities), front) == found
