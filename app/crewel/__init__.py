@@ -6,7 +6,7 @@ The names here are what an application is written with; everything else has its 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewel.bayeux.message import Message
+    from crewel.bayeux.message import Accepted, Message
     from crewel.broker.broker import Broker
     from crewel.broker.letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRANT",
     "IGNORE",
+    "Accepted",
     "Broker",
     "DeadLetter",
     "Deny",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Accepted": "crewel.bayeux.message",
     "Broker": "crewel.broker.broker",
     "DeadLetter": "crewel.broker.letters.dead_letter",
     "Deny": "crewel.security.authorizers",

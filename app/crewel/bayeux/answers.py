@@ -59,8 +59,8 @@ def error_of(answer: Fields) -> tuple[str, str] | None:
 
 
 def failure(error: Exception) -> tuple[str, str, Any]:
-    """Code, text and data of the answer that tells of this exception. One that brings an `error_code`, or `data`, was raised for
-    the requester to read; of any other it learns that there was one, and not what."""
+    """Code, text and data of the answer that tells of this exception. What one with an `error_code` says, and `data`, is for
+    the requester; of any other it learns that there was one, and not what."""
     code, data = getattr(error, "error_code", None), getattr(error, "data", None)
     if isinstance(code, str) and code:
         return code, getattr(error, "message", None) or str(error), data

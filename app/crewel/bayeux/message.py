@@ -11,7 +11,7 @@ from typing import Any, Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.errors import BayeuxCode, Refused
 
-__all__ = ["MAX_ADVICE_MS", "Fields", "Message", "delivered"]
+__all__ = ["MAX_ADVICE_MS", "Accepted", "Fields", "Message", "delivered"]
 
 Fields = dict[str, Any]
 """A JSON object: a message on the wire."""
@@ -98,6 +98,17 @@ class Message:
         if not channels:
             raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
         return channels
+
+
+class Accepted(Message):
+    """A message that the server has accepted, as services hear it. `sender` is the public name of the session that published
+    it; empty for the server itself, and for a session without a name."""
+
+    __slots__ = ("sender",)
+
+    def __init__(self, fields: Fields, channel: Channel, sender: str = "") -> None:
+        super().__init__(fields, channel, None)
+        self.sender = sender
 
 
 def echoed_id(fields: Fields) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
-from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.message import Accepted, Fields
 from crewel.broker.durability.intake import Outgoing, Published
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
@@ -20,6 +20,7 @@ from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import Submission
 from crewel.delivery.update_qos import Origin
 from crewel.errors import BayeuxCode, Refused, StoreUnavailable
+from crewel.topics.expiry import leaves_history_at
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -91,7 +92,7 @@ class Broadcasting:
             keeping.history_max,
             qos.force_update,
             keeping.is_only,
-            int(time() * 1_000_000) + qos.life_time_ms * 1000 if qos.life_time_ms > 0 else 0,
+            leaves_history_at(qos, int(time() * 1_000_000)),
             keeping.groups,
         )
         lazy = broker.channels.is_lazy(channel)
@@ -138,7 +139,7 @@ class Broadcasting:
             broker.events.published(channel.name, sum(session is not excluded for session in subscribers))
         outbound.fan_out(entry, subscribers, excluded)
         if heard is not None:
-            self.tell_hearers(channel, heard)
+            self.tell_hearers(channel, heard, "" if publisher is None else publisher.name)
 
     def chosen(
         self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
@@ -173,9 +174,9 @@ class Broadcasting:
         own = publisher.broadcast_to_publisher
         return self._broker.settings.bayeux.broadcast_to_publisher if own is None else own
 
-    def tell_hearers(self, channel: Channel, fields: Fields) -> None:
+    def tell_hearers(self, channel: Channel, fields: Fields, sender: str = "") -> None:
         """Call the functions of services that hear this channel."""
-        message = Message(fields, channel, None)
+        message = Accepted(fields, channel, sender)
         for pattern in channel.patterns:
             for hearer in self._broker.registry.hearers.get(pattern, ()):
                 self.call(hearer, message)

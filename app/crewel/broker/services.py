@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewel.bayeux.channel import parse
-from crewel.bayeux.message import Message
+from crewel.bayeux.message import Accepted, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.letters.dead_letter import DeadLetter
+from crewel.broker.requests import OnRequest, responder
 from crewel.broker.sessions import Session
 from crewel.errors import ServiceError
 from crewel.security.authorizers import Authorizer
@@ -26,7 +27,7 @@ __all__ = ["Registry", "Service", "load_services"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Listener = Callable[[Session, Message], Any]
-Hearer = Callable[[Message], Any]
+Hearer = Callable[[Accepted], Any]
 RemoteCall = Callable[[Session, Any], Any]
 
 
@@ -77,6 +78,19 @@ class Service:
         nothing waits for it."""
         pattern = _pattern(channel)
         return self._collect(lambda broker, function: _add(broker.registry.hearers, pattern, function))
+
+    def responder(self, channel: str) -> Callable[[F], F]:
+        """Answer each request on this channel or pattern with what the function `(message)` returns. It may be async. An
+        exception with an `error_code` answers a failure with that and its words, a `RemoteCallError` one with its data; any
+        other is logged and told as a failure without a word of it. What is no request is let pass."""
+        pattern = _pattern(channel)
+        if pattern.startswith(("/service/", "/meta/")):
+            raise ServiceError(f"requests are published on broadcast channels, and {channel!r} is none")
+
+        def bind(broker: Broker, function: OnRequest) -> None:
+            _add(broker.registry.hearers, pattern, responder(broker, function))
+
+        return self._collect(bind)
 
     def remote_call(self, target: str) -> Callable[[F], F]:
         """Answer `cometd.remoteCall(target, data)` with what the function `(session, data)` returns. It may be async. A
