@@ -6,11 +6,12 @@ The store decides in its own order. Until it has answered, the engine remembers 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
+from crewel.broker.subscribing.subscribing import Choices, as_stored, group_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Pending
 from crewel.delivery.records import EndReason, Letter, LogId
@@ -41,28 +42,40 @@ class Membership:
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
 
-    def subscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
-        """Subscribe where the store can see it. The future raises StoreError, and then nothing has changed."""
+    def subscribe(
+        self,
+        session: Session,
+        durable: Durable,
+        wanted: Mapping[str, Choices],
+        begin: Callable[[Mapping[str, LogId]], None] | None = None,
+    ) -> asyncio.Future[None]:
+        """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
+        those of a group. `begin` is called with the ids after which the others hold, before the session hears anything by
+        them. The future raises StoreError, and then nothing has changed."""
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._durability.node
-        pending = node.subscribing(durable, patterns)
-        step = stored_sessions.subscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
+        owed = [pattern for pattern, choices in wanted.items() if not group_of(choices)]
+        options = {pattern: as_stored(choices) for pattern, choices in wanted.items() if choices}
+        pending = node.subscribing(durable, owed)
+        step = stored_sessions.subscribe(*self._me(), durable.name, owed, self._durability.facts_max, options)
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 # what held before was told so, and goes on
-                self._take_back(durable, [each for each in patterns if each not in durable.since], pending)
+                self._take_back(durable, [each for each in wanted if each not in session.subscriptions], pending)
             elif isinstance(answer, StoreError):
                 node.answered(pending, {})
             else:
+                if begin is not None:
+                    begin(answer)
                 self._owe(
                     durable, node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
                 )
                 if session.is_live and durable.holder is session:
-                    for pattern in patterns:
-                        self._broker.channels.subscribe(session, pattern)
+                    for pattern, choices in wanted.items():
+                        self._broker.subscribing.enter(session, pattern, choices)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._durability.writing.submit(step, answered)
@@ -85,7 +98,7 @@ class Membership:
             else:
                 self._owe(durable, node.answered(pending, answer))
                 for pattern in patterns:
-                    self._broker.channels.unsubscribe(session, pattern)
+                    self._broker.subscribing.leave(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered)
@@ -101,7 +114,7 @@ class Membership:
             self._in_doubt -= Counter([durable])
             if durable.holder is not None:
                 for pattern in patterns:
-                    self._broker.channels.unsubscribe(durable.holder, pattern)
+                    self._broker.subscribing.leave(durable.holder, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, node.answered(pending, intervals))
 
@@ -149,6 +162,8 @@ class Membership:
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._durability.node
         node.leave(durable)
+        for log_id in durable.expired(self._broker.expiring.now()):
+            durable.settle(log_id, EndReason.EXPIRED)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
