@@ -29,6 +29,44 @@ def sent(batches: Batches, queue: list[Entry]) -> int:
     return batches.close()
 
 
+def living(**expiries: int) -> list[Entry]:
+    """Messages by name, with the time at which they go out of all queues."""
+    return [Entry({"channel": "/a", "data": name}, expires=expires) for name, expires in expiries.items()]
+
+
+class TestExpiring:
+    def test_what_is_queued_and_over_goes(self) -> None:
+        queue, gone = Batches().expire(10, living(a=0, b=10, c=11), is_away=False)
+        assert (numbers_of(queue), numbers_of(gone)) == (["a", "c"], ["b"])
+
+    @pytest.mark.parametrize(("is_away", "left"), [(True, ["c"]), (False, ["a", "b", "c"])])
+    def test_what_was_sent_goes_only_if_the_client_is_away(self, left: list[str], *, is_away: bool) -> None:
+        batches = Batches()
+        sent(batches, living(a=5))
+        sent(batches, living(b=10, c=0))
+        queue, gone = batches.expire(10, [], is_away=is_away)
+        assert (queue, [*left, *numbers_of(gone)]) == ([], ["c", "a", "b"] if is_away else ["a", "b", "c"])
+        assert numbers_of(batches.unacknowledged) == left
+
+    def test_what_goes_out_again_goes_once(self) -> None:
+        batches = Batches()
+        sent(batches, living(a=5, b=0))
+        sent(batches, living(c=0))
+        queue = batches.acknowledge(0, living(d=0, e=5))
+        queue, gone = batches.expire(10, queue, is_away=False)
+        assert (numbers_of(queue), numbers_of(gone)) == (["b", "c", "d"], ["a", "e"])
+        assert batches.resending == 2
+        assert numbers_of(batches.acknowledge(None, queue)) == ["b", "c", "d"]
+
+    def test_when_all_of_that_is_over_nothing_goes_out_again(self) -> None:
+        batches = Batches()
+        sent(batches, living(a=5))
+        queue = batches.acknowledge(0, living(b=0))
+        queue, _ = batches.expire(10, queue, is_away=False)
+        assert not batches.must_resend
+        assert numbers_of(batches.acknowledge(0, queue)) == ["b"]
+
+
 class TestAcknowledging:
     def test_numbers_start_at_one_and_every_reply_takes_the_next(self) -> None:
         batches = Batches()
@@ -49,6 +87,13 @@ class TestAcknowledging:
         assert numbers_of(batches.acknowledge(1, entries(3))) == [1, 2, 3]
         assert batches.must_resend
         assert len(batches) == 0  # they count as queued again
+
+    def test_what_goes_back_of_several_batches_is_in_order_and_before_all_that_was_not_sent(self) -> None:
+        batches = Batches()
+        for number, priority in enumerate((5, 9, 1, 9)):
+            sent(batches, [Entry({"channel": "/a", "data": number}, priority=priority)])
+        unsent = [Entry({"channel": "/a", "data": "new"}, priority=9)]
+        assert numbers_of(batches.acknowledge(0, unsent)) == [1, 3, 0, 2, "new"]
 
     def test_a_later_acknowledgement_covers_the_batches_before_it(self) -> None:
         batches = Batches()

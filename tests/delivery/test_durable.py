@@ -3,6 +3,7 @@
 import pytest
 
 from crewel.delivery.durable import Durable
+from crewel.delivery.order import place_of
 from crewel.delivery.records import (
     Change,
     Ended,
@@ -400,3 +401,85 @@ class TestDeath:
         durable.bury(letter(0, message))
         assert durable.take_ended() == ([], [letter(0, message)])
         assert len(durable) == 1
+
+
+def of_priorities(*priorities: int) -> Durable:
+    """A session with a message of each of these priorities open, at 1, 2, …, all of them parked."""
+    durable = Durable(JOE)
+    for place, priority in enumerate(priorities, 1):
+        durable.take(LogId(place), Waiting(0, 10, "/a", priority))
+        durable.park(LogId(place))
+    return durable
+
+
+class TestPriorities:
+    def test_what_is_parked_comes_by_priority_and_then_by_age(self) -> None:
+        durable = of_priorities(5, 9, 0, 9, 5)
+        assert durable.in_order() == [2, 4, 1, 5, 3]
+        assert durable.unpark(3) == [2, 4, 1]
+        durable.park(LogId(4))
+        assert durable.unpark(9) == [4, 5, 3]
+
+    def test_what_comes_back_is_parked_by_the_priority_that_the_store_knows(self) -> None:
+        record = {LogId(1): Waiting(0, 1, "/a", 1), LogId(2): Waiting(0, 1, "/a", 5)}
+        assert adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 9)}).unpark(9) == [3, 2, 1]
+
+    def test_something_goes_before_a_message_that_arrives_if_it_has_its_priority_or_a_higher_one(self) -> None:
+        durable = of_priorities(5)
+        assert [durable.parks_before(LogId(7), priority) for priority in (4, 5, 6)] == [True, True, False]
+        assert not session().parks_before(LogId(7), 0)
+
+    def test_of_what_was_read_those_go_on_that_come_before_what_was_parked_meanwhile(self) -> None:
+        durable = of_priorities(9, 9, 5, 5)
+        ids = durable.unpark(4)
+        assert durable.going_first(ids) == 4
+        durable.take(LogId(5), Waiting(0, 10, "/a", 7))
+        durable.park(LogId(5))
+        assert durable.going_first(ids) == 2
+        durable.settle(LogId(3))
+        assert durable.going_first(ids) == 3  # what has ended is not delivered, wherever it stands
+
+    def test_one_that_is_parked_can_be_told_and_forgotten(self) -> None:
+        durable = of_priorities(9, 5)
+        durable.unpark(1)
+        assert [durable.is_parked(LogId(each)) for each in (1, 2, 3)] == [False, True, False]
+        durable.forget_parked(LogId(1))
+        durable.forget_parked(LogId(2))
+        assert durable.parked == []
+
+    @pytest.mark.parametrize(
+        ("priorities", "least"), [((), None), ((5, 5), 1), ((9, 5, 5), 2), ((5, 1, 5, 1), 2), ((9, 9), 1)]
+    )
+    def test_the_oldest_of_the_lowest_priority_gives_way_first(
+        self, priorities: tuple[int, ...], least: int | None
+    ) -> None:
+        found = of_priorities(*priorities).least_parked()
+        assert (None if found is None else place_of(found)) == least
+
+
+class TestExpiry:
+    def test_nothing_expires_that_is_not_to_be_destroyed(self) -> None:
+        durable = session(1, 2)
+        assert (durable.expiry, durable.expired(10**9)) == (0, [])
+
+    def test_what_has_to_go_out_is_told_from_its_moment_on(self) -> None:
+        durable = session(1)
+        durable.take(LogId(2), Waiting(0, 10, "/a", 5, 30))
+        durable.take(LogId(3), Waiting(0, 10, "/a", 5, 20))
+        durable.arrived(LogId(4), Waiting(0, 10, "/a", 5, 10))
+        durable.arrived(LogId(5), Waiting(0, 10))
+        assert durable.expiry == 10
+        assert [durable.expired(now) for now in (9, 10, 20, 99)] == [[], [4], [3, 4], [2, 3, 4]]
+
+    def test_it_is_known_when_to_look_again(self) -> None:
+        durable = session()
+        durable.take(LogId(2), Waiting(0, 10, "/a", 5, 20))
+        durable.take(LogId(3), Waiting(0, 10, "/a", 5, 30))
+        durable.settle(LogId(2))
+        assert (durable.expired(25), durable.expiry) == ([], 30)
+        durable.settle(LogId(3), EndReason.EXPIRED)
+        assert (durable.expired(35), durable.expiry) == ([], 0)
+
+    def test_it_is_known_of_a_session_that_comes_back(self) -> None:
+        record = {LogId(1): Waiting(0, 1, "/a", 5, 30), LogId(2): Waiting()}
+        assert adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 5, 20)}).expiry == 20

@@ -350,3 +350,44 @@ class TestEnding:
         commit = node.commit()
         assert commit is not None
         assert node.committed(commit) == [durable]
+
+
+class TestExpiry:
+    def served(self) -> tuple[Served, Durable]:
+        """A session with one message open that goes out of all queues at 50."""
+        durable = session(a=10)
+        served = Served(durable)
+        served.node.take(LogId(11), A, Waiting(0, 5, "/a", 5, 50), [durable])
+        return served, durable
+
+    def test_a_session_is_named_from_the_moment_on_at_which_something_has_to_go(self) -> None:
+        served, durable = self.served()
+        assert [served.node.expiring(now) for now in (49, 50, 99)] == [[], [durable], [durable]]
+
+    def test_until_it_has_looked(self) -> None:
+        served, durable = self.served()
+        served.settle(durable, 11)
+        assert served.node.expiring(60) == [durable]
+        durable.expired(60)
+        assert served.node.expiring(60) == []
+        assert served.node.expiring(60) == []
+
+    def test_one_that_found_it_late_is_named_too(self) -> None:
+        durable = session()
+        served = Served(durable)
+        pending = served.node.subscribing(durable, ["/a"])
+        served.node.take(LogId(11), A, Waiting(0, 5, "/a", 5, 50), [])
+        served.node.answered(pending, held(pending, since=10))
+        assert served.node.expiring(60) == [durable]
+
+    def test_one_that_was_taken_over_is_named(self) -> None:
+        record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10))
+        record.open = {LogId(4): Waiting(0, 5, "/a", 5, 50)}
+        durable = Durable.adopted(record)
+        assert Served(durable).node.expiring(60) == [durable]
+
+    def test_one_that_is_gone_is_not(self) -> None:
+        served, durable = self.served()
+        served.node.drop(durable)
+        served.node.touch(durable)
+        assert served.node.expiring(60) == []

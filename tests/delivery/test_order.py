@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order, insert, least, place_of, rank_of
+from crewel.delivery.order import comes_before, give_way, in_order, insert, least, place_of, priority_of, rank_of
 from crewel.delivery.records import LogId
 
 PRIORITIES = st.integers(0, 9)
@@ -27,6 +27,7 @@ class TestRanks:
     @given(st.lists(st.tuples(PRIORITIES, PLACES), unique=True))
     def test_they_sort_by_priority_and_then_by_age(self, waiting: list[tuple[int, LogId]]) -> None:
         ranks = sorted(rank_of(place, priority) for priority, place in waiting)
+        assert [priority_of(each) for each in ranks] == sorted((priority for priority, _ in waiting), reverse=True)
         assert [place_of(each) for each in ranks] == [
             place for _, place in sorted(waiting, key=lambda w: (-w[0], w[1]))
         ]
@@ -67,3 +68,27 @@ class TestGivingWay:
         self, priorities: tuple[int, ...], front: int, found: int | None
     ) -> None:
         assert least(entries(*priorities), front) == found
+
+    @pytest.mark.parametrize(
+        ("arriving", "makes_room", "left"),
+        [(5, True, [(9, 0), (5, 2)]), (9, True, [(9, 0), (5, 2)]), (1, False, [(9, 0), (5, 1), (5, 2)])],
+    )
+    def test_what_arrives_itself_gives_way_to_what_is_all_above_it(
+        self, arriving: int, left: list[Any], *, makes_room: bool
+    ) -> None:
+        queue = entries(9, 5, 5)
+        assert give_way(queue, Entry({"channel": "/a"}, priority=arriving)) is makes_room
+        assert told(queue) == left
+
+    def test_in_an_empty_queue_there_is_nothing_to_give_way(self) -> None:
+        assert give_way([], Entry({"channel": "/a"}))
+
+
+@pytest.mark.parametrize(
+    ("place", "priority", "goes_first"), [(20, 5, False), (5, 5, True), (20, 6, True), (5, 4, False)]
+)
+def test_a_stored_message_goes_before_a_younger_one_and_one_of_lower_priority(
+    place: int, priority: int, *, goes_first: bool
+) -> None:
+    queue = [Entry({"channel": "/a"}), Entry.logged("/a", LogId(10), b'{"channel":"/a"}')]
+    assert comes_before(LogId(place), priority, queue) is goes_first
