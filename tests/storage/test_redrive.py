@@ -48,7 +48,7 @@ async def test_it_waits_in_the_inbox_of_its_receiver(store: Store) -> None:
     assert (outcome, size) == (MOVED, 16)
     assert log_id > newest
     assert await log.last(store) == log_id
-    assert (await owner.record())[f"i:{log_id}"] == "0:16"
+    assert (await owner.record())[f"i:{log_id}"] == "0:16:/a:9"
     assert await log.fetch_inbox(store, JOE, [log_id]) == {
         log_id: Logged(log_id, "/a", b'{"data":"again"}', ANN, "", b'{"priority":9}', each.dead_id, 1)
     }

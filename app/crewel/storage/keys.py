@@ -243,7 +243,7 @@ KEYS: tuple[Key, ...] = (
         "The members of a group. With the last one goes what waits in the queue.",
     ),
     Key(
-        "ptp:<log id>",
+        "ptp:<log id> <queue>",
         "set",
         "session names",
         "until one of them has settled it, or none has it any more",
@@ -385,9 +385,9 @@ class Keys:
         """The sessions of the group that has this queue."""
         return f"{self._base}members:{queue}"
 
-    def receivers(self, log_id: int) -> str:
-        """The sessions that still have a subject's message open."""
-        return f"{self._base}ptp:{log_id}"
+    def receivers(self, log_id: int, queue: str) -> str:
+        """The sessions that still have open what was sent to the subject of this queue."""
+        return f"{self._base}ptp:{log_id} {queue}"
 
     def letters_by(self, kind: str, value: str) -> str:
         """The letters of one value; the kinds are `code`, `receiver` and `channel`."""

@@ -43,6 +43,8 @@ local function all(command, key, from, to)
   return count
 end
 
+-- include shared/packed.lua
+
 -- include shared/indexes.lua
 
 -- include shared/letters.lua

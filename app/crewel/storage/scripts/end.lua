@@ -31,6 +31,8 @@ local letters_at = 7 + ARGV[6]
 local dead_session = 'communication.noConnection.dead'
 local call = redis.call
 
+-- include shared/packed.lua
+
 -- include shared/indexes.lua
 
 -- include shared/letters.lua

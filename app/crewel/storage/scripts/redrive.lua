@@ -29,34 +29,9 @@ local call, format = redis.call, string.format
 
 -- include shared/packed.lua
 
--- Whether one more message of so many bytes is within the bounds. To count is long work for a session that has thousands
--- waiting: what was counted is remembered for a second, and counts until then if there was room.
-local function has_room(name, session, size)
-  if max_bytes == 0 and (max_entries == 0 or call('HLEN', session) < max_entries) then
-    return true
-  end
-  local memo = base .. 'k:waiting ' .. name
-  local entries, bytes = string.match(call('GET', memo) or '', '^(%d+) (%d+)$')
-  local function is_within()
-    return (max_entries == 0 or entries + 1 <= max_entries) and (max_bytes == 0 or bytes + size <= max_bytes)
-  end
-  if not entries or not is_within() then
-    entries, bytes = 0, 0
-    local record = call('HGETALL', session)
-    for at = 1, #record, 2 do
-      if string.match(record[at], '^[oi]:') then
-        entries = entries + 1
-        bytes = bytes + string.match(record[at + 1], '^%d+:(%d+)')
-      end
-    end
-    if not is_within() then
-      return false
-    end
-    call('SET', memo, '', 'PX', 1000)
-  end
-  call('SET', memo, format('%.0f %.0f', entries + 1, bytes + size), 'KEEPTTL')
-  return true
-end
+-- include shared/room.lua
+
+-- include shared/waiting.lua
 
 -- The fields of the log's entry.
 local function entry_of(letter, returns)
@@ -68,6 +43,12 @@ local function entry_of(letter, returns)
     end
   end
   return entry
+end
+
+-- Its priority, a text.
+local function priority_of(letter)
+  local qos = letter.qos ~= '' and cjson.decode(letter.qos) or {}
+  return string.format('%.0f', qos.priority or usual_priority)
 end
 
 local function told(kind, fact)
@@ -91,7 +72,7 @@ if not to_channel then
   local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
     return {'no receiver'}
-  elseif not has_room(letter.receiver, session, size) then
+  elseif not has_room(letter.receiver, session, size, max_entries, max_bytes) then
     return {'full'}
   end
 end
@@ -112,7 +93,7 @@ if to_channel then
   where = '"channel":' .. cjson.encode(letter.channel)
 else
   call('HSET', inbox, text, packed(entry))
-  call('HSET', session, 'i:' .. text, '0:' .. size)
+  call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
   where = '"session":' .. cjson.encode(letter.receiver)
 end
 told('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where

@@ -1,19 +1,10 @@
--- For the scripts that store dead letters, after shared/indexes.lua. They have, as further locals: `log`, the key;
+-- For the scripts that store dead letters, after shared/packed.lua and shared/indexes.lua. They have, as further locals: `log`, the key;
 -- `letters_max`, the bound of the letters.
 
 -- The message of a letter: a table of the log's fields, empty if it has gone.
 local function message(inbox, id)
-  local packed = call('HGET', inbox, id)
-  if not packed then
-    return fields_of(call('XRANGE', log, id .. '-0', id .. '-0')[1]) or {}
-  end
-  local found, at = {}, 1
-  while at <= #packed do
-    local field, size, start = string.match(packed, '^(.)(%d+):()', at)
-    at = start + size
-    found[field] = string.sub(packed, start, at - 1)
-  end
-  return found
+  local text = call('HGET', inbox, id)
+  return text and unpacked(text) or fields_of(call('XRANGE', log, id .. '-0', id .. '-0')[1]) or {}
 end
 
 -- Stores a letter. An empty channel says that the message was stored. Returns the letter's place in `dead`.
@@ -23,7 +14,7 @@ local function bury(name, inbox, id, code, reason, attempts, channel, body, send
     local known = message(inbox, id)
     channel, body, sender, qos, received = known.c or '', known.b or '', known.s or '', known.q or '', id .. '000'
     more = {'p', '1'}
-    for _, field in ipairs({'r', 'n', 'x'}) do
+    for _, field in ipairs({'r', 'n', 'x', 't'}) do
       if known[field] then
         more[#more + 1] = field
         more[#more + 1] = known[field]

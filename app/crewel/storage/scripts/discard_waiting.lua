@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- Takes messages out of a shared queue for good, and tells how they ended; those that die leave letters. A repeated call finds
+-- fewer.
+--
+-- Returns {count, id, ...}: how many there were, and the ids in `dead` of the letters in their order; or 'fenced' if the server
+-- has been superseded.
+--
+-- KEYS[1]     node:<token>, the server that asks
+-- KEYS[2]     log
+-- KEYS[3]     dead
+-- KEYS[4]     facts
+-- ARGV[1]     what all keys begin with; q:, qb: and dead: are built from it
+-- ARGV[2]     bound of the facts, entries
+-- ARGV[3]     bound of the letters, entries
+-- ARGV[4]     the queue
+-- ARGV[5]     how they end, in one word
+-- ARGV[6]     error code of the letters; empty to make none
+-- ARGV[7]     the reason that they give
+-- ARGV[8...]  log ids; none: all that waits, at most a thousand
+local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base, facts_max, letters_max, queue, ending = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local code, reason, most = ARGV[6], ARGV[7], 1000
+local call = redis.call
+
+-- include shared/packed.lua
+
+-- include shared/queues.lua
+
+-- include shared/indexes.lua
+
+-- include shared/letters.lua
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+
+local ids, places = {}, {}
+if #ARGV < 8 then
+  places = call('ZRANGE', base .. 'q:' .. queue, 0, most - 1)
+  for at, place in ipairs(places) do
+    ids[at] = string.sub(place, 3)
+  end
+end
+for at = 8, #ARGV do
+  local place = find_place(queue, ARGV[at])
+  if place then
+    ids[#ids + 1], places[#places + 1] = ARGV[at], place
+  end
+end
+
+local letters, bodies = {}, base .. 'qb:' .. queue
+for _, id in ipairs(code ~= '' and ids or {}) do
+  local fields = unpacked(call('HGET', bodies, id) or '')
+  letters[#letters + 1] = bury(queue, bodies, id, code, reason, fields.a or '0', '')
+end
+keep_bound(#letters)
+dequeue(queue, ids, places)
+if #ids > 0 then
+  local more = code ~= '' and ',"code":' .. cjson.encode(code) or ''
+  local fact = '{"ended":[{"session":' .. cjson.encode(queue) .. ',"reason":"' .. ending .. '"' .. more .. ',"ids":['
+    .. table.concat(ids, ',') .. ']}]}'
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
+end
+return {#ids, unpack(letters)}

@@ -1,0 +1,153 @@
+#!lua flags=allow-oom
+-- Leases messages of a shared queue, the best first: each to the member that has the most room and has not failed it. It moves
+-- into that session's inbox. What all members have failed is leased to the first of them, whatever its room, so that it can
+-- become a dead letter. What has expired goes. A repeated call answers the same again.
+--
+-- Returns a JSON object: `left`, how many wait in the queue now, and `leased`, objects with `receiver`, `id`, `size` in bytes,
+-- `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are texts. Or 'fenced' if the server has
+-- been superseded.
+--
+-- KEYS[1]     node:<token>, the server that asks
+-- KEYS[2]     facts
+-- KEYS[3]     k:<scope> of this call
+-- ARGV[1]     what all keys begin with; s:, inbox:, q:, qb: and ptp: are built from it
+-- ARGV[2]     token
+-- ARGV[3]     bound of the facts, entries
+-- ARGV[4]     how long the answer is remembered, milliseconds
+-- ARGV[5]     the queue
+-- ARGV[6...]  for each member: name of the session; messages that it has room for. Those that another server owns, or whose
+--             end has begun, are none
+local node, facts, once = KEYS[1], KEYS[2], KEYS[3]
+local base, token, facts_max, once_ms, queue = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local portion, most_passed_over = 100, 1000
+local call = redis.call
+
+-- include shared/packed.lua
+
+-- include shared/queues.lua
+
+-- include shared/waiting.lua
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+local before = call('GET', once)
+if before then
+  return before
+end
+
+local now = call('TIME')
+local microseconds = now[1] * 1000000 + now[2]
+local names, room = {}, {}
+for at = 6, #ARGV, 2 do
+  local owner, ending = unpack(call('HMGET', base .. 's:' .. ARGV[at], 'owner', 'ending'))
+  if owner == token and not ending then
+    names[#names + 1], room[ARGV[at]] = ARGV[at], tonumber(ARGV[at + 1])
+  end
+end
+
+-- The member that gets a message that some have failed, by a text of their names: the one with the most room, or the first if
+-- all have failed it. And whether any has room for whatever.
+local function chosen(failed)
+  local best, has_any, is_wanted = nil, false, false
+  for _, name in ipairs(names) do
+    has_any = has_any or room[name] > 0
+    if not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true) then
+      is_wanted = true
+      if room[name] > (best and room[best] or 0) then
+        best = name
+      end
+    end
+  end
+  if not is_wanted then
+    best = names[1]
+  end
+  return best, has_any
+end
+
+local leases, of_session, expired, ids, places = {}, {}, {}, {}, {}
+
+local function move(name, id, place, fields)
+  local session, attempts = base .. 's:' .. name, fields.a or '0'
+  local priority, expires = tostring(9 - string.sub(place, 1, 1)), fields.e or '0'
+  local kept = {}
+  for field, value in pairs(fields) do
+    if field ~= 'a' then
+      kept[#kept + 1] = field
+      kept[#kept + 1] = value
+    end
+  end
+  call('HSET', base .. 'inbox:' .. name, id, packed(kept))
+  call('HSET', session, 'i:' .. id, waiting_text(attempts, #fields.b, fields.c, priority, expires, queue))
+  if is_common(queue) then
+    call('SADD', receivers_of(id, queue), name)
+  end
+  room[name] = room[name] - 1
+  of_session[name] = of_session[name] or {}
+  table.insert(of_session[name], id)
+  leases[#leases + 1] = {receiver = name, id = id, size = #fields.b, channel = fields.c, attempts = tonumber(attempts),
+    priority = tonumber(priority), expires = expires, failed = fields.f or ''}
+end
+
+-- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if nobody has room.
+local passed_over = 0
+local function look_at(place)
+  local id = string.sub(place, 3)
+  local text = call('HGET', base .. 'qb:' .. queue, id)
+  local fields = text and unpacked(text) or {e = '1'}
+  if fields.e and tonumber(fields.e) <= microseconds then
+    expired[#expired + 1] = id
+  else
+    local name, has_any = chosen(fields.f or '')
+    if not name then
+      passed_over = passed_over + 1
+      return has_any and passed_over < most_passed_over
+    end
+    move(name, id, place, fields)
+  end
+  ids[#ids + 1], places[#places + 1] = id, place
+  return true
+end
+
+local function look_at_all()
+  local from = 0
+  while true do
+    local found = call('ZRANGE', base .. 'q:' .. queue, from, from + portion - 1)
+    for _, place in ipairs(found) do
+      if not look_at(place) then
+        return
+      end
+    end
+    if #found < portion then
+      return
+    end
+    from = from + portion
+  end
+end
+
+if #names > 0 then
+  look_at_all()
+end
+for from = 1, #ids, 1000 do
+  local to = math.min(from + 999, #ids)
+  dequeue(queue, {unpack(ids, from, to)}, {unpack(places, from, to)})
+end
+local function told(kind, fact)
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', kind, 'd', fact)
+end
+if #expired > 0 then
+  told('ended', '{"ended":[{"session":' .. cjson.encode(queue) .. ',"reason":"expired","ids":[' .. table.concat(expired, ',')
+    .. ']}]}')
+end
+local left = call('ZCARD', base .. 'q:' .. queue)
+if #leases == 0 then
+  return '{"left":' .. left .. ',"leased":[]}'
+end
+local objects = {}
+for name, of_it in pairs(of_session) do
+  objects[#objects + 1] = '{"session":' .. cjson.encode(name) .. ',"ids":[' .. table.concat(of_it, ',') .. ']}'
+end
+told('leased', '{"queue":' .. cjson.encode(queue) .. ',"leases":[' .. table.concat(objects, ',') .. ']}')
+local answer = '{"left":' .. left .. ',"leased":' .. cjson.encode(leases) .. '}'
+call('SET', once, answer, 'PX', once_ms)
+return answer

@@ -1,0 +1,69 @@
+#!lua flags=allow-oom
+-- Puts messages of an inbox back into the shared queues that they came from, under the same ids and in the same places, for
+-- another receiver. A subject's message that other sessions still have open, or have settled, only leaves the inbox. What
+-- came from no shared queue stays. A repeated call answers the same again.
+--
+-- Returns how many lie in a queue again; or 'fenced' if another server owns the session, or nobody has it.
+--
+-- KEYS[1]     s:<session>
+-- KEYS[2]     inbox:<session>
+-- KEYS[3]     facts
+-- KEYS[4]     k:<scope> of this call
+-- ARGV[1]     what all keys begin with; q:, qb:, members: and ptp: are built from it
+-- ARGV[2]     token
+-- ARGV[3]     name of the session
+-- ARGV[4]     bound of the facts, entries
+-- ARGV[5]     how long the answer is remembered, milliseconds
+-- ARGV[6]     '1' if the receiver has failed them: they are not leased to it again; else '0'
+-- ARGV[7...]  for each message: its id; how often it may have been sent
+local session, inbox, facts, once = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base, token, name, facts_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local once_ms, has_failed = ARGV[5], ARGV[6] == '1'
+local call = redis.call
+
+-- include shared/packed.lua
+
+-- include shared/queues.lua
+
+-- include shared/waiting.lua
+
+-- include shared/returning.lua
+
+if call('HGET', session, 'owner') ~= token then
+  return 'fenced'
+end
+local before = call('GET', once)
+if before then
+  return tonumber(before)
+end
+
+local count, queued, reasons = 0, {}, {returned = {}, lapsed = {}}
+for at = 7, #ARGV, 2 do
+  local id = ARGV[at]
+  local outcome, queue = give_back(id, ARGV[at + 1], has_failed)
+  if outcome then
+    call('HDEL', inbox, id)
+    call('HDEL', session, 'i:' .. id)
+    table.insert(reasons[outcome == 'lapsed' and 'lapsed' or 'returned'], id)
+  end
+  if outcome == 'queued' then
+    count = count + 1
+    queued[queue] = queued[queue] or {}
+    table.insert(queued[queue], id)
+  end
+end
+
+local ended = {}
+for reason, ids in pairs(reasons) do
+  if #ids > 0 then
+    ended[#ended + 1] = '{"session":' .. cjson.encode(name) .. ',"reason":"' .. reason .. '","ids":['
+      .. table.concat(ids, ',') .. ']}'
+  end
+end
+if #ended > 0 then
+  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
+end
+tell_returned(queued, facts, facts_max)
+call('SET', once, count, 'PX', once_ms)
+return count

@@ -1,0 +1,114 @@
+#!lua
+-- Sends a message to certain receivers beside the log: into the inboxes of sessions, and into shared queues. It has one id for
+-- all of them. A subject's message that several sessions get is theirs together: who still has it open is kept.
+--
+-- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery, 'ok',
+-- 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
+-- 'fenced' if the server has been superseded. A call with a key that is remembered answers what the first one did.
+--
+-- KEYS[1]      node:<token>, the server that publishes
+-- KEYS[2]      last
+-- KEYS[3]      facts
+-- KEYS[4]      k:<scope> of the key
+-- ARGV[1]      what all keys begin with; s:, inbox:, q:, qb: and ptp: are built from it
+-- ARGV[2]      bound of the facts, entries
+-- ARGV[3]      how long a key is remembered, milliseconds
+-- ARGV[4]      channel
+-- ARGV[5]      body
+-- ARGV[6]      name of the sender, or empty
+-- ARGV[7]      PublishQos, JSON, or empty
+-- ARGV[8]      priority
+-- ARGV[9]      when it goes out of the queues, microseconds since 1970; 0: never
+-- ARGV[10...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
+--              shared queue that it may go back to from the session, or empty; messages and bytes that the receiver may
+--              have waiting, 0 for any number. There may be none: then only an id is given
+local node, last, facts, once = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base, facts_max, once_ms, channel, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local sender, qos, priority, expires = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local call, format = redis.call, string.format
+
+-- include shared/packed.lua
+
+-- include shared/queues.lua
+
+-- include shared/room.lua
+
+-- include shared/waiting.lua
+
+if call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+local before = call('GET', once)
+if before then
+  local prev, id, outcomes = string.match(before, '^(%d+) (%d+) ?(.*)$')
+  local answer = {tonumber(prev), tonumber(id), 1}
+  for outcome in string.gmatch(outcomes, '%a+') do
+    answer[#answer + 1] = outcome
+  end
+  return answer
+end
+
+local now = call('TIME')
+local prev = tonumber(call('GET', last) or 0)
+local id = math.max(prev, now[1] * 1000000 + now[2] - 1) + 1
+local text = format('%.0f', id)
+local entry = {'c', channel, 'b', body}
+for field, value in pairs({s = sender, q = qos, e = expires ~= '0' and expires or ''}) do
+  if value ~= '' then
+    entry[#entry + 1] = field
+    entry[#entry + 1] = value
+  end
+end
+
+local function into_inbox(name, message, source, max_entries, max_bytes)
+  local session = base .. 's:' .. name
+  local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
+  if not owner or ending then
+    return 'gone'
+  elseif call('HEXISTS', session, 'i:' .. text) == 1 then
+    return 'ok'  -- by another of its addresses
+  elseif not has_room(name, session, #body, max_entries, max_bytes) then
+    return 'full'
+  end
+  call('HSET', base .. 'inbox:' .. name, text, message)
+  call('HSET', session, 'i:' .. text, waiting_text('0', #body, channel, priority, expires, source))
+  if is_common(source) then
+    call('SADD', receivers_of(text, source), name)
+  end
+  return 'ok'
+end
+
+local function into_queue(queue, message, max_entries)
+  if max_entries > 0 and call('ZCARD', base .. 'q:' .. queue) >= max_entries then
+    return 'full'
+  end
+  enqueue(queue, text, message, priority, expires)
+  return 'ok'
+end
+
+local outcomes, sessions, queues = {}, {}, {}
+for at = 10, #ARGV, 6 do
+  local to, name, queue, source = unpack(ARGV, at, at + 3)
+  local message = packed({'t', to, unpack(entry)})
+  local outcome, reached, receiver
+  if name ~= '' then
+    outcome = into_inbox(name, message, source, tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    reached, receiver = sessions, name
+  else
+    outcome = into_queue(queue, message, tonumber(ARGV[at + 4]))
+    reached, receiver = queues, queue
+  end
+  outcomes[#outcomes + 1] = outcome
+  if outcome == 'ok' then
+    reached[#reached + 1] = cjson.encode(receiver)
+  end
+end
+
+call('SET', last, text)
+call('SET', once, format('%.0f', prev) .. ' ' .. text .. ' ' .. table.concat(outcomes, ' '), 'PX', once_ms)
+if #sessions + #queues > 0 then
+  local fact = '{"id":%s,"channel":"%s","sessions":[%s],"queues":[%s]}'
+  fact = format(fact, text, channel, table.concat(sessions, ','), table.concat(queues, ','))
+  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', fact)
+end
+return {prev, id, 0, unpack(outcomes)}

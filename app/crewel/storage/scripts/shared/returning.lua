@@ -1,0 +1,55 @@
+-- For the scripts that give messages of an inbox back to the shared queues that they came from, after shared/packed.lua,
+-- shared/queues.lua and shared/waiting.lua. They have, as further locals: `session` and `inbox`, the keys; `name`, of the session.
+
+-- Gives a message back, with so many attempts; the receiver is noted if it has failed it. Nothing is taken out of the inbox.
+-- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it open;
+-- 'settled' if one of them has settled it; 'lapsed' if the group has no member any more. And the queue.
+local function give_back(id, attempts, has_failed)
+  local text = call('HGET', session, 'i:' .. id)
+  local priority, expires, source = origin_of(text or '')
+  local message = source ~= '' and call('HGET', inbox, id)
+  if not message then
+    return nil
+  elseif string.sub(source, 1, 6) == 'group:' and call('EXISTS', base .. 'members:' .. source) == 0 then
+    return 'lapsed', source
+  elseif is_common(source) then
+    local receivers = receivers_of(id, source)
+    if call('SREM', receivers, name) == 0 then
+      return 'settled', source
+    elseif call('EXISTS', receivers) == 1 then
+      return 'others', source
+    end
+  end
+  local fields, kept = unpacked(message), {}
+  if has_failed and not string.find(' ' .. (fields.f or '') .. ' ', ' ' .. name .. ' ', 1, true) then
+    fields.f = fields.f and fields.f .. ' ' .. name or name
+  end
+  fields.a = attempts ~= '0' and attempts or nil
+  for field, value in pairs(fields) do
+    kept[#kept + 1] = field
+    kept[#kept + 1] = value
+  end
+  enqueue(source, id, packed(kept), priority, expires)
+  return 'queued', source
+end
+
+-- Notes for a message of an inbox that came from a subject's queue that this receiver has it no more: settled, it is settled for
+-- the subject; else others may still have it open.
+local function finish(id, text, is_settled)
+  local _, _, source = origin_of(text or '')
+  if is_common(source) then
+    if is_settled then
+      call('UNLINK', receivers_of(id, source))
+    else
+      call('SREM', receivers_of(id, source), name)
+    end
+  end
+end
+
+-- The fact of what is queued again: `queued` has the ids by queue.
+local function tell_returned(queued, facts, facts_max)
+  for queue, ids in pairs(queued) do
+    local fact = '{"queue":' .. cjson.encode(queue) .. ',"ids":[' .. table.concat(ids, ',') .. ']}'
+    call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'returned', 'd', fact)
+  end
+end

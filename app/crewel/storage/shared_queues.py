@@ -1,0 +1,345 @@
+"""Shared queues: what waits for a subject of which nobody is there, for one of the members of a group, or for one of the
+sessions of a subject. And what is sent to certain receivers beside the log.
+
+A queue's name tells its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
+queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies
+in its inbox and knows that queue (`Waiting.source`); it goes back there under its own id, and in its own place.
+
+`queues`, `size` and `peek` read, and raise StoreError; all else are steps, which may be repeated and raise Fenced.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from crewel.delivery.records import EndReason, Logged, LogId, SessionName
+from crewel.storage.answers import unless_refused
+from crewel.storage.keys import Keys
+from crewel.storage.log import logged, unpacked
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+__all__ = [
+    "MOST_DISCARDED",
+    "Addressed",
+    "Delivery",
+    "Discarded",
+    "Lease",
+    "Leased",
+    "Member",
+    "SendOutcome",
+    "Sent",
+    "StoredQueue",
+    "Waiter",
+    "bury",
+    "discard",
+    "lease",
+    "look_at",
+    "peek",
+    "put_back",
+    "queues",
+    "send",
+    "size",
+]
+
+MOST_DISCARDED: Final = 1000
+"""Messages that one step discards at most."""
+
+_REMEMBERED_MS: Final = 120_000  # how long a step may be asked for again
+_TOGETHER: Final = 500  # queues whose sizes are read in one round trip
+
+
+class Addressed(NamedTuple):
+    """A message for certain receivers."""
+
+    channel: str
+    body: bytes
+    """The message as its receivers get it, JSON, less its id."""
+    sender: str = ""
+    qos: bytes = b""
+    """What differs from the defaults of PublishQos, a JSON object, or empty."""
+    priority: int = 5
+    expires: int = 0
+    """When it goes out of all queues, microseconds since 1970; 0: never."""
+
+
+class Delivery(NamedTuple):
+    """One receiver of it: the inbox of a session, or a shared queue."""
+
+    to: str
+    """Whom it is addressed to, `client/joe` or `client/joe/1`."""
+    receiver: SessionName | str = ""
+    """The session; empty if it is a queue."""
+    queue: str = ""
+    source: str = ""
+    """The shared queue that it may go back to from the session; empty if it may not."""
+    max_entries: int = 0
+    """What the receiver may have waiting; 0: any number."""
+    max_bytes: int = 0
+    """The same in bytes, for a session; 0: any number."""
+
+
+class SendOutcome(StrEnum):
+    """What became of one delivery."""
+
+    OK = "ok"
+    GONE = "gone"
+    """The session is not in the store, or its end has begun."""
+    FULL = "full"
+    """The receiver has as much waiting as it may have."""
+
+
+class Sent(NamedTuple):
+    """What became of a message."""
+
+    prev: LogId
+    """The newest id before it. A reader whose cursor it is has missed nothing, and can go on at `id`."""
+    id: LogId
+    is_repeated: bool
+    """Whether its key was sent before: all is as the first time, and nothing was done."""
+    outcomes: list[SendOutcome]
+    """One a delivery, in their order."""
+
+
+class Member(NamedTuple):
+    """A session that may be leased messages to."""
+
+    name: SessionName
+    room: int
+    """How many it may get now."""
+
+
+class Leased(NamedTuple):
+    """A message that lies in the inbox of a session now."""
+
+    receiver: SessionName
+    id: LogId
+    size: int
+    """Bytes of its body."""
+    channel: str
+    attempts: int
+    priority: int
+    expires: int
+    failed: tuple[str, ...]
+    """The sessions that have failed it. If the receiver is among them, all members were: nobody is left to try."""
+
+
+class Lease(NamedTuple):
+    """What a queue has given away."""
+
+    leased: list[Leased]
+    left: int
+    """How many messages still wait in it."""
+
+
+class StoredQueue(NamedTuple):
+    """A shared queue that is not empty."""
+
+    name: str
+    size: int
+    touched: int
+    """When something was put there last, microseconds since 1970."""
+
+
+class Waiter(NamedTuple):
+    """A message that waits in a shared queue."""
+
+    logged: Logged
+    priority: int
+    attempts: int
+    expires: int
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What was taken out of a queue for good."""
+
+    count: int
+    letters: list[str]
+    """The dead ids of the letters that were made."""
+
+
+def send(
+    k: Keys, token: str, message: Addressed, deliveries: Sequence[Delivery], facts_max: int, key: str = ""
+) -> Step[Sent]:
+    """Put a message into inboxes and shared queues, under one id; into each that can take it. There may be no deliveries: then
+    only an id is given.
+
+    A repeat with the same key, scope and key of an idempotent publish in one text, answers for two minutes what the first one
+    did; without one the step itself can be repeated. Raises StoreFull.
+    """
+    keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"))
+    arguments: list[bytes | str | int] = [k.base, facts_max, _REMEMBERED_MS, message.channel, message.body]
+    arguments += (message.sender, message.qos, message.priority, message.expires)
+    for each in deliveries:
+        arguments += each
+    return Step("send", keys, tuple(arguments), _sent, appends=True)
+
+
+@unless_refused
+def _sent(answer: Any) -> Sent:
+    prev, log_id, is_repeated, *outcomes = answer
+    return Sent(LogId(prev), LogId(log_id), bool(is_repeated), [SendOutcome(each.decode()) for each in outcomes])
+
+
+def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int) -> Step[Lease]:
+    """Give messages of a queue to sessions of this server, the best first: each to the one that has most room and has not
+    failed it. What all of them have failed goes to the first, whatever its room. Messages that have expired end."""
+    keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
+    arguments: list[bytes | str | int] = [k.base, token, facts_max, _REMEMBERED_MS, queue]
+    for each in members:
+        arguments += each
+    return Step("lease", keys, tuple(arguments), _leased)
+
+
+@unless_refused
+def _leased(answer: Any) -> Lease:
+    found = orjson.loads(answer)
+    return Lease([_one_leased(each) for each in found["leased"]], found["left"])
+
+
+def _one_leased(fields: dict[str, Any]) -> Leased:
+    return Leased(
+        SessionName(fields["receiver"]),
+        LogId(int(fields["id"])),
+        fields["size"],
+        fields["channel"],
+        fields["attempts"],
+        fields["priority"],
+        int(fields["expires"]),
+        tuple(fields["failed"].split()),
+    )
+
+
+def put_back(
+    k: Keys, token: str, name: str, attempts: Mapping[LogId, int], facts_max: int, *, failed: bool
+) -> Step[int]:
+    """Put messages of a session's inbox back into the queues that they came from; `attempts` says for each how often it may
+    have been sent. `failed`: they are not leased to this session again, unless nobody else is left. Returns how many lie in
+    a queue again.
+
+    All of them that came from a queue leave the inbox, and are told as `returned`, or as `lapsed` if the group has no members
+    any more: a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
+    """
+    arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
+    keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
+    return Step("put_back", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), _number)
+
+
+_number = unless_refused(int)
+
+
+def discard(
+    k: Keys,
+    token: str,
+    queue: str,
+    ids: Sequence[LogId] | None,
+    facts_max: int,
+    *,
+    reason: EndReason = EndReason.DROPPED,
+) -> Step[int]:
+    """Take messages out of a queue for good, these or all (None), at most `MOST_DISCARDED`. Returns how many there were."""
+
+    @unless_refused
+    def count(answer: Any) -> int:
+        return int(answer[0])
+
+    return Step(
+        "discard_waiting",
+        _discard_keys(k, token),
+        (k.base, facts_max, 0, queue, str(reason), "", "", *_few(ids)),
+        count,
+    )
+
+
+def bury(
+    k: Keys,
+    token: str,
+    queue: str,
+    ids: Sequence[LogId] | None,
+    facts_max: int,
+    letters_max: int,
+    *,
+    code: str,
+    reason: str,
+) -> Step[Discarded]:
+    """Make dead letters of messages of a queue, these or all (None), at most `MOST_DISCARDED`. Their receiver is the queue."""
+
+    @unless_refused
+    def parse(answer: Any) -> Discarded:
+        return Discarded(answer[0], [each.decode() for each in answer[1:]])
+
+    arguments: tuple[str | int, ...] = (
+        k.base,
+        facts_max,
+        letters_max,
+        queue,
+        str(EndReason.DEAD),
+        code,
+        reason,
+        *_few(ids),
+    )
+    return Step("discard_waiting", _discard_keys(k, token), arguments, parse)
+
+
+def _discard_keys(k: Keys, token: str) -> tuple[str, ...]:
+    return (k.node(token), k.log, k.dead, k.facts)
+
+
+def _few(ids: Sequence[LogId] | None) -> Sequence[int]:
+    if ids is None:
+        return ()
+    if not 0 < len(ids) <= MOST_DISCARDED:
+        raise ValueError(f"ids: expected 1 to {MOST_DISCARDED}, not {len(ids)}")
+    return ids
+
+
+async def queues(store: Store) -> list[StoredQueue]:
+    """Return all queues that are not empty, by name."""
+    found: Any = await store.reader.zrange(store.keys.queues, 0, -1, withscores=True)
+    touched = sorted((name.decode(), int(score * 1000)) for name, score in found)
+    stored = []
+    for start in range(0, len(touched), _TOGETHER):
+        pipeline = store.reader.pipeline(transaction=False)
+        portion = touched[start : start + _TOGETHER]
+        for name, _ in portion:
+            pipeline.zcard(store.keys.queue(name))
+        sizes = await pipeline.execute()
+        stored += [StoredQueue(name, size, when) for (name, when), size in zip(portion, sizes, strict=True) if size]
+    return stored
+
+
+async def size(store: Store, queue: str) -> int:
+    """Return how many messages wait in a queue."""
+    return int(await store.reader.zcard(store.keys.queue(queue)))
+
+
+async def peek(store: Store, queue: str, count: int) -> list[Logged]:
+    """Return the next messages of a queue, best first, at most so many."""
+    return [each.logged for each in await look_at(store, queue, count)]
+
+
+async def look_at(store: Store, queue: str, count: int, start: int = 0) -> list[Waiter]:
+    """The same with what else is known of them, from the place `start` on."""
+    places: Any = await store.reader.zrange(store.keys.queue(queue), start, start + count - 1) if count > 0 else []
+    if not places:
+        return []
+    ids = [place.partition(b":")[2] for place in places]
+    found: Any = await store.reader.hmget(store.keys.queue_bodies(queue), ids)
+    return [_waiter(place, text) for place, text in zip(places, found, strict=True) if text is not None]
+
+
+def _waiter(place: bytes, text: bytes) -> Waiter:
+    rank, _, log_id = place.partition(b":")
+    fields = unpacked(text)
+    failed = tuple(fields.get(b"f", b"").decode().split())
+    return Waiter(
+        logged(LogId(int(log_id)), fields), 9 - int(rank), int(fields.get(b"a", 0)), int(fields.get(b"e", 0)), failed
+    )

@@ -1,0 +1,411 @@
+"""Sending beside the log, and shared queues: send.lua, lease.lua, put_back.lua, discard_waiting.lua, and what publish.lua puts
+into the queues of groups."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission, Waiting
+from crewel.errors import Fenced
+from crewel.storage import log, shared_queues
+from crewel.storage.shared_queues import (
+    Addressed,
+    Delivery,
+    Discarded,
+    Lease,
+    Leased,
+    Member,
+    SendOutcome,
+    Sent,
+    StoredQueue,
+)
+from crewel.storage.store import Store
+from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, started
+
+JOE_2 = SessionName("client/joe/2")
+SUBJECT = "client/joe"
+GROUP = "group:/a/* workers"
+OK, GONE, FULL = SendOutcome.OK, SendOutcome.GONE, SendOutcome.FULL
+FAR = 9_000_000_000_000_000  # microseconds; later than any test
+TO_JOE = Delivery(SUBJECT, JOE, source=SUBJECT)
+TO_SUBJECT = Delivery(SUBJECT, queue=SUBJECT)
+
+
+async def owner_of(store: Store, *names: str) -> Owner:
+    owner = await started(store)
+    for name in names:
+        await owner.login(name)
+    return owner
+
+
+async def send(owner: Owner, *deliveries: Delivery, key: str = "", **fields: Any) -> Sent:
+    message = Addressed("/a/b", b"{}")._replace(**fields)
+    return await owner.do(shared_queues.send(owner.keys, owner.token, message, deliveries, FACTS_MAX, key))  # type: ignore[no-any-return]
+
+
+async def share(owner: Owner, count: int = 1, queue: str = GROUP, **fields: Any) -> list[LogId]:
+    submissions = [Submission("/a/b", b"{}", groups=(queue,))._replace(**fields) for _ in range(count)]
+    return (await owner.append(submissions)).ids
+
+
+async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP) -> Lease:
+    given = [Member(SessionName(name), room) for name, room in members]
+    return await owner.do(shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX))  # type: ignore[no-any-return]
+
+
+async def put_back(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> int:
+    step = shared_queues.put_back(owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed)
+    return await owner.do(step)  # type: ignore[no-any-return]
+
+
+async def waiting(owner: Owner, queue: str = GROUP) -> list[LogId]:
+    return [each.id for each in await shared_queues.peek(owner.store, queue, 10_000)]
+
+
+async def inbox(owner: Owner, name: str = JOE) -> dict[LogId, Waiting]:
+    """What another server would find there."""
+    record = (await started(owner.store, "heir")).token
+    owner.token, before = record, owner.token
+    found = (await owner.adopt_all())[name].inbox
+    owner.token = before
+    return found
+
+
+async def texts(owner: Owner, name: str = JOE) -> dict[str, str]:
+    return {field[2:]: text for field, text in (await owner.record(name)).items() if field.startswith("i:")}
+
+
+def given(leased: Sequence[Leased]) -> list[tuple[str, LogId]]:
+    return [(each.receiver, each.id) for each in leased]
+
+
+# Sending
+
+
+async def test_a_message_for_a_session_lies_in_its_inbox(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    (before,) = await owner.publish("/x")
+    sent = await send(
+        owner, Delivery(JOE, JOE), body=b'{"x":1}', sender=ANN, qos=b'{"priority":9}', priority=9, expires=FAR
+    )
+    assert (sent.prev, sent.is_repeated, sent.outcomes) == (before, False, [OK])
+    assert sent.id > before
+    assert await log.last(store) == sent.id
+    assert await log.fetch_inbox(store, JOE, [sent.id]) == {
+        sent.id: Logged(sent.id, "/a/b", b'{"x":1}', ANN, "", b'{"priority":9}', to=JOE)
+    }
+    assert await inbox(owner) == {sent.id: Waiting(0, 7, "/a/b", 9, FAR)}
+    assert await owner.log_ids() == [before]
+
+
+async def test_all_receivers_get_it_under_one_id(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    to_both = [Delivery(SUBJECT, name, source=SUBJECT) for name in (JOE, JOE_2)]
+    sent = await send(owner, *to_both, Delivery("client/ann", queue="client/ann"), Delivery(JOE, JOE))
+    assert sent.outcomes == [OK, OK, OK, OK]
+    assert await texts(owner) == await texts(owner, JOE_2) == {str(sent.id): f"0:2:/a/b:5:0:{SUBJECT}"}
+    assert await waiting(owner, "client/ann") == [sent.id]
+    assert await store.reader.smembers(store.keys.receivers(sent.id, SUBJECT)) == {JOE.encode(), JOE_2.encode()}
+    (fact,) = await owner.facts("addressed")
+    assert fact == {"id": sent.id, "channel": "/a/b", "sessions": [JOE, JOE_2, JOE], "queues": ["client/ann"]}
+
+
+async def test_who_is_not_there_or_full_gets_nothing_and_the_others_do(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    await owner.close(ANN)
+    few, small = Delivery(JOE, JOE, max_entries=1), Delivery(JOE, JOE, max_bytes=3)
+    queue = Delivery(SUBJECT, queue=SUBJECT, max_entries=1)
+    first = await send(owner, Delivery(ANN, ANN), Delivery("client/eve/1", "client/eve/1"), few, queue)
+    assert first.outcomes == [GONE, GONE, OK, OK]
+    second = await send(owner, few, small, queue)
+    assert second.outcomes == [FULL, FULL, FULL]
+    assert list(await texts(owner)) == [str(first.id)]
+    assert await waiting(owner, SUBJECT) == [first.id]
+    assert len(await owner.facts("addressed")) == 1
+
+
+async def test_without_deliveries_there_is_an_id(store: Store) -> None:
+    owner = await owner_of(store)
+    first = await send(owner)
+    second = await send(owner)
+    assert (first.prev, second.prev) == (0, first.id)
+    assert second.outcomes == []
+    assert second.id > first.id
+
+
+async def test_a_repeat_answers_the_same_and_does_nothing(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    to = [TO_JOE, Delivery(ANN, ANN), TO_SUBJECT]
+    first = await send(owner, *to, key="/a joe 7")
+    await owner.publish("/x")
+    assert await send(owner, *to, key="/a joe 7") == first._replace(is_repeated=True)
+    assert await waiting(owner, SUBJECT) == [first.id]
+    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b""), [TO_JOE], FACTS_MAX)
+    once, again = await store.run([step, step])
+    assert (again.id, again.is_repeated) == (once.id, True)
+    assert (await send(owner, TO_JOE)).id != once.id
+
+
+async def test_a_key_of_a_publish_is_another_one(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await owner.append([Submission("/a", b"{}", key="x")])
+    assert not (await send(owner, TO_JOE, key="x")).is_repeated
+    assert (await owner.append([Submission("/a", b"{}", key="x")])).outcomes == [log.PublishOutcome.REPEATED]
+
+
+# Queues
+
+
+async def test_the_better_and_then_the_older_come_first(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    ids = [(await send(owner, TO_SUBJECT, priority=priority)).id for priority in (5, 0, 9, 5, 9, 0)]
+    best_first = [ids[at] for at in (2, 4, 0, 3, 1, 5)]
+    assert await waiting(owner, SUBJECT) == best_first
+    found = await shared_queues.look_at(store, SUBJECT, 2, start=1)
+    assert [(each.logged.id, each.priority) for each in found] == [(ids[4], 9), (ids[0], 5)]
+    assert given((await lease(owner, (JOE, 9), queue=SUBJECT)).leased) == [(JOE, each) for each in best_first]
+
+
+async def test_queues_are_known_while_they_are_not_empty(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    before = time.time_ns() // 1000
+    await send(owner, TO_SUBJECT)
+    await send(owner, TO_SUBJECT)
+    await share(owner)
+    first, second = await shared_queues.queues(store)
+    assert (first.name, first.size, second.name, second.size) == (SUBJECT, 2, GROUP, 1)
+    assert before - 1000 <= first.touched <= second.touched <= time.time_ns() // 1000
+    assert await shared_queues.size(store, SUBJECT) == 2
+    await lease(owner, (JOE, 9))
+    assert [each.name for each in await shared_queues.queues(store)] == [SUBJECT]
+    assert await store.reader.exists(store.keys.queue(GROUP), store.keys.queue_bodies(GROUP)) == 0
+
+
+async def test_a_publish_puts_its_message_into_the_queues_of_groups(store: Store) -> None:
+    owner = await owner_of(store)
+    qos = b'{"priority":7,"lifeTime":9,"forceDestroy":true}'
+    submission = Submission("/a/b", b'{"x":1}', ANN, "", "key", qos, expires=FAR, groups=(GROUP, "group:/** x"))
+    (log_id,) = (await owner.append([submission, submission])).ids[:1]
+    for queue in submission.groups:
+        (found,) = await shared_queues.look_at(store, queue, 9)
+        assert found == (Logged(log_id, "/a/b", b'{"x":1}', ANN, "", qos), 7, 0, FAR, ())
+    assert await owner.log_ids() == [log_id]
+    assert await owner.facts("addressed") == [
+        {"id": log_id, "channel": "/a/b", "sessions": [], "queues": list(submission.groups)}
+    ]
+
+
+async def test_groups_do_not_hear_what_says_the_same(store: Store) -> None:
+    owner = await owner_of(store)
+    first, _ = await share(owner, 2, history_max=1, forces_update=False)
+    assert await waiting(owner) == [first]
+
+
+# Leasing
+
+
+async def test_a_leased_message_lies_in_the_inbox_and_knows_its_queue(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    qos = b'{"priority":7,"forceDestroy":true}'
+    first, second = await share(owner, 2, sender=ANN, qos=qos, expires=FAR)
+    found = await lease(owner, (JOE, 1))
+    assert found == Lease([Leased(JOE, first, 2, "/a/b", 0, 7, FAR, ())], 1)
+    assert await waiting(owner) == [second]
+    assert await log.fetch_inbox(store, JOE, [first]) == {first: Logged(first, "/a/b", b"{}", ANN, "", qos)}
+    assert await inbox(owner) == {first: Waiting(0, 2, "/a/b", 7, FAR, GROUP)}
+    assert await owner.facts("leased") == [{"queue": GROUP, "leases": [{"session": JOE, "ids": [first]}]}]
+    assert await store.reader.exists(store.keys.receivers(first, GROUP)) == 0
+
+
+async def test_each_goes_to_the_member_with_most_room(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    ids = await share(owner, 6)
+    found = await lease(owner, (JOE, 1), (ANN, 3))
+    assert given(found.leased) == [(ANN, ids[0]), (ANN, ids[1]), (JOE, ids[2]), (ANN, ids[3])]
+    assert found.left == 2
+    assert (await lease(owner, (JOE, 0), (ANN, 0))).leased == []
+    assert (await lease(owner)).left == 2
+
+
+async def test_strangers_and_those_who_are_ending_get_nothing(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    other = await started(store, "other")
+    await other.login("client/eve/1")
+    await owner.close(ANN)
+    await share(owner, 3)
+    found = await lease(owner, ("client/eve/1", 9), (ANN, 9), ("client/nobody/1", 9), (JOE, 1))
+    assert [each.receiver for each in found.leased] == [JOE]
+
+
+async def test_a_repeated_lease_answers_the_same(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await share(owner, 2)
+    step = shared_queues.lease(owner.keys, owner.token, GROUP, [Member(JOE, 1)], FACTS_MAX)
+    first, again = await store.run([step, step])
+    assert first == again
+    assert len(await waiting(owner)) == 1
+
+
+async def test_many_are_leased_in_one_step(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    ids: list[LogId] = []
+    for _ in range(10):
+        ids += await share(owner, 256)
+    found = await lease(owner, (JOE, 1100), (ANN, 1101))
+    assert [each.id for each in found.leased] == ids[:2201]
+    assert found.left == 359
+    assert await waiting(owner) == ids[2201:]
+    assert len(await texts(owner)) == 1100
+
+
+async def test_what_has_expired_is_not_leased(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    old = (await send(owner, TO_SUBJECT, expires=1_000_000)).id
+    new = (await send(owner, TO_SUBJECT, expires=FAR)).id
+    assert given((await lease(owner, (JOE, 9), queue=SUBJECT)).leased) == [(JOE, new)]
+    assert await owner.facts("ended") == [{"ended": [{"session": SUBJECT, "reason": "expired", "ids": [old]}]}]
+    assert await store.reader.exists(store.keys.expiry) == 0
+
+
+# Putting back
+
+
+async def test_what_is_put_back_lies_where_it_lay(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    await owner.do(_join(owner, ANN))
+    ids = await share(owner, 3, qos=b'{"forceDestroy":true}', expires=FAR)
+    await lease(owner, (JOE, 2))
+    assert await put_back(owner, JOE, *ids[:2], attempts=4) == 2
+    assert await waiting(owner) == ids
+    assert await texts(owner) == {}
+    assert await store.reader.exists(store.keys.inbox(JOE)) == 0
+    assert await owner.facts("returned") == [{"queue": GROUP, "ids": ids[:2]}]
+    assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "returned", "ids": ids[:2]}]}]
+    again = await lease(owner, (JOE, 1))
+    assert again.leased == [Leased(JOE, ids[0], 2, "/a/b", 4, 5, FAR, ())]
+
+
+async def test_who_has_failed_it_does_not_get_it_again_while_others_are_left(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2, ANN)
+    await owner.do(_join(owner, ANN))
+    (log_id,) = await share(owner)
+    await lease(owner, (JOE, 1))
+    await put_back(owner, JOE, log_id, failed=True)
+    assert (await lease(owner, (JOE, 9), (JOE_2, 0))).leased == []
+    assert given((await lease(owner, (JOE, 9), (JOE_2, 1))).leased) == [(JOE_2, log_id)]
+    await put_back(owner, JOE_2, log_id, attempts=2, failed=True)
+    (found,) = await shared_queues.look_at(store, GROUP, 1)
+    assert (found.attempts, found.failed) == (2, (JOE, JOE_2))
+    (last,) = (await lease(owner, (JOE, 0), (JOE_2, 0))).leased
+    assert (last.receiver, last.failed) == (JOE, (JOE, JOE_2))
+    await put_back(owner, JOE, log_id, attempts=3, failed=True)
+    assert (await lease(owner, (JOE, 9), (ANN, 1))).leased[0].failed == (JOE, JOE_2)
+
+
+async def test_what_nobody_with_room_may_have_does_not_stop_the_rest(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    await owner.do(_join(owner, ANN))
+    ids = await share(owner, 3)
+    await lease(owner, (JOE, 1))
+    await put_back(owner, JOE, ids[0], failed=True)
+    found = await lease(owner, (JOE, 1), (ANN, 0))
+    assert given(found.leased) == [(JOE, ids[1])]
+
+
+async def test_a_message_from_no_queue_stays(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    sent = await send(owner, Delivery(JOE, JOE))
+    assert await put_back(owner, JOE, sent.id, LogId(7)) == 0
+    assert list(await texts(owner)) == [str(sent.id)]
+    assert await owner.facts("ended") == []
+
+
+async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    sent = await send(owner, TO_JOE)
+    step = shared_queues.put_back(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
+    assert await store.run([step, step]) == [1, 1]
+    assert len(await owner.facts("returned")) == 1
+
+
+async def test_a_subjects_message_waits_again_when_the_last_one_gives_it_back(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
+    assert await put_back(owner, JOE, sent.id) == 0
+    assert await waiting(owner, SUBJECT) == []
+    assert await put_back(owner, JOE_2, sent.id) == 1
+    assert await waiting(owner, SUBJECT) == [sent.id]
+    assert await store.reader.exists(store.keys.receivers(sent.id, SUBJECT)) == 0
+    await lease(owner, (JOE, 9), queue=SUBJECT)
+    assert await put_back(owner, JOE, sent.id) == 1
+
+
+async def test_what_a_group_without_members_gets_back_lapses(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    (log_id,) = await share(owner)
+    await lease(owner, (JOE, 9))
+    assert await put_back(owner, JOE, log_id) == 0
+    assert await waiting(owner) == []
+    assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "lapsed", "ids": [log_id]}]}]
+
+
+# Discarding
+
+
+async def test_what_is_discarded_is_told(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    ids = await share(owner, 3)
+    discard = shared_queues.discard
+    some = discard(store.keys, owner.token, GROUP, [ids[1], LogId(5)], FACTS_MAX, reason=EndReason.ERASED)
+    assert await store.run([some, some]) == [1, 0]
+    assert await owner.do(discard(store.keys, owner.token, GROUP, None, FACTS_MAX)) == 2
+    assert [fact["ended"] for fact in await owner.facts("ended")] == [
+        [{"session": GROUP, "reason": "erased", "ids": [ids[1]]}],
+        [{"session": GROUP, "reason": "dropped", "ids": [ids[0], ids[2]]}],
+    ]
+    assert await shared_queues.queues(store) == []
+
+
+async def test_what_dies_in_a_queue_leaves_letters(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    sent = await send(owner, TO_SUBJECT, sender=ANN)
+    step = shared_queues.bury(
+        store.keys, owner.token, SUBJECT, None, FACTS_MAX, LETTERS_MAX, code="user.x", reason="why"
+    )
+    buried: Discarded = await owner.do(step)
+    assert (buried.count, len(buried.letters)) == (1, 1)
+    (letter,) = await owner.letters()
+    assert (letter["receiver"], letter["code"], letter["sender"], letter["t"]) == (SUBJECT, "user.x", ANN, SUBJECT)
+    assert await owner.facts("ended") == [
+        {"ended": [{"session": SUBJECT, "reason": "dead", "code": "user.x", "ids": [sent.id]}]}
+    ]
+
+
+@pytest.mark.parametrize("ids", [[], [LogId(1)] * 1001])
+def test_so_many_are_discarded_in_one_step(store: Store, ids: list[LogId]) -> None:
+    with pytest.raises(ValueError, match="ids: expected"):
+        shared_queues.discard(store.keys, "a", GROUP, ids, FACTS_MAX)
+
+
+async def test_a_superseded_server_moves_nothing(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    sent = await send(owner, TO_JOE, TO_SUBJECT)
+    keys, stranger = store.keys, Owner(store, "never booted")
+    for step in (
+        shared_queues.send(keys, "never booted", Addressed("/a", b""), [TO_SUBJECT], FACTS_MAX),
+        shared_queues.lease(keys, "never booted", SUBJECT, [Member(JOE, 9)], FACTS_MAX),
+        shared_queues.put_back(keys, "never booted", JOE, {sent.id: 1}, FACTS_MAX, failed=False),
+        shared_queues.discard(keys, "never booted", SUBJECT, None, FACTS_MAX),
+    ):
+        with pytest.raises(Fenced):
+            await stranger.do(step)
+    assert await waiting(owner, SUBJECT) == [sent.id]
+    assert list(await texts(owner)) == [str(sent.id)]
+
+
+def _join(owner: Owner, name: str) -> Any:
+    from crewel.storage import sessions
+
+    return sessions.subscribe(owner.keys, owner.token, name, (), FACTS_MAX, {"/a/*": b'[{"group":"workers"}]'})
