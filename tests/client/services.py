@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crewel import GRANT, Deny, Message, Operation, RemoteCallError, Service, Session
+from crewel import GRANT, Accepted, Deny, Message, Operation, RemoteCallError, Service, Session
 from crewel.bayeux.channel import Channel
 
 service = Service("client-tests")
@@ -18,6 +18,20 @@ def echo(session: Session, data: Any) -> Any:
 def fail(session: Session, data: Any) -> Any:
     """Fail, with what was sent as the reason."""
     raise RemoteCallError({"because": data})
+
+
+@service.responder("/asked/**")
+async def square(message: Accepted) -> Any:
+    """Answer with the square of what was sent."""
+    if not isinstance(message.data, int):
+        raise Unwilling(f"no number: {message.data}")
+    return message.data**2
+
+
+class Unwilling(Exception):
+    """A failure that whoever asks may read."""
+
+    error_code = "user.illegalArgument"
 
 
 @service.listener("/service/leave")
