@@ -50,6 +50,9 @@ DECLARED = (
         "Messages that ended for a reliable session, by how: stored ones, and others that lapsed.",
         "reason",
     ),
+    Declared(
+        "crewel_filter_failures_total", "counter", "Filters that could not be evaluated for a message, once a message."
+    ),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),
@@ -99,6 +102,7 @@ class Metrics(Collector):
         self.redeliveries = 0
         self.dropped: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
+        self.filter_failures = 0
         self.stored_publishes = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()

@@ -52,6 +52,7 @@ BUILT_IN = {
     "ack": "crewel.extensions.ack:AckExtension",
     "activity": "crewel.extensions.activity:ActivityExtension",
     "binary": "crewel.extensions.binary:BinaryExtension",
+    "replay": "crewel.extensions.replay:ReplayExtension",
     "timestamp": "crewel.extensions.timestamp:TimestampExtension",
     "timesync": "crewel.extensions.timesync:TimesyncExtension",
     "update": "crewel.extensions.update:UpdateExtension",

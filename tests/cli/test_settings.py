@@ -41,4 +41,4 @@ def test_the_table_has_a_line_for_each_setting_even_through_a_pipe(tmp_path: Pat
     assert heading.split() == ["setting", "value", "unit", "default", "source", "while", "running"]
     assert [line.split()[0] for line in lines] == list(declared())
     extensions = next(line for line in lines if line.startswith("bayeux.extensions"))
-    assert extensions.split()[1:] == ["ack,my_app.extensions:Shout", "ack,update,timesync", "toml"]
+    assert extensions.split()[1:] == ["ack,my_app.extensions:Shout", "ack,update,replay,timesync", "toml"]

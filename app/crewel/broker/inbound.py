@@ -252,6 +252,7 @@ def refusal(element: object, message: Message | None, failure: Exception) -> Rep
     if message is None:
         return replies.refused(element, failure.error)
     reply = replies.failed(message, failure.error)
-    if failure.code and "publish" in message.ext:
-        reply["ext"] = {"publish": {"errorCode": failure.code, "message": failure.message}}
+    asked = "subscribe" if message.channel.is_meta else "publish"
+    if failure.code and asked in message.ext:
+        reply["ext"] = {asked: {"errorCode": failure.code, "message": failure.message}}
     return reply

@@ -17,7 +17,10 @@ from crewel.broker.exchange import Exchange
 from crewel.broker.refusals import denied as denied_handshake
 from crewel.broker.sessions import Event, Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.errors import BayeuxCode, Denied, StoreError, coded, denied
+from crewel.broker.subscribing.granting import grant
+from crewel.broker.subscribing.handling import asks_for_more
+from crewel.broker.subscribing.handling import subscribe as subscribe_with_qos
+from crewel.errors import BayeuxCode, StoreError, coded
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -93,6 +96,7 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         session.move(Event.CONNECT)
         if session.name:
             broker.logins.names.prove(session)
+            broker.shared.here(session)
     has_advice = "advice" in message.fields and message.has_advice
     session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
     session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
@@ -127,6 +131,8 @@ def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Me
 def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
     channels = message.subscriptions()
+    if asks_for_more(broker, session, message):
+        return subscribe_with_qos(broker, session, message, channels)
     if session.durable is not None or not all(map(broker.guard.is_open, channels)):
         return _ask_and_subscribe(broker, session, message, channels)
     for channel in channels:
@@ -136,17 +142,8 @@ def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Mes
 
 
 def _ask_and_subscribe(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
-    granted: list[str] = []
-    error: str | None = None
-    for channel in channels:
-        error = yield from _refused_subscription(broker, session, channel, message)
-        if error is None and (channel.kind is Kind.META or not session.is_live):
-            error = BayeuxCode.SUBSCRIBE_FAILED
-        if error is not None:
-            break
-        if channel.kind is Kind.BROADCAST:
-            granted.append(channel.name)
-    failure = yield from _subscribe(broker, session, granted)
+    granted, error = yield from grant(broker, session, message, channels)
+    failure = yield from _subscribe(broker, session, [channel.name for channel in granted])
     error = error or failure
     return replies.ok(message) if error is None else replies.failed(message, error)
 
@@ -159,20 +156,10 @@ def _subscribe(broker: Broker, session: Session, names: list[str]) -> Steps[str 
         return None
     if names:
         try:
-            yield broker.durability.membership.subscribe(session, session.durable, names)
+            yield broker.durability.membership.subscribe(session, session.durable, dict.fromkeys(names, ()))
         except StoreError as failure:
             return coded(failure.code)
     return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
-
-
-def _refused_subscription(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
-    is_known = channel.name in HANDLERS or channel.name in broker.channels or channel.kind is Kind.SERVICE
-    if not is_known:
-        reason = yield from broker.guard.create(session, channel, message)
-        if reason is not None:
-            return denied(reason, Denied.CREATE)
-    reason = yield from broker.guard.subscribe(session, channel, message)
-    return None if reason is None else denied(reason, Denied.SUBSCRIBE)
 
 
 def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
@@ -182,7 +169,9 @@ def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: M
     for channel in message.subscriptions():
         if channel.name in HANDLERS:
             error = BayeuxCode.UNSUBSCRIBE_FAILED
-        elif channel.kind is not Kind.SERVICE and channel.name not in broker.channels:
+        elif not (
+            channel.kind is Kind.SERVICE or channel.name in broker.channels or channel.name in session.subscriptions
+        ):
             error = BayeuxCode.CHANNEL_MISSING
         if error is not None:
             break
@@ -190,7 +179,7 @@ def unsubscribe(broker: Broker, exchange: Exchange, session: Session, message: M
     if session.durable is not None:
         return _unsubscribe_later(broker, session, message, given_up, error)
     for name in given_up:
-        broker.channels.unsubscribe(session, name)
+        broker.subscribing.leave(session, name)
     return replies.ok(message) if error is None else replies.failed(message, error)
 
 

@@ -165,7 +165,7 @@ class Bayeux(Group):
         expected="websocket, long-polling, callback-polling",
     )
     extensions: Extensions = setting(
-        ("ack", "update", "timesync"),
+        ("ack", "update", "replay", "timesync"),
         "Extensions to load, in this order.",
         expected="names of extensions, or package.module:Class",
     )

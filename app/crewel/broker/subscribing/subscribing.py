@@ -1,19 +1,33 @@
-"""The subscriptions of one broker that ask for more than a channel."""
+"""What the sessions of one broker want of the channels that they are subscribed to, and so of each message."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
+from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.choice import Heard
+from crewel.broker.subscribing.choice import Heard, Question
+from crewel.broker.subscribing.newest import outdate
+from crewel.broker.subscribing.past import SERVICE, get, past, told
+from crewel.broker.subscribing.replaying import Numbers
 from crewel.delivery.entry import Entry
+from crewel.delivery.subscribe_qos import USUAL, Choice, SubscribeQos, joined, read_choice
+from crewel.errors import IllegalArgument
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Subscribing"]
+__all__ = ["Choices", "Subscribing", "as_stored", "group_of"]
+
+log = logging.getLogger(__name__)
+
+Choices = tuple[Choice, ...]
+"""What a session wants of one channel or pattern: what any of these wants. Empty: everything."""
 
 
 class Subscribing:
@@ -21,19 +35,148 @@ class Subscribing:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.choosing: set[Session] = set()
-        """The sessions that do not want every message: all others need not be asked about."""
+        self.choosing: dict[Session, dict[str, Choices]] = {}
+        """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
+        asked about."""
+        self.numbers: Numbers | None = None
+        """Numbers events for the replay extension; None: it is not loaded."""
+        self._question: Question | None = None  # about the message that sessions are being asked about
+        broker.registry.calls[SERVICE] = partial(get, broker)
+
+    # Messages
 
     def hears(self, session: Session, channel: Channel, entry: Entry, sender: str, qos: bytes) -> Heard:
-        """How the message, which was published by `sender` with these qualities, reaches the session."""
-        return Heard.YES
+        """How the message, which was published by `sender` with these qualities, reaches the session. To be asked once about
+        each that is about to be queued: where only the newest is wanted, older ones leave the queue."""
+        wants = self.choosing.get(session)
+        if wants is None:
+            return Heard.YES
+        question = self._question
+        if question is None or question.entry is not entry:
+            question = self._question = Question(channel, entry, sender, qos, self._failed)
+        hearing: list[Choice] = []
+        for pattern in channel.patterns:
+            if pattern in session.subscriptions:
+                choices = wants.get(pattern)
+                if choices is None:
+                    return Heard.YES
+                hearing += [each for each in choices if _wants(each, session, question)]
+        if not hearing:
+            return Heard.NO
+        if all(each.newest_only for each in hearing):
+            outdate(self._broker, session, channel.name, entry.position)
+        is_oneway = session.is_reliable and all(each.update_oneway for each in hearing)
+        return Heard.ONEWAY if is_oneway else Heard.YES
+
+    def _failed(self) -> None:
+        self._broker.metrics.filter_failures += 1
 
     def is_local(self, session: Session, channel: Channel) -> bool:
-        """Whether the session hears what it publishes on this channel itself, as far as its subscriptions say."""
-        return True
+        """Whether the session wants to hear what it publishes on this channel itself."""
+        wants = self.choosing.get(session, {})
+        heard = [wants.get(pattern) for pattern in channel.patterns if pattern in session.subscriptions]
+        return not heard or any(choices is None or any(each.local for each in choices) for choices in heard)
+
+    def wants_notice(self, session: Session, pattern: str) -> bool:
+        """Whether the session, which is subscribed to this channel or pattern, wants to be told that a topic was erased."""
+        choices = self.choosing.get(session, {}).get(pattern)
+        return choices is None or any(each.notify for each in choices)
 
     def number(self, channel: Channel, fields: Fields) -> None:
-        """Give a message of a topic that can be replayed its number."""
+        """Give a message that goes into a history its number, if events of this channel can be replayed."""
+        if self.numbers is not None and self._broker.topics.is_replayed(channel):
+            self.numbers.write(fields)
+
+    async def past(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
+        """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
+        Raises StoreError."""
+        entries = await past(self._broker, channel, count)
+        return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
+
+    # What sessions want
+
+    def told(self, session: Session) -> dict[str, list[dict[str, Any]]]:
+        """What the session wants of which pattern, by the names on the wire; patterns of which it wants everything are left
+        out."""
+        return {
+            pattern: [each.as_json() for each in choices] for pattern, choices in self.choosing.get(session, {}).items()
+        }
+
+    def wanted(self, session: Session, pattern: str, qos: SubscribeQos) -> Choices:
+        """What the session will want of this pattern after a subscribe. Raises IllegalArgument if that cannot be."""
+        choices = self.choosing.get(session, {}).get(pattern, ())
+        if pattern not in session.subscriptions:
+            return joined((), qos.choice)
+        if {each.group for each in choices or (USUAL,)} != {qos.choice.group}:
+            raise IllegalArgument(
+                "group", f"must be as before: the session is subscribed to {pattern}; unsubscribe first"
+            )
+        if not qos.multi_subscribe:
+            return joined((), qos.choice)
+        return joined(choices or (USUAL,), qos.choice)
+
+    def choose(self, session: Session, pattern: str, choices: Choices) -> None:
+        """From now on the session wants this of the pattern."""
+        wants = self.choosing.get(session, {})
+        if choices:
+            self.choosing[session] = {**wants, pattern: choices}
+        elif pattern in wants:
+            self._drop(session, pattern)
+
+    def _drop(self, session: Session, pattern: str) -> None:
+        rest = {each: choices for each, choices in self.choosing[session].items() if each != pattern}
+        if rest:
+            self.choosing[session] = rest
+        else:
+            del self.choosing[session]
+
+    def enter(self, session: Session, pattern: str, choices: Choices) -> None:
+        """The session is subscribed to this pattern, and wants this of it."""
+        self.choose(session, pattern, choices)
+        group = group_of(choices)
+        if group:
+            session.subscriptions.add(pattern)
+            self._broker.groups.join(session, pattern, group)
+        else:
+            self._broker.channels.subscribe(session, pattern)
+
+    def leave(self, session: Session, pattern: str) -> None:
+        """The session is subscribed to this pattern no more."""
+        choices = self.choosing.get(session, {}).get(pattern, ())
+        if group_of(choices):
+            session.subscriptions.discard(pattern)
+            self._broker.groups.leave(session, pattern)
+        else:
+            self._broker.channels.unsubscribe(session, pattern)
+        self.choose(session, pattern, ())
 
     def forget(self, session: Session) -> None:
-        """The session has ended, or is set aside."""
+        """The session has ended."""
+        self.choosing.pop(session, None)
+
+    def restore(self, session: Session, stored: Mapping[str, Any]) -> None:
+        """A session came back from the store, with what it wants of which pattern."""
+        for pattern, kept in stored.items():
+            try:
+                choices = tuple(read_choice(each) for each in (kept if isinstance(kept, list) else [kept]))
+            except IllegalArgument as error:  # it was granted by a server of another version
+                log.warning("a subscription comes back without what it asked for: %s", error.message)
+            else:
+                if group_of(choices) or pattern in session.subscriptions:
+                    self.enter(session, pattern, choices)
+
+
+def group_of(choices: Iterable[Choice]) -> str:
+    """The group of a subscription; empty if it is not one of a group."""
+    return next((each.group for each in choices), "")
+
+
+def as_stored(choices: Choices) -> bytes:
+    """What the store keeps of it."""
+    return encode([each.as_json() for each in choices])
+
+
+def _wants(choice: Choice, session: Session, question: Question) -> bool:
+    if choice.group or not (choice.local or not session.name or question.sender != session.name):
+        return False
+    return choice.filter is None or question.passes(choice.filter)

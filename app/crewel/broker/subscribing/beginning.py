@@ -1,0 +1,241 @@
+"""How a subscription to a channel with a history begins: what it is sent first, and the instant from which it hears.
+
+The histories are read by steps in the queue of all that is written, whose answers come in the order of the questions. When
+they are there, all that entered the log before them has been taken, and nothing that came later. So what they hold is queued
+and the session enters the index in one turn, and no message comes twice or is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.sessions import Session
+from crewel.broker.steps import resolve
+from crewel.broker.subscribing import replaying
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import Logged, LogId
+from crewel.delivery.subscribe_qos import ALL, Position
+from crewel.errors import Refused, StoreError, StoreUnavailable
+from crewel.storage import histories
+from crewel.storage.histories import History
+from crewel.storage.steps import Step
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability.durability import Durability
+
+__all__ = ["Begun", "Reading", "Room", "Start", "decide", "room_of"]
+
+_TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What one channel's subscription begins with. At most one of `since` and `replay` is there, and then `entries` and
+    `newest_first` do not count."""
+
+    channel: str
+    entries: int = 0
+    """How many messages of the history; ALL: all of them."""
+    newest_first: bool = True
+    since: Position | None = None
+    """All after this one, or nothing."""
+    replay: int | None = None
+    """All events after the one of this number, or all."""
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether its messages come because of the subscribe alone."""
+        return self.since is None and self.replay is None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the queue of a session can take; None: any number of bytes."""
+
+    entries: int
+    size: int | None = None
+
+    def holds(self, messages: Sequence[Logged]) -> bool:
+        """Whether all of these fit."""
+        if len(messages) > self.entries:
+            return False
+        return self.size is None or sum(len(each.body) for each in messages) <= self.size
+
+    def less(self, messages: Sequence[Logged]) -> Room:
+        """What is left once these are there."""
+        size = None if self.size is None else self.size - sum(len(each.body) for each in messages)
+        return Room(self.entries - len(messages), size)
+
+    def newest(self, messages: Sequence[Logged]) -> list[Logged]:
+        """As many of the newest of these as fit; they are in order, oldest first."""
+        taken: list[Logged] = []
+        size = 0
+        for each in reversed(messages):
+            size += len(each.body)
+            if len(taken) >= self.entries or (self.size is not None and size > self.size):
+                break
+            taken.append(each)
+        return taken[::-1]
+
+
+@dataclass(slots=True)
+class Begun:
+    """How the subscriptions of one subscribe have begun."""
+
+    entries: list[Entry] = field(default_factory=list)
+    """What the session is sent before anything else of these channels."""
+    positions: dict[str, Position] = field(default_factory=dict)
+    """Where each history was at that instant."""
+    is_recovered: bool = True
+    """Whether all that was missed `since` is among the entries, or still to come."""
+
+
+def room_of(broker: Broker, session: Session) -> Room:
+    """What the session's queue can take now."""
+    limit = session.queue_limit or broker.settings.bayeux.max_queue_messages
+    waiting = len(session.queue) + session.retained
+    durable, bounds = session.durable, session.bounds
+    if durable is None or bounds is None:
+        return Room(max(limit - waiting, 0))
+    return Room(max(limit - waiting - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
+
+
+def decide(
+    begun: Begun, starts: Sequence[Start], answers: Sequence[History], tips: Sequence[History], room: Room
+) -> None:
+    """Work out how subscriptions begin: of each start there is its history as `Reading` asks for it, and its newest message.
+    What is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
+    recovered: list[Logged] = []
+    for start, history, tip in zip(starts, answers, tips, strict=True):
+        newest = tip.entries[-1].id if tip.entries else LogId(0)
+        begun.positions[start.channel] = Position(tip.epoch, newest)
+        if start.since is not None:
+            begun.is_recovered &= history.reaches and history.epoch == start.since.epoch
+            recovered += history.entries
+        elif start.replay is not None:
+            events = history.entries
+            if start.replay != replaying.ALL:
+                found = replaying.after(history.entries, start.replay)
+                if found is None:
+                    raise replaying.refusal(start.replay)
+                events = found
+            events = room.newest(events)
+            room = room.less(events)
+            begun.entries += [Entry.remembered(each, is_initial=False) for each in events]
+    begun.is_recovered &= room.holds(recovered)
+    if begun.is_recovered:
+        room = room.less(recovered)
+        recovered.sort(key=lambda logged: logged.id)
+        begun.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
+    for start, history in zip(starts, answers, strict=True):
+        if start.is_initial and start.entries:
+            initial = room.newest(history.entries if start.entries == ALL else history.entries[-start.entries :])
+            room = room.less(initial)
+            ordered = initial[::-1] if start.newest_first else initial
+            begun.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
+
+
+class Reading:
+    """The histories of one subscribe, on their way from the store. `begun` gets what is in them."""
+
+    def __init__(
+        self, broker: Broker, durability: Durability, session: Session, starts: Sequence[Start], begun: Begun
+    ) -> None:
+        self._broker = broker
+        self._durability = durability
+        self._session = session
+        self._starts = starts
+        self._begun = begun
+        self._answers: list[History] = []
+        self._error: StoreError | None = None
+        self._wanted = 0
+        self._done: Callable[[], None] | None = None
+
+    def ask(self, done: Callable[[], None] | None = None) -> None:
+        """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
+        steps = [step for start in self._starts for step in self._steps(start)]
+        self._answers, self._error = [], None
+        self._wanted, self._done = len(steps), done
+        for step in steps:
+            self._durability.writing.submit(step, self._answered)
+
+    def _steps(self, start: Start) -> tuple[Step[History], Step[History]]:
+        keys, token = self._durability.store.keys, self._durability.token
+        room = room_of(self._broker, self._session).entries
+        since: LogId | None = None
+        newest = room if start.entries == ALL else min(start.entries, room)
+        if start.since is not None:
+            since, newest = start.since.id, room + 1  # one more than fits shows that they do not
+        elif start.replay is not None:
+            newest = room + 1 if start.replay >= 0 else room
+        return (
+            histories.history(keys, token, start.channel, newest=newest, since=since),
+            histories.history(keys, token, start.channel, newest=1, since=None),
+        )
+
+    def _answered(self, answer: History | StoreError) -> None:
+        if isinstance(answer, StoreError):
+            self._error = answer
+        else:
+            self._answers.append(answer)
+        self._wanted -= 1
+        if not self._wanted and self._done is not None:
+            self._done()
+
+    def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
+        """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
+        StoreError and Refused, and then nothing has changed."""
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+        self._begin(enter, done, _TRIES)
+        return done
+
+    def _begin(self, enter: Callable[[], None], done: asyncio.Future[None], tries: int) -> None:
+        def answered() -> None:
+            cursor = self._durability.node.cursor
+            if tries > 1 and any(answer.last > cursor for answer in self._answers):
+                self._durability.writing.look()  # the log has what this server has not taken yet
+                self._begin(enter, done, tries - 1)
+                return
+            try:
+                self.finish({cursor})
+            except (StoreError, Refused) as error:
+                resolve(done, error)
+                return
+            if self._session.is_live:
+                enter()
+            resolve(done, None)
+
+        self.ask(answered)
+
+    def finish(self, taken: set[LogId]) -> None:
+        """All answers are there: queue what the histories hold. `taken` is up to where the log has been heard by others, or is
+        not owed to this session; that must be where the histories end. Raises StoreError and Refused."""
+        if self._error is not None:
+            raise self._error
+        if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
+            raise StoreUnavailable("the log is not read up to its end at the moment")
+        room = room_of(self._broker, self._session)
+        decide(self._begun, self._starts, self._answers[::2], self._answers[1::2], room)
+        if self._session.is_live:
+            self._queue()
+
+    def _queue(self) -> None:
+        """Queue the messages, less those that wait anyway and were only asked for because they may have been missed."""
+        waiting = _waiting(self._session)
+        for entry in self._begun.entries:
+            assert entry.origin is not None
+            if entry.origin.is_initial or entry.origin.id not in waiting:
+                self._broker.outbound.enqueue(self._session, entry)
+
+
+def _waiting(session: Session) -> set[str]:
+    """The ids of the stored messages that the session is owed, or has not been sent yet."""
+    ids = {str(entry.position) for entry in session.queue if entry.position}
+    ids |= {entry.origin.id for entry in session.queue if entry.origin is not None}
+    if session.durable is not None:
+        ids |= {str(place) for places in (session.durable.open, session.durable.inbox) for place in places}
+    return ids

@@ -1,0 +1,44 @@
+"""Who may subscribe to what. Names are taken one by one: where one is refused, those before it are granted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.message import Message
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Steps
+from crewel.errors import BayeuxCode, Denied, denied
+from crewel.extension import META_CHANNELS
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["grant"]
+
+
+def grant(
+    broker: Broker, session: Session, message: Message, channels: list[Channel]
+) -> Steps[tuple[list[Channel], str | None]]:
+    """The channels that the session may subscribe to, up to the first that it may not, and the error of that. Nobody
+    subscribes to service channels: they are granted, and left out."""
+    granted: list[Channel] = []
+    for channel in channels:
+        error = yield from _refused(broker, session, channel, message)
+        if error is None and (channel.kind is Kind.META or not session.is_live):
+            error = BayeuxCode.SUBSCRIBE_FAILED
+        if error is not None:
+            return granted, error
+        if channel.kind is Kind.BROADCAST:
+            granted.append(channel)
+    return granted, None
+
+
+def _refused(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+    is_known = channel.name in META_CHANNELS or channel.name in broker.channels or channel.kind is Kind.SERVICE
+    if not is_known:
+        reason = yield from broker.guard.create(session, channel, message)
+        if reason is not None:
+            return denied(reason, Denied.CREATE)
+    reason = yield from broker.guard.subscribe(session, channel, message)
+    return None if reason is None else denied(reason, Denied.SUBSCRIBE)

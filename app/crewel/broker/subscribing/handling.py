@@ -1,0 +1,168 @@
+"""Subscribes that ask for more than to hear a channel from now on (`ext.subscribe`, `ext.replay`; design, section 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.bayeux import replies
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Steps
+from crewel.broker.subscribing import replaying
+from crewel.broker.subscribing.beginning import Begun, Reading, Start
+from crewel.broker.subscribing.granting import grant
+from crewel.broker.subscribing.subscribing import Choices
+from crewel.delivery.records import LogId
+from crewel.delivery.subscribe_qos import SubscribeQos, read_subscribe_qos
+from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["asks_for_more", "subscribe"]
+
+_NOTHING_OLD: Final = SubscribeQos(initial_update=False)
+"""What a subscribe without `ext.subscribe` asks for."""
+
+
+def asks_for_more(broker: Broker, session: Session, message: Message) -> bool:
+    """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked for
+    more of the same channels before."""
+    if session in broker.subscribing.choosing:
+        return True
+    ext = message.fields.get("ext")
+    if type(ext) is not dict:
+        return False
+    return "subscribe" in ext or ("replay" in ext and broker.subscribing.numbers is not None)
+
+
+def subscribe(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+    """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
+    asked = message.ext
+    qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
+    _check(session, qos, channels)
+    granted, error = yield from grant(broker, session, message, channels)
+    names = dict.fromkeys(channel.name for channel in granted)
+    is_again = any(name in session.subscriptions for name in names)
+    wanted = {name: broker.subscribing.wanted(session, name, qos) for name in names}
+    begun = Begun()
+    starts = [] if qos.choice.group else _starts(broker, message, qos, granted, begun)
+    try:
+        yield from _begin(broker, session, wanted, starts, begun)
+    except StoreError as failure:
+        raise Refused(coded(failure.code), failure.code, str(failure)) from failure
+    if error is None and not session.is_live:
+        error = BayeuxCode.SUBSCRIBE_FAILED
+    reply = replies.ok(message) if error is None else replies.failed(message, error)
+    if "subscribe" in asked:
+        reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
+    return reply
+
+
+def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
+    """Raise what refuses a subscribe that asks for what cannot be had."""
+    is_stored = session.durable is not None
+    if qos.since is not None and any(channel.is_wildcard for channel in channels):
+        raise IllegalArgument("since", "must be left out with a pattern: only a channel has a history")
+    if qos.persistent and not is_stored:
+        raise IllegalArgument(
+            "persistent", "must be false: the store does not have the session; shake hands with ext.ack"
+        )
+    if qos.choice.group:
+        if not is_stored:
+            raise IllegalArgument("group", "needs a session that the store has; shake hands with ext.ack")
+        if any(channel.is_system or channel.is_reply or not channel.is_broadcast for channel in channels):
+            raise IllegalArgument("group", "must be left out: what comes on this channel cannot be shared")
+
+
+def _told(begun: Begun, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "position": {name: {"epoch": place.epoch, "id": str(place.id)} for name, place in begun.positions.items()}
+    }
+    if qos.since is not None:
+        told["recovered"] = begun.is_recovered
+    if is_again and not qos.multi_subscribe:
+        told["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
+    return told
+
+
+# The beginning
+
+
+def _starts(broker: Broker, message: Message, qos: SubscribeQos, channels: list[Channel], begun: Begun) -> list[Start]:
+    """The histories to be read. Where there is none, nothing can be recovered."""
+    starts = []
+    for channel in channels:
+        since = (qos.since or {}).get(channel.name)
+        replay = _replay(broker, message, channel)
+        topic = None if channel.is_wildcard else broker.topics.find(channel.name)
+        if topic is None or not (topic.settings.history_max or topic.history_count):
+            if replay is not None and replay >= 0:
+                raise replaying.refusal(replay)
+            begun.is_recovered &= since is None
+        elif since is not None or replay is not None or "subscribe" in message.ext:
+            entries = qos.history_entries if qos.initial_update else 0
+            starts.append(Start(channel.name, entries, qos.newest_first, since, None if since is not None else replay))
+    return starts
+
+
+def _replay(broker: Broker, message: Message, channel: Channel) -> int | None:
+    """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
+    numbers = message.ext.get("replay")
+    if not isinstance(numbers, dict) or broker.subscribing.numbers is None or not broker.topics.is_replayed(channel):
+        return None
+    number = replaying.read_number(numbers.get(channel.name, replaying.NEW))
+    return None if number == replaying.NEW else number
+
+
+def _begin(
+    broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
+) -> Steps[None]:
+    """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
+    durability = broker.durability
+    if durability is not None and session.durable is not None and wanted:
+        yield from _begin_stored(broker, session, wanted, starts, begun)
+        return
+
+    def enter() -> None:
+        for name, choices in wanted.items():
+            broker.subscribing.enter(session, name, choices)
+
+    if starts and durability is not None:
+        if durability.is_reloading:
+            raise StoreUnavailable(durability.trouble)
+        yield Reading(broker, durability, session, starts, begun).begin(enter)
+    elif session.is_live:
+        enter()
+
+
+def _begin_stored(
+    broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
+) -> Steps[None]:
+    """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
+    durability, durable = broker.durability, session.durable
+    assert durability is not None
+    assert durable is not None
+    if not starts:
+        yield durability.membership.subscribe(session, durable, wanted)
+        return
+    reading = Reading(broker, durability, session, starts, begun)
+    failures: list[StoreError | Refused] = []
+    new = [name for name in wanted if name not in durable.since]
+
+    def begin(answer: Mapping[str, LogId]) -> None:
+        try:
+            reading.finish({answer[name] for name in new if name in answer})
+        except (StoreError, Refused) as failure:
+            failures.append(failure)
+
+    if not durability.is_reloading:
+        reading.ask()
+    yield durability.membership.subscribe(session, durable, wanted, begin)
+    if failures:
+        if new and session.durable is durable:
+            yield durability.membership.unsubscribe(session, durable, new)
+        raise failures[0]

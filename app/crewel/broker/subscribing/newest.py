@@ -1,0 +1,42 @@
+"""Subscriptions that want the newest message of a channel only: what still waits gives way to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.records import EndReason, LogId
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["outdate"]
+
+
+def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> None:
+    """Take out of what waits for the session all earlier messages of this channel. What its client has got stays; `newest`
+    is the place of the one that comes now, 0 if it has none."""
+    durable = session.durable
+    if not session.queue and (durable is None or not durable.open):
+        return
+    unsettled = broker.dispatching.unsettled
+    if durable is not None:
+        for place in _waiting(session, durable, channel, newest):
+            unsettled.drop_stored(session, place, EndReason.FILTERED)
+    for entry in [each for each in session.queue if each.channel == channel and not each.position and not each.to]:
+        unsettled.end(session, entry, EndReason.FILTERED)
+        session.queue = [each for each in session.queue if each is not entry]
+
+
+def _waiting(session: Session, durable: Durable, channel: str, newest: LogId) -> list[LogId]:
+    """The places of the stored ones: open, and not at the client."""
+    sent = {each.position for each in session.batches.unacknowledged} if session.batches is not None else set()
+    if session.dispatcher is not None:
+        sent |= {entry.position for entry, _ in session.dispatcher.open.values()}
+    sent -= {entry.position for entry in session.queue}  # those go out again
+    return [
+        place
+        for place, waiting in durable.open.items()
+        if waiting.channel == channel and place != newest and place not in sent
+    ]

@@ -1,0 +1,100 @@
+"""What the history of a topic has, for who asks without subscribing: the remote call `/service/get`, and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.codec import reread
+from crewel.bayeux.message import Fields, Message
+from crewel.broker.sessions import Session
+from crewel.broker.steps import complete, start
+from crewel.broker.subscribing.beginning import Room
+from crewel.broker.subscribing.granting import grant
+from crewel.delivery.entry import Entry
+from crewel.delivery.fields import Check, flag, read_fields, whole
+from crewel.delivery.subscribe_qos import ALL
+from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
+from crewel.storage import histories
+from crewel.storage.histories import History
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["SERVICE", "get", "past"]
+
+SERVICE: Final = "/service/get"
+
+
+async def past(broker: Broker, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
+    """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is missing
+    that was published before this was asked. Raises StoreError."""
+    durability, topic = broker.durability, broker.topics.find(channel.name)
+    if durability is None or topic is None or not (topic.settings.history_max or topic.history_count):
+        return []
+    newest = count if room is None else min(room.entries if count is None else count, room.entries)
+    step = histories.history(durability.store.keys, durability.token, channel.name, newest=newest)
+    history: History = await durability.writing.ask(step)
+    entries = history.entries if room is None else room.newest(history.entries)
+    return [Entry.read_back(each) for each in entries]
+
+
+def told(entry: Entry, *, with_origin: bool) -> Fields:
+    """The message as it is delivered."""
+    return reread(entry.updated()) if with_origin else entry.fields
+
+
+def _channel(value: object) -> Channel:
+    channel = parse(value) if isinstance(value, str) else None
+    if channel is None or channel.is_wildcard or not channel.is_broadcast:
+        raise ValueError("the name of a channel, such as /news/sport")
+    return channel
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "channel": _channel,
+    "numEntries": whole(0, or_else=ALL),
+    "newestFirst": flag,
+}
+
+
+async def get(broker: Broker, session: Session, data: Any) -> Fields:
+    """Answer `{"messages": [...]}` to `{"channel", "numEntries": 1, "newestFirst": true}`: as many of the newest as one
+    response holds. Raises RemoteCallError."""
+    try:
+        asked = read_fields(data, _CHECKS, "data")
+        if "channel" not in asked:
+            raise IllegalArgument("channel", "is missing")
+    except IllegalArgument as error:
+        raise RemoteCallError({"errorCode": error.code, "message": error.message}) from None
+    channel: Channel = asked["channel"]
+    refusal = await _refusal(broker, session, channel)
+    if refusal is not None:
+        raise RemoteCallError({"errorCode": "user.security.authorization.notAuthorized", "message": refusal})
+    count = asked.get("numEntries", 1)
+    limits = broker.settings.bayeux
+    room = Room(limits.max_queue_messages, limits.max_response_bytes)
+    try:
+        entries = await past(broker, channel, None if count == ALL else count, room)
+    except StoreError as error:
+        raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
+    if asked.get("newestFirst", True):
+        entries.reverse()
+    tells = session.dispatcher is not None and session.dispatcher.rules.tells
+    return {"messages": [told(each, with_origin=tells) for each in entries]}
+
+
+async def _refusal(broker: Broker, session: Session, channel: Channel) -> str | None:
+    """Why the session may not see what subscribers of the channel see; None if it may."""
+    if channel.is_system or channel.is_reply:
+        return denied(DENIED_BY_POLICY, Denied.SUBSCRIBE)
+    subscribe = parse("/meta/subscribe")
+    assert subscribe is not None
+    fields: Fields = {"channel": subscribe.name, "clientId": session.id, "subscription": channel.name}
+    steps = grant(broker, session, Message(fields, subscribe, None), [channel])
+    waiting, done = start(steps)
+    if waiting is not None:
+        done = await complete(steps, waiting)
+    assert done is not None
+    return done[1]
