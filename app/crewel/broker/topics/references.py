@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import Channel, parse
@@ -21,7 +21,7 @@ def queued(broker: Broker) -> Counter[str]:
     each session. What is for the server, or answers a request, is of no topic."""
     counts: Counter[str] = Counter()
     for session in broker.sessions.values():
-        for entry in _transients(broker, session):
+        for entry in _in_memory(broker, session):
             if not is_notice(entry):
                 counts[entry.channel] += 1
     if broker.durability is not None:
@@ -38,14 +38,11 @@ def _is_topic(name: str) -> bool:
     return channel is not None and channel.is_broadcast and not channel.is_reply
 
 
-def _transients(broker: Broker, session: Session) -> Iterable[Entry]:
-    if session.batches is None and session.dispatcher is None:
-        return _stored_nowhere(session.queue) if session.queue else ()
-    return broker.dispatching.unsettled.transients(session)
-
-
-def _stored_nowhere(entries: Iterable[Entry]) -> Iterator[Entry]:
-    return (entry for entry in entries if not entry.position and not entry.channel.startswith("/meta/"))
+def _in_memory(broker: Broker, session: Session) -> Iterable[Entry]:
+    """What waits for this session and is not known by its place in the store."""
+    if session.batches is not None or session.dispatcher is not None:
+        return broker.dispatching.unsettled.transients(session)
+    return session.queue
 
 
 def is_notice(entry: Entry) -> bool:

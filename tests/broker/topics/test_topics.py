@@ -1,0 +1,327 @@
+"""Topics: how a publish makes and configures them, what the store keeps of them, and what operators see."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.broker.topics.topics import Topics
+from crewel.delivery.publish_qos import DEFAULT, PublishQos
+from crewel.errors import StoreError
+from crewel.topics.configured import USUAL, TopicSettings
+from crewel.topics.lifecycle import State
+from tests.broker.stored_world import Receiver, StoredWorld, data
+from tests.broker.world import Client, World
+
+MakeStored = Callable[..., StoredWorld]
+MakeWorld = Callable[..., World]
+
+
+def channel(name: str) -> Channel:
+    found = parse(name)
+    assert found is not None
+    return found
+
+
+def publish(client: Client, name: str, value: Any = 1, **qos: Any) -> dict[str, Any]:
+    """The answer to a publish with these qualities."""
+    reply = client.publish(name, value, ext={"publish": qos})
+    assert reply["successful"], reply
+    return reply
+
+
+def history(name: str, count: int) -> str:
+    return f"topics.{name}.history.max_entries={count}"
+
+
+class TestPlainChannels:
+    def test_a_publish_makes_a_topic_that_asks_for_nothing(self, world: World) -> None:
+        topics = world.broker.topics
+        assert topics.find("/a") is None
+        assert topics.plain(channel("/a"))
+        topic = topics.find("/a")
+        assert topic is not None
+        assert topic.settings == USUAL
+        assert world.broker.topics.usual(channel("/a")) is DEFAULT
+
+    def test_the_channel_is_known_by_it(self, world: World) -> None:
+        world.broker.topics.plain(channel("/a"))
+        assert "/a" in world.broker.channels
+
+    def test_a_channel_that_was_forgotten_meanwhile_finds_its_topic_again(self, world: World) -> None:
+        client = Client(world).joined()
+        publish(client, "/a", destroyDelay=-1)
+        for _ in range(4):
+            world.sweep_after(1)
+        assert "/a" not in world.broker.channels
+        client.publish("/a", 2)
+        topic = world.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings.destroy_delay_ms == -1
+
+    def test_what_answers_a_request_makes_no_topic(self, world: World) -> None:
+        assert world.broker.topics.plain(channel("/ret/0123456789abcdef/3000001"))
+        assert not world.broker.topics.known
+
+
+class TestConfiguration:
+    def test_the_first_publish_says_what_the_topic_is_like_and_later_ones_do_not(self, world: World) -> None:
+        client = Client(world).joined()
+        publish(client, "/a", destroyDelay=5)
+        publish(client, "/a", destroyDelay=7)
+        topic = world.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings == TopicSettings(destroy_delay_ms=5)
+        assert not world.broker.topics.plain(channel("/a"))
+
+    def test_an_administrative_publish_says_it_anew_and_is_delivered_to_nobody(self, world: World) -> None:
+        client, reader = Client(world).joined(), Client(world).joined("/a")
+        publish(client, "/a", 1, destroyDelay=5)
+        publish(client, "/a", 2, administrative=True, destroyDelay=7)
+        assert [each["data"] for each in reader.connect().answer if "data" in each] == [1]
+        topic = world.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings.destroy_delay_ms == 7
+
+    def test_what_an_administrative_publish_does_not_name_stays(self, world: World) -> None:
+        topics = world.broker.topics
+        topics.publish(channel("/a"), PublishQos(destroy_delay_ms=5, history_max=3))
+        assert topics.administered(channel("/a")).history_max == 3
+        assert topics.administered(channel("/b")) is DEFAULT
+
+    def test_it_makes_a_topic_that_nobody_has_published_to(self, world: World) -> None:
+        client = Client(world).joined()
+        publish(client, "/a", administrative=True, destroyDelay=9)
+        assert world.broker.topics.state("/a") is State.UNREFERENCED
+
+    def test_a_rule_says_what_a_publish_does_not(self, make_world: MakeWorld) -> None:
+        world = make_world("topics./chat/**.priority=HIGH", "topics./chat/**.destroy_delay_ms=5")
+        topics = world.broker.topics
+        assert topics.usual(channel("/chat/a")) == PublishQos(priority=7, destroy_delay_ms=5)
+        assert topics.usual(channel("/other")) is DEFAULT
+        assert not topics.plain(channel("/chat/a"))
+        assert topics.plain(channel("/other"))
+        topic = topics.find("/chat/a")
+        assert topic is not None
+        assert topic.settings.destroy_delay_ms == 5
+
+    def test_the_pattern_of_a_rule_may_end_in_a_slash(self, make_world: MakeWorld) -> None:
+        assert make_world("topics./a/.priority=1").broker.topics.usual(channel("/a")).priority == 1
+
+    def test_a_rule_may_say_that_messages_are_numbered(self, make_world: MakeWorld) -> None:
+        topics = make_world("topics./feed/*.replay=true").broker.topics
+        assert topics.is_replayed(channel("/feed/a"))
+        assert not topics.is_replayed(channel("/other"))
+
+    def test_a_group_makes_its_channels_less_than_plain(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        topics: Topics = world.broker.topics
+        assert topics.plain(channel("/a/b"))
+        groups = {"/a/b": ("group:/a/* g",)}
+        monkeypatch.setattr(world.broker.groups, "on", lambda each: groups.get(each.name, ()))
+        topics.look_again("/other/*")
+        assert topics.plain(channel("/a/b"))
+        topics.look_again("/a/*")
+        assert not topics.plain(channel("/a/b"))
+        groups.clear()
+        topics.look_again("/a/*")
+        assert topics.plain(channel("/a/b"))
+
+    def test_a_group_with_the_name_of_the_topic_refers_to_it(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/a g",) if each.name == "/a" else ())
+        assert world.broker.topics.state("/a") is State.UNCONFIGURED
+        monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/** g",))
+        assert world.broker.topics.state("/a") is State.DEAD
+
+
+class TestTheStore:
+    def test_what_was_asked_for_is_there_after_a_restart(self, make_stored: MakeStored) -> None:
+        world = make_stored()
+        sender = Receiver(world).started()
+        publish(sender, "/a", 1, history={"maxEntries": 3}, destroyDelay=-1)
+        publish(sender, "/a", 2)
+        before = world.wait(world.broker.topics.view("/a"))
+        world.crash()
+        view = (again := make_stored(prefix=world.prefix)).wait(again.broker.topics.view("/a"))
+        assert before is not None
+        assert view is not None
+        assert (view.state, view.history, view.settings) == (State.ALIVE, 2, TopicSettings(3, destroy_delay_ms=-1))
+        assert view.epoch == before.epoch != ""
+        assert view.newest == before.newest != 0
+
+    def test_what_a_rule_says_follows_the_rule(self, make_stored: MakeStored) -> None:
+        world = make_stored(history("/a", 3))
+        publish(Receiver(world).started(), "/a", 1, destroyDelay=-1, persistent=True)
+        world.crash()
+        again = make_stored(history("/a", 5), prefix=world.prefix)
+        topic = again.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings == TopicSettings(5, destroy_delay_ms=-1)
+
+    def test_a_topic_by_rules_alone_comes_back_with_its_history(self, make_stored: MakeStored) -> None:
+        world = make_stored(history("/**", 3))
+        Receiver(world).started().publish("/a", 1)
+        world.crash()
+        again = make_stored(history("/**", 3), prefix=world.prefix)
+        assert again.broker.topics.state("/a") is State.ALIVE
+        assert again.broker.topics.state("/b") is State.DEAD
+
+    def test_a_plain_channel_is_forgotten_unless_a_message_waits(self, make_stored: MakeStored) -> None:
+        world = make_stored()
+        joe = Receiver(world).started("/a/*", name="joe/1", persistent=True)
+        sender = Receiver(world).started()
+        publish(sender, "/a/waits", 1, persistent=True)
+        publish(sender, "/b", 1, persistent=True)
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        assert joe.login["durable"]
+        assert again.broker.topics.state("/a/waits") is State.ALIVE
+        assert again.broker.topics.state("/b") is State.DEAD
+
+    def test_an_administrative_publish_is_answered_when_it_is_stored(self, make_stored: MakeStored) -> None:
+        world = make_stored()
+        publish(Receiver(world).started(), "/a", administrative=True, destroyDelay=77)
+        world.crash()
+        topic = make_stored(prefix=world.prefix).broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings.destroy_delay_ms == 77
+
+    def test_taking_its_history_away_removes_what_was_in_it(self, make_stored: MakeStored) -> None:
+        world = make_stored()
+        sender = Receiver(world).started()
+        publish(sender, "/a", 1, history={"maxEntries": 3})
+        publish(sender, "/a", 2, administrative=True, history={"maxEntries": 0})
+        view = world.wait(world.broker.topics.view("/a"))
+        assert view is not None
+        assert (view.state, view.history) == (State.UNREFERENCED, 0)
+        publish(sender, "/a", 3)
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        topic = again.broker.topics.find("/a")
+        assert topic is None or topic.history_count == 0
+
+    def test_the_count_stops_at_what_the_history_keeps(self, make_stored: MakeStored) -> None:
+        world = make_stored(history("/a", 2))
+        sender = Receiver(world).started()
+        for value in range(5):
+            sender.publish("/a", value)
+        topic = world.broker.topics.find("/a")
+        view = world.wait(world.broker.topics.view("/a"))
+        assert topic is not None
+        assert view is not None
+        assert topic.history_count == view.history == 2
+
+    def test_what_is_volatile_goes_into_no_history(self, make_stored: MakeStored) -> None:
+        world = make_stored(history("/a", 2))
+        publish(Receiver(world).started(), "/a", 1, lifeTime=0)
+        topic = world.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.history_count == 0
+
+    def test_settings_that_could_not_be_stored_are_stored_with_the_next_publish(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sender = Receiver(stored).started()
+        asked: list[str] = []
+        submit = stored.durability.writing.submit
+
+        def failing(step: Any, done: Callable[[Any], None], **options: Any) -> None:
+            if step.script == "configure" and not asked:
+                asked.append(step.script)
+                done(StoreError("no room"))
+            else:
+                submit(step, done, **options)
+
+        monkeypatch.setattr(stored.durability.writing, "submit", failing)
+        publish(sender, "/a", 1, history={"maxEntries": 3})
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        assert not topic.is_stored
+        publish(sender, "/a", 2)
+        assert topic.is_stored
+        assert topic.epoch
+
+    def test_clearing_removes_the_history_and_leaves_the_topic(self, stored: StoredWorld) -> None:
+        sender = Receiver(stored).started("/a")
+        publish(sender, "/a", 1, history={"maxEntries": 3})
+        publish(sender, "/a", 2)
+        before = stored.wait(stored.broker.topics.view("/a"))
+        assert stored.wait(stored.broker.topics.clear("/a")) == 2
+        assert stored.wait(stored.broker.topics.clear("/unknown")) == 0
+        view = stored.wait(stored.broker.topics.view("/a"))
+        assert before is not None
+        assert view is not None
+        assert (view.state, view.history, view.settings.history_max) == (State.ALIVE, 0, 3)
+        assert view.epoch != before.epoch
+        publish(sender, "/a", 3)
+        assert data(sender.take()) == [1, 2, 3]
+
+    def test_an_operator_may_set_how_long_it_lives(self, make_stored: MakeStored) -> None:
+        world = make_stored()
+        publish(Receiver(world).started(), "/a", 1, history={"maxEntries": 3})
+        world.wait(world.broker.topics.set_destroy_delay("/a", 5))
+        world.crash()
+        topic = make_stored(prefix=world.prefix).broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings == TopicSettings(3, destroy_delay_ms=5)
+
+    def test_without_a_store_it_is_set_for_this_server(self, world: World) -> None:
+        world.loop.run_until_complete(world.broker.topics.set_destroy_delay("/a", 5))
+        assert world.loop.run_until_complete(world.broker.topics.clear("/a")) == 0
+        topic = world.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings.destroy_delay_ms == 5
+
+
+class TestLooking:
+    def test_the_list_has_all_that_are_not_dead(self, stored: StoredWorld) -> None:
+        sender, reader = Receiver(stored).started(), Receiver(stored).started("/waited", "/w/*")
+        publish(sender, "/kept", 1, history={"maxEntries": 3})
+        sender.publish("/gone", 1)
+        publish(sender, "/w/a", 1, persistent=True)
+        views = {view.name: view for view in stored.wait(stored.broker.topics.views())}
+        assert {name: view.state for name, view in views.items()} == {
+            "/gone": State.UNREFERENCED,
+            "/kept": State.ALIVE,
+            "/w/a": State.ALIVE,
+            "/waited": State.UNCONFIGURED,
+        }
+        assert views["/w/a"].queued == 1
+        assert views["/waited"].subscribers == 1
+        assert views["/kept"].history == 1
+        assert views["/gone"].dies_in_ms == 60_000
+        assert reader.is_known
+
+    def test_there_is_nothing_to_see_of_a_topic_that_is_dead(self, stored: StoredWorld) -> None:
+        assert stored.wait(stored.broker.topics.view("/a")) is None
+
+    def test_what_waits_is_counted_once_for_each_session(self, stored: StoredWorld) -> None:
+        for _ in range(2):
+            Receiver(stored).started("/a/*")
+        Client(stored).joined("/a/*")
+        sender = Receiver(stored).started()
+        publish(sender, "/a/b", 1, persistent=True)
+        publish(sender, "/a/b", 2)
+        view = stored.wait(stored.broker.topics.view("/a/b"))
+        assert view is not None
+        assert view.queued == 6
+
+    def test_answers_of_the_server_are_of_no_topic(self, world: World) -> None:
+        client = Client(world).joined()
+        world.broker.deliver(client.session, "/service/x", 1)
+        assert world.loop.run_until_complete(world.broker.topics.views()) == []
+
+    def test_without_the_store_it_is_told_as_this_server_knows_it(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
+
+        async def refused(step: Any, **_options: Any) -> None:
+            raise StoreError("away")
+
+        monkeypatch.setattr(stored.durability.writing, "ask", refused)
+        view = stored.wait(stored.broker.topics.view("/a"))
+        assert view is not None
+        assert (view.history, view.state) == (1, State.ALIVE)
