@@ -157,3 +157,12 @@ def test_the_copy_that_nobody_answers_has_no_place_and_leaves_the_other_as_it_wa
         7,
     )
     assert (entry.position, entry.is_oneway) == (17, False)
+
+
+def test_a_notice_tells_what_has_become_of_a_topic() -> None:
+    entry = Entry({"channel": "/a", "data": None})
+    assert not entry.is_notice
+    entry.origin = Origin("17", "17000")
+    assert not entry.is_notice
+    entry.origin = Origin("17", "17000", state="ERASED")
+    assert entry.is_notice

@@ -160,6 +160,11 @@ class Entry:
         return 0 < self.expires <= now
 
     @property
+    def is_notice(self) -> bool:
+        """Whether it tells what has become of a topic: it is no message of the topic, and never makes a dead letter."""
+        return self.origin is not None and bool(self.origin.state)
+
+    @property
     def fields(self) -> Fields:
         """The message as it will be read."""
         return reread(self.wire)

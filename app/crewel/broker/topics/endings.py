@@ -189,5 +189,6 @@ class Endings:
         topic = self._topics.known.get(name)
         if topic is not None and topic.is_erased:
             topic.emptied()
+            topic.is_fresh = False
             if not queued(self._broker)[name]:
                 self._forget(topic)

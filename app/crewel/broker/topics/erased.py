@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import parse
 from crewel.broker.sessions import Session
-from crewel.broker.topics.references import is_notice
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
@@ -52,7 +51,7 @@ def end_messages(broker: Broker, name: str) -> None:
     """End all messages of the topic that wait for a session, wherever they are."""
     for session in list(broker.sessions.values()):
         unsettled = broker.dispatching.unsettled
-        waiting = [each for each in unsettled.transients(session) if each.channel == name and not is_notice(each)]
+        waiting = [each for each in unsettled.transients(session) if each.channel == name and not each.is_notice]
         for entry in waiting:
             unsettled.end(session, entry, EndReason.ERASED)
         session.queue = [entry for entry in session.queue if entry not in waiting]

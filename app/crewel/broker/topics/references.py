@@ -13,7 +13,7 @@ from crewel.delivery.entry import Entry
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["channel_of", "is_notice", "queued"]
+__all__ = ["channel_of", "queued"]
 
 
 def queued(broker: Broker) -> Counter[str]:
@@ -22,7 +22,7 @@ def queued(broker: Broker) -> Counter[str]:
     counts: Counter[str] = Counter()
     for session in broker.sessions.values():
         for entry in _in_memory(broker, session):
-            if not is_notice(entry):
+            if not entry.is_notice:
                 counts[entry.channel] += 1
     if broker.durability is not None:
         for durable in broker.durability.node.sessions.values():
@@ -43,11 +43,6 @@ def _in_memory(broker: Broker, session: Session) -> Iterable[Entry]:
     if session.batches is not None or session.dispatcher is not None:
         return broker.dispatching.unsettled.transients(session)
     return session.queue
-
-
-def is_notice(entry: Entry) -> bool:
-    """Whether the server itself says with it what has become of a topic: that is no message of the topic."""
-    return entry.origin is not None and bool(entry.origin.state)
 
 
 def channel_of(name: str) -> Channel:
