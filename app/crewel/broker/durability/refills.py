@@ -53,25 +53,32 @@ class Refills:
         return done
 
     async def _refill(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
-        ids = durable.unpark(_BURST)
-        found: dict[LogId, Logged] | None = None
         try:
-            found = await self._found(durable, ids)
+            while not await self._read_some(session, durable):
+                pass  # all that was read goes behind what has come meanwhile
         except StoreError as error:
             log.warning("messages that wait for a client cannot be read: %s", error)
         finally:
             del self.running[durable]
-            if found is None:
-                _park(durable, ids)
             if not done.done():
                 done.set_result(None)
-        if found is not None and durable.holder is session:
-            # What has come back or arrived meanwhile may go first; and who was held back meanwhile gets nothing now.
-            first = 0 if session.is_paused else durable.going_first(ids)
-            self._queue(session, durable, ids[:first], found)
-            if ids[first:]:
-                _park(durable, ids[first:])
-                self.ring(session)
+        if durable.holder is session:
+            self.ring(session)
+
+    async def _read_some(self, session: Session, durable: Durable) -> bool:
+        """Read what goes first. True: it lies in the queue, but for what goes behind messages that came meanwhile; or there is
+        nothing to be done. Raises StoreError."""
+        left = ids = durable.unpark(_BURST)
+        try:
+            found = await self._found(durable, ids)
+            if durable.holder is session and not session.is_paused:  # it may have been held back meanwhile
+                first = durable.going_first(ids)
+                self._queue(session, durable, ids[:first], found)
+                left = ids[first:]
+        finally:
+            for log_id in left:
+                durable.park(log_id)
+        return not ids or len(left) < len(ids) or durable.holder is not session or session.is_paused
 
     async def read(self, durable: Durable, ids: list[LogId]) -> list[Entry]:
         """The messages of these ids that are open, with their bodies. Raises StoreError."""
@@ -93,8 +100,3 @@ class Refills:
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
         self._durability.node.touch(durable)
-
-
-def _park(durable: Durable, ids: list[LogId]) -> None:
-    for log_id in ids:
-        durable.park(log_id)
