@@ -1,0 +1,293 @@
+"""Messages whose life is over (design, 3.2): with forceDestroy they go out of all queues, without it they are delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import time
+from typing import Any
+
+import pytest
+
+from crewel.broker.sessions import Session
+from crewel.delivery.records import EndReason
+from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
+from tests.broker.world import Client, Socket, World, data_of
+
+MakeStored = Callable[..., StoredWorld]
+LIFE_MS = 1000
+MORTAL: dict[str, Any] = {"lifeTime": LIFE_MS, "forceDestroy": True}
+MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
+
+
+class Life:
+    """The clock by which messages live and die in a world. Its other clock, that of time-outs, it leaves alone."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.passed = 0.0
+        self.follow(world)
+
+    def follow(self, world: World) -> None:
+        world.broker.expiring.clock = lambda: time() + self.passed
+
+    def is_over(self, *, sweeps: bool = True) -> None:
+        """Let all who have an end die."""
+        self.passed += 10
+        if sweeps:
+            self.world.broker.sweep()
+
+
+@pytest.fixture
+def joe(stored: StoredWorld) -> Receiver:
+    """A client that settles each message by itself, and is subscribed to /a."""
+    return Receiver(stored).started("/a", **MESSAGE)
+
+
+def session(client: Client) -> Session:
+    found = client.world.broker.session(client.id)
+    assert found is not None
+    return found
+
+
+def store(world: StoredWorld, value: Any, **qos: Any) -> int:
+    return int(world.wait(world.broker.publish_stored("/a", value, qos=qos)))
+
+
+def let_go(world: World) -> None:
+    """Let so much time pass that all clients count as gone."""
+    world.advance(60.0)
+    world.broker.sweep()
+
+
+def expired(world: StoredWorld) -> list[int]:
+    """The ids of what has expired, by the facts."""
+    return [log_id for _, reason, log_id in world.ended() if reason == "expired"]
+
+
+@pytest.mark.parametrize("sweeps", [True, False], ids=["swept", "at departure"])
+class TestQueued:
+    """Nothing leaves after its life, whether or not the sweep has come by."""
+
+    def test_a_client_that_only_listens_gets_what_lives(self, world: World, *, sweeps: bool) -> None:
+        client = Client(world).joined("/a")
+        life = Life(world)
+        world.broker.publish("/a", "mortal", qos=MORTAL)
+        world.broker.publish("/a", "old", qos={"lifeTime": LIFE_MS})
+        world.broker.publish("/a", "any")
+        life.is_over(sweeps=sweeps)
+        assert data_of(client.connect().answer) == ["old", "any"]
+        assert world.broker.metrics.ended[EndReason.EXPIRED] == 0  # nobody was going to settle it
+
+    def test_and_so_does_one_with_a_socket_that_was_slow(self, world: World, *, sweeps: bool) -> None:
+        client = Client(world, Socket()).joined("/a")
+        life = Life(world)
+        assert isinstance(client.socket, Socket)
+        client.socket.reads = False
+        world.broker.publish("/a", "mortal", qos=MORTAL)
+        world.broker.publish("/a", "any")
+        world.settle()
+        life.is_over(sweeps=sweeps)
+        client.socket.reads = True
+        world.broker.outbound.push(session(client))
+        assert [each["data"] for each in client.socket.take()] == ["any"]
+
+    def test_one_that_acknowledges_gets_what_lives_and_the_rest_has_ended(
+        self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
+    ) -> None:
+        life = Life(stored)
+        mortal = store(stored, "mortal", **MORTAL)
+        store(stored, "old", lifeTime=LIFE_MS)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        life.is_over(sweeps=sweeps)
+        assert data(joe.take()) == ["old"]
+        assert expired(stored) == [mortal]
+        assert stored.broker.metrics.ended[EndReason.EXPIRED] == 2
+        assert session(joe).expiry == 0
+
+    def test_what_waits_for_a_client_that_is_away_goes(
+        self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
+    ) -> None:
+        let_go(stored)
+        life = Life(stored)
+        mortal = store(stored, "mortal", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        store(stored, "any")
+        life.is_over(sweeps=sweeps)
+        assert data(joe.take()) == ["any"]
+        assert expired(stored) == [mortal]
+
+    def test_and_what_waits_for_one_that_is_held_back(
+        self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
+    ) -> None:
+        dispatching = stored.broker.dispatching
+        stored.wait(dispatching.hold(session(joe), "operator"))
+        life = Life(stored)
+        mortal = store(stored, "mortal", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        store(stored, "any")
+        life.is_over(sweeps=sweeps)
+        stored.wait(dispatching.activate(session(joe)))
+        assert data(joe.take()) == ["any"]
+        assert expired(stored) == [mortal]
+
+    def test_what_a_client_could_not_take_goes_too(self, stored: StoredWorld, *, sweeps: bool) -> None:
+        joe = Receiver(stored).started("/a", **MESSAGE, dispatcher={"retries": 5, "delay": 0})
+        life = Life(stored)
+        mortal = store(stored, "mortal", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        for message in joe.take():
+            joe.tell(failed(message, "communication.noConnection"))
+        life.is_over(sweeps=sweeps)
+        assert joe.take() == []
+        assert expired(stored) == [mortal]
+        assert stored.letters() == []
+
+    def test_and_what_was_sent_and_never_acknowledged(
+        self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
+    ) -> None:
+        life = Life(stored)
+        mortal = store(stored, "mortal", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        assert len(joe.take()) == 2
+        joe.ack = 0
+        life.is_over(sweeps=sweeps)
+        assert joe.take() == []
+        assert joe.take() == []
+        assert expired(stored) == [mortal]
+
+
+class TestSwept:
+    def test_what_a_client_has_and_may_still_answer_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
+        life = Life(stored)
+        store(stored, "a", **MORTAL)
+        (message,) = joe.take()
+        life.is_over()
+        assert "ext" not in joe.tell(ok(message))
+        assert [reason for _, reason, _ in stored.ended()] == ["settled"]
+
+    def test_and_so_does_what_it_reports_of_it(self, stored: StoredWorld, joe: Receiver) -> None:
+        life = Life(stored)
+        store(stored, "a", **MORTAL)
+        (message,) = joe.take()
+        life.is_over()
+        joe.tell(failed(message, "user.update.deadMessage"))
+        assert [letter.code for letter in stored.letters()] == ["user.update.deadMessage"]
+
+    def test_what_went_to_a_client_that_is_gone_and_never_acknowledged_it_goes(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
+        life = Life(stored)
+        mortal = store(stored, "a", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        assert len(joe.take()) == 2
+        let_go(stored)
+        life.is_over()
+        assert expired(stored) == [mortal]
+        assert stored.broker.dispatching.waiting(session(joe)) == 0
+
+    def test_what_it_has_acknowledged_and_not_answered_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
+        life = Life(stored)
+        store(stored, "a", **MORTAL)
+        (message,) = joe.take()
+        joe.take()
+        let_go(stored)
+        life.is_over()
+        assert expired(stored) == []
+        joe.tell(ok(message))
+        assert [reason for _, reason, _ in stored.ended()] == ["settled"]
+
+    def test_the_log_is_free_when_nobody_needs_it(self, stored: StoredWorld, joe: Receiver) -> None:
+        let_go(stored)
+        life = Life(stored)
+        mortal = store(stored, "a", **MORTAL)
+        stored.commit()
+        assert stored.durability.low < mortal
+        life.is_over()
+        stored.commit()
+        assert stored.durability.low >= mortal
+
+    def test_it_is_known_after_a_restart(self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver) -> None:
+        mortal = store(stored, "a", **MORTAL)
+        store(stored, "b", priority=9)
+        stored.commit()
+        stored.crash()
+        again = make_stored(prefix=stored.prefix)
+        life = Life(again)
+        life.is_over()
+        assert expired(again) == [mortal]
+        joe.world = again
+        assert data(joe.take()) == ["b"]
+
+    def test_what_the_log_had_before_the_server_came_is_not_delivered_if_it_is_over(
+        self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver
+    ) -> None:
+        stored.commit()
+        mortal = store(stored, "a", **MORTAL)
+        stored.crash()  # with nothing of it committed
+        again = make_stored(prefix=stored.prefix)
+        joe.world = again
+        Life(again).is_over(sweeps=False)
+        assert joe.take() == []
+        assert expired(again) == [mortal]
+
+    def test_a_client_that_is_gone_is_not_watched(self, world: World) -> None:
+        client = Client(world).joined("/a")
+        life = Life(world)
+        world.broker.publish("/a", "mortal", qos=MORTAL)
+        world.broker.disconnect(session(client))
+        life.is_over()
+        assert world.broker.expiring._watched == set()
+
+
+class TestEnds:
+    """What is over is no letter when its session ends."""
+
+    def test_of_what_was_queued_and_of_what_was_sent(self, stored: StoredWorld, joe: Receiver) -> None:
+        life = Life(stored)
+        sent = store(stored, "sent", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        assert len(joe.take()) == 2
+        joe.take()  # it has acknowledged both, and answered neither
+        queued = store(stored, "queued", **MORTAL)
+        stored.broker.publish("/a", "transient", qos=MORTAL)
+        store(stored, "any")
+        life.is_over(sweeps=False)
+        stored.broker.disconnect(session(joe))
+        stored.commit()
+        assert sorted(expired(stored)) == [sent, queued]
+        assert [letter.code for letter in stored.letters()] == ["communication.noConnection.dead"]
+        assert stored.broker.metrics.ended[EndReason.EXPIRED] == 4
+
+    def test_nor_when_an_operator_takes_all_out(self, stored: StoredWorld, joe: Receiver) -> None:
+        let_go(stored)
+        life = Life(stored)
+        mortal = store(stored, "a", **MORTAL)
+        store(stored, "any")
+        life.is_over(sweeps=False)
+        assert stored.wait(stored.broker.dispatching.drain(session(joe))) == 1
+        assert expired(stored) == [mortal]
+        assert len(stored.letters()) == 1
+
+    def test_what_is_over_makes_room_in_a_full_queue(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 1, "onOverflow": "deadMessage"})
+        life = Life(stored)
+        mortal = store(stored, "a", **MORTAL)
+        life.is_over(sweeps=False)
+        store(stored, "b")
+        assert data(joe.take()) == ["b"]
+        assert expired(stored) == [mortal]
+        assert stored.letters() == []
+
+
+class TestTold:
+    def test_the_rest_of_its_life_is_told_when_it_leaves(self, stored: StoredWorld, joe: Receiver) -> None:
+        life = Life(stored)
+        store(stored, "a", lifeTime=60_000)
+        store(stored, "b", lifeTime=5_000)
+        store(stored, "c")
+        life.is_over()
+        told = [origin(each) for each in joe.take()]
+        assert [each.get("lifeTime") for each in told] == [60_000, 5_000, None]
+        assert 49_000 < told[0]["remainingLife"] <= 50_000
+        assert told[1]["remainingLife"] == 0
+        assert "remainingLife" not in told[2]
