@@ -1,0 +1,314 @@
+/**
+ * The browser's half of request and reply: ask, and wait for the answer to just that message; and answer.
+ *
+ *     import {RequestExtension} from "/extensions/request.js";
+ *     const requests = new RequestExtension();
+ *     cometd.registerExtension("request", requests);
+ *     const answer = await requests.request("/power", 7, {timeout: 5000});
+ *     requests.reply("/power", (message) => message.data ** 2);
+ *
+ * Each request has a reply channel of its own, `/ret/<ID>/<LDDDDDD>`: the server gives the ID at the handshake, L says that
+ * JavaScript asks, D counts. All are heard by one subscription, which is confirmed before the first request goes out.
+ * Register it before the handshake.
+ */
+
+const JAVASCRIPT = 4; // the language in the names of reply channels
+const SERIALS = 1000000;
+const REMEMBERED = 10000; // answered requests, to tell what comes twice from what comes late
+const TRIES = 3; // of an answer of which nobody knows whether it arrived
+const RETRY_MS = 1000;
+const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
+const FAULT = "internal.unknown";
+const UNTOLD = "the responder failed";
+
+/** The answer says that its responder failed. A responder throws it to say so. */
+export class ErrorAnswer extends Error {
+    constructor(errorCode, message = "", data = null) {
+        super(message);
+        this.name = "ErrorAnswer";
+        this.errorCode = errorCode;
+        this.data = data;
+    }
+}
+
+/** Nobody answered in time. */
+export class AnswerTimeoutError extends Error {
+    constructor(channel, timeout) {
+        super(`${channel}: no answer within ${timeout} ms`);
+        this.name = "AnswerTimeoutError";
+    }
+}
+
+/** The request was refused, or nobody knows whether it was taken: `reply` is what the client was told, if anything. */
+export class RequestError extends Error {
+    constructor(message, reply = null) {
+        super(message);
+        this.name = "RequestError";
+        this.reply = reply;
+    }
+}
+
+/** The channel on which an answer to this message is awaited, or null if it is no request. */
+export function replyChannel(message) {
+    const told = [message?.ext?.replyTo, message?.ext?.update?.replyTo];
+    return told.find((name) => typeof name === "string" && COMPLETE.test(name)) ?? null;
+}
+
+/**
+ * The answer to a request, {channel, data, ext}: with this data, or without it with the request's own and its client
+ * properties. For `cometd.publish(channel, data, {ext})`.
+ */
+export function createResponse(message, ...data) {
+    const channel = replyChannel(message);
+    if (channel === null) {
+        throw new TypeError(`a message on ${message?.channel} that is no request has no answer`);
+    }
+    if (data.length) {
+        return {channel, data: data[0], ext: {}};
+    }
+    const clientProperties = message.ext.update?.clientProperties;
+    return {channel, data: copied(message.data), ext: clientProperties ? {publish: {clientProperties}} : {}};
+}
+
+export class RequestExtension {
+    #timeout;
+    #ownId = randomId();
+    #serial = Math.floor(Math.random() * SERIALS); // anywhere: an ID may outlive its page
+    #cometd = null;
+    #id = null; // of this session's reply channels; null while there is no session
+    #isGiven = false; // whether the server has given it
+    #arrivals = []; // who waits for a session
+    #listening = null; // the promise of this session's one subscription
+    #pending = new Map(); // by reply channel
+    #answered = new Set();
+
+    /** How many answers came to requests that had one. */
+    duplicates = 0;
+
+    /** How many answers came that nobody waited for, or not any more. */
+    late = 0;
+
+    /** @param timeout how long a request waits, in ms, unless it says so itself */
+    constructor({timeout = 10000} = {}) {
+        this.#timeout = timeout;
+    }
+
+    /** The ID of this session's reply channels, or null. */
+    get replyId() {
+        return this.#id;
+    }
+
+    /** How many requests wait for their answer. */
+    get pending() {
+        return this.#pending.size;
+    }
+
+    /**
+     * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer or
+     * a RequestError. The time-out counts from here, and includes waiting for a session.
+     * @param ext more of the message's `ext`, such as {publish: {persistent: true}}
+     */
+    request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
+        const asked = {channel, data: copied(data), ext: copied(ext), replyTo: null};
+        return new Promise((resolve, reject) => {
+            const timer = this.#cometd.setTimeout(() => settle(reject, new AnswerTimeoutError(channel, timeout)), timeout);
+            const settle = (how, what) => {
+                this.#cometd.clearTimeout(timer);
+                this.#pending.delete(asked.replyTo);
+                asked.isSettled = true;
+                how(what);
+            };
+            asked.resolve = (answer) => settle(resolve, answer);
+            asked.reject = (error) => settle(reject, error);
+            this.#ask(asked).catch(asked.reject);
+        });
+    }
+
+    /**
+     * Answers the requests on a channel with what the function returns, or its promise. What it throws is an answer too: with
+     * its `errorCode` and words if it has one. Returns the handle for `cometd.unsubscribe`.
+     */
+    reply(channel, answer, props = {}, callback = undefined) {
+        return this.#cometd.subscribe(channel, (message) => this.#respond(message, answer), props, callback);
+    }
+
+    registered(name, cometd) {
+        this.#cometd = cometd;
+    }
+
+    unregistered() {
+        this.#lose("");
+    }
+
+    outgoing(message) {
+        if (message.channel === "/meta/handshake") {
+            this.#id = this.#listening = null; // the client forgets its subscriptions
+            message.ext = {...message.ext, session: {...message.ext?.session}};
+        }
+        return message;
+    }
+
+    incoming(message) {
+        if (message.channel === "/meta/handshake" && message.successful) {
+            const given = message.ext?.session?.replyId;
+            this.#isGiven = typeof given === "string";
+            this.#id = this.#isGiven ? given : this.#ownId;
+            this.#lose(`/ret/${this.#id}/`);
+            this.#arrivals.splice(0).forEach((arrive) => arrive(this.#id));
+        } else if (message.channel === "/meta/disconnect" && message.successful) {
+            this.#lose("");
+        }
+        return message;
+    }
+
+    // Asking
+
+    async #ask(asked) {
+        const prefix = await this.#heard();
+        if (asked.isSettled) {
+            return; // it was too late
+        }
+        asked.replyTo = this.#next(prefix);
+        this.#pending.set(asked.replyTo, asked);
+        const {ext, replyTo} = asked;
+        const named = this.#isGiven ? {...ext, publish: {...ext.publish, replyTo}} : {...ext, replyTo};
+        this.#cometd.publish(asked.channel, asked.data, {ext: named}, (reply) => {
+            if (!reply.successful && !asked.isSettled) {
+                asked.reject(new RequestError(`${asked.channel}: ${reply.error ?? "the connection was lost"}`, reply));
+            }
+        });
+    }
+
+    /** What the reply channels of this session begin with, once the server has confirmed that they are heard. */
+    async #heard() {
+        for (;;) {
+            const id = this.#id ?? (await new Promise((resolve) => this.#arrivals.push(resolve)));
+            this.#listening ??= this.#listen(id);
+            const reply = await this.#listening;
+            if (this.#id === id) {
+                if (!reply.successful) {
+                    this.#listening = null;
+                    throw new RequestError(`answers cannot be heard: ${reply.error ?? "the connection was lost"}`, reply);
+                }
+                return `/ret/${id}/`;
+            }
+        }
+    }
+
+    async #listen(id) {
+        return new Promise((resolve) => {
+            this.#cometd.subscribe(`/ret/${id}/*`, (message) => this.#take(message), resolve);
+        });
+    }
+
+    #next(prefix) {
+        for (let left = SERIALS; left > 0; left -= 1) {
+            const channel = `${prefix}${JAVASCRIPT}${String(this.#serial).padStart(6, "0")}`;
+            this.#serial = (this.#serial + 1) % SERIALS;
+            if (!this.#pending.has(channel)) {
+                return channel;
+            }
+        }
+        throw new RequestError(`${SERIALS} requests are waiting for their answers`);
+    }
+
+    #take(message) {
+        const asked = this.#pending.get(message.channel);
+        if (asked === undefined) {
+            this[this.#answered.has(message.channel) ? "duplicates" : "late"] += 1;
+            return;
+        }
+        this.#answered.add(message.channel);
+        if (this.#answered.size > REMEMBERED) {
+            this.#answered.delete(this.#answered.values().next().value);
+        }
+        const error = errorOf(message);
+        if (error === null) {
+            asked.resolve(message);
+        } else {
+            asked.reject(error);
+        }
+    }
+
+    /** Rejects the requests that no answer can reach any more: all but those on channels that begin so. */
+    #lose(kept) {
+        for (const [channel, asked] of [...this.#pending]) {
+            if (kept === "" || !channel.startsWith(kept)) {
+                asked.reject(new RequestError(`${asked.channel}: the session was lost`));
+            }
+        }
+    }
+
+    // Answering
+
+    #respond(message, answer) {
+        const replyTo = replyChannel(message);
+        if (replyTo === null) {
+            return undefined;
+        }
+        const done = (async () => {
+            let response;
+            try {
+                response = {data: (await answer(message)) ?? null, ext: {}};
+            } catch (reason) {
+                response = this.#failed(message, reason);
+            }
+            await this.#send(replyTo, response, TRIES);
+        })();
+        // Nobody need look at the promise; the update extension does, and settles the request with it.
+        done.catch((reason) => this.#cometd._warn("request: an answer could not be sent", replyTo, reason));
+        return done;
+    }
+
+    #failed(message, reason) {
+        const {errorCode, data = null} = reason ?? {};
+        if (typeof errorCode === "string" && errorCode) {
+            const text = String(reason.message ?? "").slice(0, 500);
+            return {data, ext: {error: {errorCode: errorCode.slice(0, 200), message: text}}};
+        }
+        this.#cometd._warn("request: a responder failed", message.channel, reason);
+        return {data: null, ext: {error: {errorCode: FAULT, message: UNTOLD}}};
+    }
+
+    /** Publishes an answer; again if nobody knows whether it arrived, for a second one does no harm. */
+    #send(replyTo, {data, ext}, tries) {
+        return new Promise((resolve, reject) => {
+            this.#cometd.publish(replyTo, data, {ext}, (reply) => {
+                const isLost = reply.failure !== undefined || /^40[12]:/.test(reply.error ?? "");
+                if (reply.successful) {
+                    resolve();
+                } else if (isLost && tries > 1) {
+                    this.#cometd.setTimeout(() => {
+                        this.#send(replyTo, {data, ext}, tries - 1).then(resolve, reject);
+                    }, RETRY_MS);
+                } else {
+                    reject(new RequestError(`${replyTo}: ${reply.error ?? "the connection was lost"}`, reply));
+                }
+            });
+        });
+    }
+}
+
+/** What an answer says of its responder's failure, or null. */
+function errorOf(message) {
+    const told = message.ext?.error;
+    if (typeof told === "string") {
+        return new ErrorAnswer(FAULT, told, message.data);
+    }
+    if (typeof told !== "object" || told === null) {
+        return null;
+    }
+    const code = typeof told.errorCode === "string" && told.errorCode ? told.errorCode : FAULT;
+    return new ErrorAnswer(code, typeof told.message === "string" ? told.message : "", message.data);
+}
+
+/** As it will be read on the other side; what happens to the original later is of no account. */
+function copied(value) {
+    return value === undefined ? null : JSON.parse(JSON.stringify(value));
+}
+
+/** 128 random bits, for servers that give no ID. */
+function randomId() {
+    const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
