@@ -133,8 +133,8 @@ def _unknown(name: str) -> str:
     rule = split_rule_name(name)
     if rule is not None:
         near = difflib.get_close_matches(rule[1], declared_rules(), n=1)
-        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(declared_rules())}"
-        return f"a rule for topics has no such field; {known}"
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(declared_rules())}"
+        return f"a rule for topics has no such field; {hint}"
     if name.startswith(f"{TOPICS}."):
         return f"expected a channel or pattern and a field, such as {rule_name('/chat/**', 'history.max_entries')}"
     known = list(declared())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +19,6 @@ from crewel.storage import histories
 from crewel.topics.lifecycle import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from crewel.broker.broker import Broker
     from crewel.broker.topics.topics import Topics
 
@@ -44,6 +43,8 @@ class Endings:
         self._suspects: dict[Topic, None] = {}  # that may be without any reference
         self._rests_until = 0.0
         self._is_expiring = False
+        self.erasing: Counter[str] = Counter()
+        """Topics that are being erased: subscriptions to their names are about to end."""
 
     # By time
 
@@ -154,24 +155,28 @@ class Endings:
         topic = self._topics.known.get(name)
         if topic is not None:
             topic.is_erased = True  # what is published from now on begins it anew
+        self.erasing[name] += 1
         try:
-            await self._erase_stored(name, force=force)
+            under_way = await self._erase_stored(name, force=force)
+            for failure in await asyncio.gather(*under_way, return_exceptions=True):
+                if failure is not None:
+                    log.warning("a subscription to %s, which was erased, goes on: %s", name, failure)
         except StoreError:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
             raise
+        finally:
+            self.erasing -= Counter([name])
         return True
 
-    def _erase_stored(self, name: str, *, force: bool) -> Future[None]:
+    def _erase_stored(self, name: str, *, force: bool) -> asyncio.Future[list[asyncio.Future[None]]]:
         """Erase what the store has, and all the rest when it answers: so all that was published before has been taken, and
-        nothing that is published after."""
+        nothing that is published after. The future has what else must be waited for."""
         broker = self._broker
-        done: Future[None] = broker.loop.create_future()
+        done: asyncio.Future[list[asyncio.Future[None]]] = broker.loop.create_future()
 
         def answered(answer: int | StoreError) -> None:
-            if not isinstance(answer, StoreError):
-                self._erase_here(name, force=force)
-            resolve(done, answer if isinstance(answer, StoreError) else None)
+            resolve(done, answer if isinstance(answer, StoreError) else self._erase_here(name, force=force))
 
         if broker.durability is None:
             answered(0)
@@ -181,14 +186,15 @@ class Endings:
             broker.durability.writing.submit(step, answered)
         return done
 
-    def _erase_here(self, name: str, *, force: bool) -> None:
+    def _erase_here(self, name: str, *, force: bool) -> list[asyncio.Future[None]]:
         if force:
             end_messages(self._broker, name)
         tell(self._broker, name)
-        end_subscriptions(self._broker, name)
+        under_way = end_subscriptions(self._broker, name)
         topic = self._topics.known.get(name)
         if topic is not None and topic.is_erased:
             topic.emptied()
             topic.is_fresh = False
             if not queued(self._broker)[name]:
                 self._forget(topic)
+        return under_way

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import Future
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from crewel.bayeux.channel import parse
 from crewel.broker.sessions import Session
+from crewel.broker.topics.references import channel_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
@@ -22,29 +24,29 @@ ERASED: Final = "ERASED"
 
 def tell(broker: Broker, name: str) -> None:
     """Tell the subscribers who are told the origin of messages, and want to know."""
-    channel = parse(name)
-    assert channel is not None
+    patterns = channel_of(name).patterns
     entry = Entry({"channel": name, "data": None})
     entry.origin = Origin(*broker.ids.stamp(), state=ERASED)
-    for session in broker.channels.subscribers(channel):
-        is_told = session.dispatcher is not None and session.dispatcher.rules.tells
-        if is_told and broker.subscribing.wants_notice(session, _subscription(session, channel.patterns)):
+    for session in list(broker.sessions.values()):
+        if session.dispatcher is not None and session.dispatcher.rules.tells and _wants(broker, session, patterns):
             broker.outbound.enqueue(session, entry)
 
 
-def _subscription(session: Session, patterns: tuple[str, ...]) -> str:
-    """The narrowest subscription by which the session hears a channel."""
-    return next(pattern for pattern in reversed(patterns) if pattern in session.subscriptions)
+def _wants(broker: Broker, session: Session, patterns: Iterable[str]) -> bool:
+    hearing = [each for each in patterns if each in session.subscriptions]
+    return any(broker.subscribing.wants_notice(session, each) for each in hearing)
 
 
-def end_subscriptions(broker: Broker, name: str) -> None:
-    """End the subscriptions to the very name of the topic; wildcards stay, and hear it when it begins anew."""
+def end_subscriptions(broker: Broker, name: str) -> list[Future[None]]:
+    """End the subscriptions to the very name of the topic; wildcards stay, and hear it when it begins anew. Those of stored
+    sessions have ended when the futures are done; they raise StoreError."""
+    under_way = []
     for session in [each for each in broker.sessions.values() if name in each.subscriptions]:
         if session.durable is None or broker.durability is None:
-            broker.channels.unsubscribe(session, name)
+            broker.subscribing.leave(session, name)
         else:
-            done = broker.durability.membership.unsubscribe(session, session.durable, [name])
-            done.add_done_callback(lambda each: each.exception())  # the membership itself goes on asking
+            under_way.append(broker.durability.membership.unsubscribe(session, session.durable, [name]))
+    return under_way
 
 
 def end_messages(broker: Broker, name: str) -> None:

@@ -37,7 +37,7 @@ class Looks:
         """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
         subscription to the name of one that was erased gently."""
         topic = self._topics.known.get(name)
-        is_subscribed = self._is_subscribed(name)
+        is_subscribed = name not in self._topics.endings.erasing and self._is_subscribed(name)
         if is_queued and (topic is None or (topic.is_erased and is_subscribed)):
             channel = channel_of(name)
             topic = self._topics.begin(channel, self._topics.usual(channel))
