@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewel.delivery.records import (
@@ -52,8 +52,11 @@ class Owner:
     async def login(self, name: str = JOE, max_sessions: int = -1, **login: Any) -> sessions.LoggedIn:
         return await self.do(sessions.login(self.keys, self.token, name, login, max_sessions, FACTS_MAX))
 
-    async def subscribe(self, *patterns: str, name: str = JOE) -> dict[str, LogId]:
-        return await self.do(sessions.subscribe(self.keys, self.token, name, patterns, FACTS_MAX))
+    async def subscribe(
+        self, *patterns: str, name: str = JOE, options: Mapping[str, bytes] | None = None
+    ) -> dict[str, LogId]:
+        step = sessions.subscribe(self.keys, self.token, name, patterns, FACTS_MAX, options or {})
+        return await self.do(step)
 
     async def unsubscribe(self, *patterns: str, name: str = JOE) -> dict[str, tuple[LogId, LogId]]:
         return await self.do(sessions.unsubscribe(self.keys, self.token, name, patterns, FACTS_MAX))
@@ -65,9 +68,14 @@ class Owner:
         await self.do(sessions.hold(self.keys, self.token, name, dispatch, FACTS_MAX))
 
     async def end(
-        self, ended: Sequence[Ended] = (), letters: Sequence[Letter] = (), name: SessionName = JOE
-    ) -> list[str]:
-        return await self.do(sessions.end(self.keys, self.token, name, ended, letters, FACTS_MAX, LETTERS_MAX))
+        self,
+        ended: Sequence[Ended] = (),
+        letters: Sequence[Letter] = (),
+        name: SessionName = JOE,
+        returning: Mapping[LogId, int] | None = None,
+    ) -> sessions.Left:
+        bounds = (FACTS_MAX, LETTERS_MAX)
+        return await self.do(sessions.end(self.keys, self.token, name, ended, letters, *bounds, returning or {}))
 
     async def spill(self, *ids: LogId, name: str = JOE) -> list[LogId]:
         return await self.do(sessions.spill(self.keys, self.token, name, ids))

@@ -1,7 +1,7 @@
 """The schema of the facts, and reading them."""
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
-from crewel.storage import facts, letters
+from crewel.storage import facts, histories, letters, shared_queues
 from crewel.storage.store import Store
 from tests.storage.buried import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -9,8 +9,9 @@ from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
 
 async def do_everything(owner: Owner) -> None:
     await owner.login(JOE)
-    await owner.subscribe("/a", "/b")
-    (log_id,) = await owner.publish("/a")
+    await owner.subscribe("/a", "/b", options={"/b": b'[{"group":"x"}]'})
+    (log_id,) = await owner.publish("/a", history_max=1)
+    await do_all_with_queues(owner)
     await owner.unsubscribe("/b")
     await owner.commit(log_id, change(opened=[log_id]), ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
     about = '"who":"ann","since":5,"code":"user.x","id":"7","reason":"why"'
@@ -20,6 +21,16 @@ async def do_everything(owner: Owner) -> None:
     await owner.close()
     ended = [Ended(JOE, EndReason.DEAD, (log_id,))]
     await owner.end(ended, [Letter(JOE, log_id, "user.x", "why")])
+
+
+async def do_all_with_queues(owner: Owner) -> None:
+    keys, token = owner.keys, owner.token
+    to_joe = shared_queues.Delivery("client/joe", JOE, source="client/joe")
+    sent = await owner.do(shared_queues.send(keys, token, shared_queues.Addressed("/a", b"{}"), [to_joe], FACTS_MAX))
+    await owner.do(shared_queues.put_back(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=True))
+    await owner.do(shared_queues.lease(keys, token, "client/joe", [shared_queues.Member(JOE, 1)], FACTS_MAX))
+    await owner.commit(sent.id, change(unboxed=[sent.id]))
+    await owner.do(histories.erase(keys, token, "/a", FACTS_MAX))
 
 
 async def do_all_with_letters(owner: Owner) -> None:
@@ -37,8 +48,9 @@ async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store
     for fact in await facts.read(store):
         fields = seen.setdefault(fact.type, set())
         fields |= set(fact.fields)
-        for each in fact.fields.get("ended", []):
-            fields |= {f"ended[].{name}" for name in each}
+        for kind in ("ended", "leases"):
+            for each in fact.fields.get(kind, []):
+                fields |= {f"{kind}[].{name}" for name in each}
     assert seen == known
 
 
@@ -49,6 +61,11 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
         "opened-session",
         "subscribed",
         "published",
+        "addressed",
+        "ended",
+        "returned",
+        "leased",
+        "erased",
         "unsubscribed",
         "ended",
         "held",

@@ -17,7 +17,7 @@ from tests.storage.conftest import OpenStore, StartStore
 from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
-GROWING = {"publish", "login", "subscribe", "redrive", "events"}
+GROWING = {"publish", "send", "login", "subscribe", "configure", "redrive", "events"}
 
 
 def header(text: str) -> list[str]:

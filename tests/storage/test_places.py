@@ -106,8 +106,8 @@ class Play:
         await self.owner.close(name)
         ended = [Ended(name, EndReason.DEAD, tuple(known))] if known else []
         made = [Letter(name, log_id, "user.x", "why") for log_id in known]
-        found = await self.owner.end(ended, made, name)
-        assert await self.owner.end(ended, made, name) == []
+        found = (await self.owner.end(ended, made, name)).letters
+        assert (await self.owner.end(ended, made, name)).letters == []
         assert len(found) >= len(known)
         await self.owner.login(name)
 

@@ -192,7 +192,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
     unknown = (await redrive(owner, each)).id
     await owner.close()
     ended = [Ended(JOE, EndReason.DEAD, (known,)), Ended(JOE, EndReason.LAPSED, (lapsed,))]
-    found = await letters.get(store, await owner.end(ended, [Letter(JOE, known, "user.x", "why")]))
+    found = await letters.get(store, (await owner.end(ended, [Letter(JOE, known, "user.x", "why")])).letters)
     assert [(left.id, left.code) for left in found] == [
         (str(known), "user.x"),
         (str(unknown), "communication.noConnection.dead"),

@@ -6,24 +6,25 @@ the engine holds at every moment: what lies at or below a session's cursor has e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from crewel.delivery.records import Change, Commit, Ended, Letter, SessionName
+from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName
 from crewel.storage.answers import unless_refused
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.waiting import text as waiting_text
 
-__all__ = ["Committed", "commit", "end"]
+__all__ = ["Committed", "Left", "commit", "end"]
 
 _AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
 
 _Arguments = list[bytes | str | int]
 _NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
+_NOTHING_RETURNS: Final[Mapping[LogId, int]] = {}
 _STORED: Final = ("", "", "", "", "")  # stands for the message of a letter that the store copies itself
 
 
@@ -133,6 +134,19 @@ def _committed(answer: Any) -> Committed:
     return Committed([SessionName(name.decode()) for name in fenced], [each.decode() for each in letters])
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What became of the messages of a session that has left the store."""
+
+    letters: list[str]
+    """The dead ids of the letters in their order, less those of messages that have not died; and then those of what had not
+    reached the owner."""
+    returned: list[LogId]
+    """What went back to the shared queue that it came from, or is open for other sessions of the subject."""
+    lapsed: list[LogId]
+    """What could not go back and has no letter, or came from a group that has no members any more."""
+
+
 def end(
     k: Keys,
     token: str,
@@ -141,17 +155,38 @@ def end(
     letters: Sequence[Letter],
     facts_max: int,
     letters_max: int,
-) -> Step[list[str]]:
+    returning: Mapping[LogId, int] = _NOTHING_RETURNS,
+) -> Step[Left]:
     """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
-    What is still open for it ends as `ended` and `letters` say. Returns the dead ids of the letters, in their order. Repeated,
-    it changes nothing and returns none. Raises Fenced if another server owns the session."""
-    facts = ends(ended, letters).get(name, [])
+    What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes what
+    waits for the group. Repeated, it changes nothing and tells nothing. Raises Fenced if another server owns the session.
+
+    `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
+    there. A subject's message that another of its sessions has settled does not: it dies if there is a letter for it, or
+    else lapses. The facts tell this by themselves: what `ended` says of these messages is left out.
+    """
+    facts = ends(_less(ended, returning), letters).get(name, [])
     described = _letters(letters).get(name, [])
+    back = [text for log_id, attempts in returning.items() for text in (log_id, attempts)]
     subject = name.split("/")[1]
     keys = (k.session(name), k.inbox(name), k.own(token), k.subject(subject), k.log, k.dead, k.facts)
-    return Step("end", keys, (k.base, token, name, facts_max, letters_max, len(facts), *facts, *described), _ended)
+    counts = (len(facts), len(returning))
+    arguments = (k.base, token, name, facts_max, letters_max, *counts, *facts, *back, *described)
+    return Step("end", keys, arguments, _left)
+
+
+def _less(ended: Sequence[Ended], returning: Mapping[LogId, int]) -> Iterator[Ended]:
+    for each in ended:
+        ids = tuple(log_id for log_id in each.ids if log_id not in returning)
+        if ids or not each.ids:
+            yield each._replace(ids=ids)
 
 
 @unless_refused
-def _ended(answer: Any) -> list[str]:
-    return [each.decode() for each in answer]
+def _left(answer: Any) -> Left:
+    letters, returned, lapsed = answer
+    return Left(
+        [each.decode() for each in letters],
+        [LogId(int(each)) for each in returned],
+        [LogId(int(each)) for each in lapsed],
+    )

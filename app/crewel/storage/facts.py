@@ -50,6 +50,21 @@ FACTS: tuple[FactType, ...] = (
         },
     ),
     FactType(
+        "leased",
+        "when messages go from a shared queue to sessions, which are owed them from now on",
+        {
+            "queue": "Name of the shared queue.",
+            "leases": "A list of objects, one a session.",
+            "leases[].session": "Its name.",
+            "leases[].ids": "Log ids of the messages.",
+        },
+    ),
+    FactType(
+        "returned",
+        "when messages that sessions were owed wait in a shared queue again; for the sessions they have ended",
+        {"queue": "Name of the shared queue.", "ids": "Log ids of the messages."},
+    ),
+    FactType(
         "erased",
         "when a topic is removed with its history; what sessions are owed ends by itself",
         {"channel": "The topic's channel.", "messages": "How many its history had."},
@@ -66,6 +81,8 @@ FACTS: tuple[FactType, ...] = (
             "session": "Name of the session.",
             "patterns": "What it subscribed to.",
             "from": "Log id: what came after it is owed.",
+            "groups": "Names of the shared queues of the groups that it is a member of from now on; left out if there are none.",
+            "options": "By pattern, what was asked for it, an object or a list of some; left out if nothing has changed.",
         },
     ),
     FactType(
@@ -76,6 +93,7 @@ FACTS: tuple[FactType, ...] = (
             "patterns": "What it was subscribed to.",
             "from": _FROM,
             "until": "Log id: what came after it is not owed.",
+            "groups": "Names of the shared queues of groups that it is no member of any more; left out if there are none.",
         },
     ),
     FactType(

@@ -84,11 +84,15 @@ def _entry(place: bytes, flat: list[bytes]) -> Logged:
     return logged(LogId(int(place.partition(b"-")[0])), dict(zip(fields, fields, strict=True)))
 
 
-def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str) -> Step[str]:
-    """Keep the settings of a topic, a JSON object. Returns the epoch that holds: this one, or the one that there was. Raises
-    StoreFull."""
-    keys = (k.node(token), k.topics, k.topic(channel))
-    return Step("configure", keys, (channel, settings, epoch), _text)
+def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str, *, renews: bool = False) -> Step[str]:
+    """Keep the settings of a topic, a JSON object; if they have `historyMax`, the history keeps so many messages from now on.
+    Returns the epoch that holds: the one that there was, or this one if there was none. Raises StoreFull.
+
+    `renews`: this one holds in any case, because the store may have lost something; empty settings stay as they are.
+    """
+    most = orjson.loads(settings).get("historyMax", _NONE) if settings else _NONE
+    keys = (k.node(token), k.topics, k.topic(channel), k.history(channel))
+    return Step("configure", keys, (channel, settings, epoch, int(renews), most), _text)
 
 
 def erase(k: Keys, token: str, channel: str, facts_max: int) -> Step[int]:

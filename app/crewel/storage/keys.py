@@ -30,7 +30,7 @@ class Key:
 
 
 _EVER = "for ever"
-_LETTERS = "commit, end, redrive, discard"
+_LETTERS = "commit, end, redrive, discard, discard_waiting"
 _INDEXES = tuple(
     key
     for value in ("code", "receiver", "channel")
@@ -70,8 +70,8 @@ KEYS: tuple[Key, ...] = (
         "log",
         "stream",
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
-        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one;"
-        " `s` to `n` only if there is something to say",
+        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one; `t` whom it was"
+        " addressed to; `s` to `t` only if there is something to say",
         "until no cursor and no open set needs it",
         "publish, redrive, trim",
         "each start; publishers that another one has overtaken; queues that are filled again",
@@ -82,7 +82,7 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id",
         _EVER,
-        "publish, redrive",
+        "publish, send, redrive",
         "all",
         "The newest log id, also when the log has been trimmed.",
     ),
@@ -131,23 +131,25 @@ KEYS: tuple[Key, ...] = (
         "`owner` token; `r` what its login fixed, as JSON; `at` log id, while it is being adopted; `batch` highest batch"
         " number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as"
         " JSON, if its receiver has failed for good; `d` why it gets nothing for the time being, as JSON; `s:<pattern>` log"
-        " id after which it is subscribed;"
+        " id after which it is subscribed; `p:<pattern>` what was asked for that, as JSON, also of groups;"
         " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `o:<log id>` and"
-        " `i:<log id>` a message that is open, with its body in the log or in the inbox: `<attempts>:<bytes>`",
+        " `i:<log id>` a message that is open, with its body in the log or in the inbox:"
+        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where the"
+        " source is the shared queue that it came from",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, put_back, end",
         "each start",
         "A reliable session.",
     ),
     Key(
         "inbox:<session>",
         "hash",
-        "log id: the fields of the log's entry, packed",
+        "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
         "until it is settled",
-        "spill, redrive, commit, end",
+        "spill, redrive, send, lease, put_back, commit, end",
         "queues that are filled again; letters",
-        "Messages that a session still waits for, and that the log was too large to keep; and dead letters that were sent"
-        " again.",
+        "Messages that a session still waits for, and that the log was too large to keep; what was sent to it alone; what it"
+        " has from shared queues; and dead letters that were sent again.",
     ),
     Key(
         "subject:<subject>",
@@ -161,12 +163,13 @@ KEYS: tuple[Key, ...] = (
     Key(
         "k:<scope>",
         "string",
-        "log id; of redrive also bytes",
+        "log id; of other steps than publish also what more they answer",
         "two minutes",
-        "publish, redrive",
-        "publish, redrive",
-        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What redrive"
-        " remembers lies here too: the id that a letter got; for a second, what waits for a receiver.",
+        "publish, send, lease, put_back, redrive",
+        "publish, send, lease, put_back, redrive",
+        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What other steps remember lies"
+        " here too, so that they can be asked again: the id that a letter got, what was leased; for a second, what waits for"
+        " a receiver.",
     ),
     Key(
         "topics",
@@ -243,7 +246,7 @@ KEYS: tuple[Key, ...] = (
         "The members of a group. With the last one goes what waits in the queue.",
     ),
     Key(
-        "ptp:<log id> <queue>",
+        "ptp:<id> <queue>",
         "set",
         "session names",
         "until one of them has settled it, or none has it any more",
@@ -256,37 +259,30 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
         " `body`; `sender`; `qos`; and only if there is something to say: `p` 1 if the message was stored, `r` dead id of"
-        " the letter that it was before, `n` how often it came back, `x` as in the log",
+        " the letter that it was before, `n` how often it came back, `x` and `t` as in the log",
         "the newest `delivery.dead_letters_max`",
-        "commit, end, redrive, discard",
+        _LETTERS,
         "operators",
         "The dead letters.",
     ),
     *_INDEXES,
-    Key(
-        "dead:dropped",
-        "string",
-        "a whole number",
-        _EVER,
-        "commit, end",
-        "operators",
-        "Counts the letters that were dropped because there were more than `delivery.dead_letters_max`.",
-    ),
-    Key(
-        "dead:returned",
-        "string",
-        "a whole number",
-        _EVER,
-        "commit, end",
-        "operators",
-        "Counts the letters whose message had been sent again by an operator.",
+    *(
+        Key(f"dead:{name}", "string", "a whole number", _EVER, "commit, end, discard_waiting", "operators", meaning)
+        for name, meaning in (
+            (
+                "dropped",
+                "Counts the letters that were dropped because there were more than `delivery.dead_letters_max`.",
+            ),
+            ("returned", "Counts the letters whose message had been sent again by an operator."),
+        )
     ),
     Key(
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
         "the newest `storage.facts_max_entries`, nearly",
-        "publish, login, subscribe, unsubscribe, commit, close, hold, redrive, discard, end",
+        "publish, send, lease, put_back, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
+        " discard_waiting, end",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),

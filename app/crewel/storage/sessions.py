@@ -15,13 +15,14 @@ import orjson
 from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
 from crewel.storage import waiting
 from crewel.storage.answers import TooManySessions, unless_refused
-from crewel.storage.commits import Committed, commit, end
+from crewel.storage.commits import Committed, Left, commit, end
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
 __all__ = [
     "Committed",
+    "Left",
     "LoggedIn",
     "TooManySessions",
     "adopt",

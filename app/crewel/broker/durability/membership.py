@@ -14,9 +14,10 @@ from crewel.broker.steps import resolve
 from crewel.broker.subscribing.subscribing import Choices, as_stored, group_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Pending
-from crewel.delivery.records import EndReason, Letter, LogId
+from crewel.delivery.records import EndReason, Letter, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
+from crewel.storage.commits import Left
 from crewel.storage.keys import Keys
 
 if TYPE_CHECKING:
@@ -164,26 +165,40 @@ class Membership:
         node.leave(durable)
         for log_id in durable.expired(self._broker.expiring.now()):
             durable.settle(log_id, EndReason.EXPIRED)
+        returning = self._broker.shared.returning(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
                 durable.bury(Letter(durable.name, log_id, *death, waiting.attempts))
-            else:
+            elif log_id not in returning:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
-        self._durability.count(ended)
+        self._durability.count(each.less(returning) for each in ended)
         bounds = (self._durability.facts_max, self._durability.settings.delivery.dead_letters_max)
-        step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds)
+        attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
+        step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds, attempts)
         self.leaving.add(durable.name)
 
-        def has_left(dead_ids: list[str] | StoreError) -> None:
-            if not isinstance(dead_ids, StoreError):
-                # What was sent again and had not reached this server, the store has buried by itself.
-                beyond = len(dead_ids) - len(letters)
-                self._broker.metrics.ended[EndReason.DEAD] += max(beyond, 0)
-                self._broker.letters.made([*letters, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
-                self._broker.letters.stored(dead_ids)
+        def has_left(left: Left | StoreError) -> None:
             self.leaving.discard(durable.name)
             node.drop(durable)
+            if not isinstance(left, StoreError):
+                self._tell_left(durable, letters, returning, left)
+                self._broker.shared.ended(returning, left.returned)
 
         self._durability.writing.submit(step, has_left, insists=True)
+
+    def _tell_left(
+        self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: Left
+    ) -> None:
+        """Count how those messages of a session have ended about which the store has decided, and show the letters."""
+        gone = {*left.returned, *left.lapsed}
+        made = [letter for letter in letters if letter.id not in gone]
+        # What was sent again and had not reached this server, the store has buried by itself.
+        beyond = max(len(left.letters) - len(made), 0)
+        ended = self._broker.metrics.ended
+        ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
+        ended[EndReason.LAPSED] += len(left.lapsed)
+        ended[EndReason.RETURNED] += len(left.returned)
+        self._broker.letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
+        self._broker.letters.stored(left.letters)

@@ -3,7 +3,8 @@
 -- same step the letters and facts that tell why. Applied once, in the order of the numbers, so that a commit whose outcome
 -- is unknown can be repeated as it is.
 --
--- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty.
+-- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
+-- lay in the inbox and was a subject's is settled for the subject, or open for one of its sessions less.
 --
 -- Returns {{name, ...}, {id, ...}}: sessions that another server owns, of which nothing was applied, and the ids in
 -- `dead` of the letters in their order; twice {} for a commit that had been applied before. 'fenced' if this server has been superseded; 'behind' if the store has lost a commit of it;
@@ -13,7 +14,7 @@
 -- KEYS[2]      log
 -- KEYS[3]      dead
 -- KEYS[4]      facts
--- ARGV[1]      what all keys begin with; s:, inbox: and dead: are built from it
+-- ARGV[1]      what all keys begin with; s:, inbox:, ptp: and dead: are built from it
 -- ARGV[2]      token
 -- ARGV[3]      number of the commit, from 1
 -- ARGV[4]      parts that were written ahead
@@ -48,6 +49,36 @@ end
 -- include shared/indexes.lua
 
 -- include shared/letters.lua
+
+-- include shared/waiting.lua
+
+-- The ids that facts tell as settled, as keys of a table.
+local function settled_of(from, to)
+  local settled = {}
+  for at = from, to - 1 do
+    local fact = cjson.decode(ARGV[at])
+    for _, id in ipairs(fact.reason == 'settled' and fact.ids or {}) do
+      settled[string.format('%.0f', id)] = true
+    end
+  end
+  return settled
+end
+
+-- Notes what becomes of the subjects' messages among those that leave an inbox.
+local function finish(name, session, from, to, facts_at, letters_at)
+  local settled
+  for at = from, to do
+    local _, _, source = origin_of(call('HGET', session, 'i:' .. ARGV[at]) or '')
+    if is_common(source) then
+      settled = settled or settled_of(facts_at, letters_at)
+      if settled[ARGV[at]] then
+        call('UNLINK', receivers_of(ARGV[at], source))
+      else
+        call('SREM', receivers_of(ARGV[at], source), name)
+      end
+    end
+  end
+end
 
 -- Removes what is settled. What is not open in the log was spilled while it was being settled: it lies in the inbox.
 local function settle(session, inbox, from, to)
@@ -107,6 +138,7 @@ while at <= #ARGV do
     for letter = letters_at, stop - 1, 9 do
       letters[#letters + 1] = bury(name, inbox, unpack(ARGV, letter, letter + 8))
     end
+    finish(name, session, unbox, passed - 1, facts_at, letters_at)
     all('HSET', session, set, settled - 1)
     settle(session, inbox, settled, delete - 1)
     all('HDEL', session, delete, unbox - 1)

@@ -1,16 +1,20 @@
 #!lua
--- Keeps the settings of a topic. Its epoch begins if it has none. A repeated call changes nothing.
+-- Keeps the settings of a topic, and as many messages of its history as it may have now. Its epoch begins if it has none, or
+-- is to be renewed because the store may have lost something. A repeated call changes nothing.
 --
 -- Returns the epoch; or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  topics
 -- KEYS[3]  topic:<channel>
+-- KEYS[4]  h:<channel>
 -- ARGV[1]  the channel
--- ARGV[2]  the settings, a JSON object
+-- ARGV[2]  the settings, a JSON object; empty to leave them as they are
 -- ARGV[3]  the epoch that begins
-local node, topics, topic = unpack(KEYS)
-local channel, settings, epoch = unpack(ARGV)
+-- ARGV[4]  '1' to renew the epoch, else '0'
+-- ARGV[5]  messages that the history may have; negative: any number
+local node, topics, topic, history = unpack(KEYS)
+local channel, settings, epoch, is_renewed, most = unpack(ARGV)
 local call = redis.call
 
 if call('EXISTS', node) == 0 then
@@ -19,5 +23,14 @@ end
 
 call('SADD', topics, channel)
 call('HSETNX', topic, 'epoch', epoch)
-call('HSET', topic, 'settings', settings)
+if is_renewed == '1' then
+  call('HSET', topic, 'epoch', epoch)
+end
+if settings ~= '' then
+  call('HSET', topic, 'settings', settings)
+end
+if tonumber(most) >= 0 and call('XLEN', history) > tonumber(most) then
+  call('XTRIM', history, 'MAXLEN', most)
+  call('HSET', topic, 'past', 1)
+end
 return call('HGET', topic, 'epoch')

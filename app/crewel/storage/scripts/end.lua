@@ -4,11 +4,13 @@
 -- and changes nothing.
 --
 -- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
--- lies in the inbox and the owner says nothing of is a letter that was sent again and has not reached the owner: it becomes
--- a letter once more.
+-- came from a shared queue and may go back there does so, if it can, and else ends as its letter says, or lapses. What lies in
+-- the inbox and the owner says nothing of has not reached the owner: it goes back as well, or it is a letter that was sent
+-- again, and becomes a letter once more. The session's memberships of groups end; with the last member goes what waits.
 --
--- Returns {id, ...}: the ids in `dead` of the letters in their order, {} if the session had ended before; or 'fenced' if
--- another server owns it.
+-- Returns {{id, ...}, {id, ...}, {id, ...}}: the ids in `dead` of the letters in their order; the log ids of what has gone back
+-- or is left to others; those of what has lapsed. Three times {} if the session had ended before; or 'fenced' if another
+-- server owns it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>
@@ -17,17 +19,20 @@
 -- KEYS[5]     log
 -- KEYS[6]     dead
 -- KEYS[7]     facts
--- ARGV[1]     what all keys begin with; dead: is built from it
+-- ARGV[1]     what all keys begin with; dead:, q:, qb:, members: and ptp: are built from it
 -- ARGV[2]     token
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
 -- ARGV[5]     bound of the letters, entries
 -- ARGV[6]     number of the facts about ends
--- ARGV[7...]  these facts, JSON objects; then letters, nine arguments each: id, code, reason, attempts, and of a message
---             that was never stored the channel, body, sender, qos and when it was received, which are empty otherwise
+-- ARGV[7]     number of the messages that may go back
+-- ARGV[8...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then letters,
+--             nine arguments each: id, code, reason, attempts, and of a message that was never stored the channel, body,
+--             sender, qos and when it was received, which are empty otherwise
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
 local base, token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local letters_at = 7 + ARGV[6]
+local returning_at = 8 + ARGV[6]
+local letters_at = returning_at + 2 * ARGV[7]
 local dead_session = 'communication.noConnection.dead'
 local call = redis.call
 
@@ -37,45 +42,109 @@ local call = redis.call
 
 -- include shared/letters.lua
 
--- The ids of the inbox of which ARGV does not say how they end.
-local function untold()
-  local told, ids = {}, {}
-  for at = 7, letters_at - 1 do
-    for _, id in ipairs(cjson.decode(ARGV[at]).ids) do
-      told[string.format('%.0f', id)] = true
-    end
-  end
-  for at = letters_at, #ARGV, 9 do
-    told[ARGV[at]] = true
-  end
-  for _, id in ipairs(call('HKEYS', inbox)) do
-    if not told[id] then
-      ids[#ids + 1] = id
-    end
-  end
-  table.sort(ids)
-  return ids
-end
+-- include shared/queues.lua
+
+-- include shared/groups.lua
+
+-- include shared/waiting.lua
+
+-- include shared/returning.lua
 
 local owner = call('HGET', session, 'owner')
 if not owner then
-  return {}
+  return {{}, {}, {}}
 elseif owner ~= token then
   return 'fenced'
 end
 
-local letters, ended = {}, {unpack(ARGV, 7, letters_at - 1)}
-for at = letters_at, #ARGV, 9 do
-  letters[#letters + 1] = bury(name, inbox, unpack(ARGV, at, at + 8))
+local letters, ended = {}, {unpack(ARGV, 8, returning_at - 1)}
+local told, queued, returned, lapsed, untold = {}, {}, {}, {}, {}
+
+local function note(ids, reason)
+  if #ids > 0 then
+    ended[#ended + 1] = '{"session":' .. cjson.encode(name) .. ',"reason":' .. reason .. ',"ids":[' .. table.concat(ids, ',')
+      .. ']}'
+  end
 end
-local returned = untold()
-for _, id in ipairs(returned) do
+
+-- Gives a message back, if it can go. Returns whether it has ended.
+local function has_gone_back(id, attempts)
+  local outcome, queue = give_back(id, attempts, false)
+  if outcome == 'queued' then
+    queued[queue] = queued[queue] or {}
+    table.insert(queued[queue], id)
+  end
+  if outcome == 'queued' or outcome == 'others' then
+    returned[#returned + 1] = id
+  elseif outcome == 'lapsed' then
+    lapsed[#lapsed + 1] = id
+  else
+    return false
+  end
+  return true
+end
+
+local record = call('HGETALL', session)
+for at = 1, #record, 2 do
+  local pattern = string.match(record[at], '^p:(.*)$')
+  for group in pairs(pattern and groups_of(pattern, record[at + 1]) or {}) do
+    leave(group, ended)
+  end
+end
+
+-- What has ended by the owner's word.
+for at = 8, returning_at - 1 do
+  local fact = cjson.decode(ARGV[at])
+  for _, id in ipairs(fact.ids) do
+    local text = string.format('%.0f', id)
+    told[text] = true
+    finish(text, call('HGET', session, 'i:' .. text), fact.reason == 'settled')
+  end
+end
+
+-- What may go back, and what the owner does not know.
+local stays = {}
+for at = returning_at, letters_at - 1, 2 do
+  told[ARGV[at]] = true
+  if not has_gone_back(ARGV[at], ARGV[at + 1]) then
+    stays[ARGV[at]] = true
+  end
+end
+for at = letters_at, #ARGV, 9 do
+  told[ARGV[at]] = true
+end
+for _, id in ipairs(call('HKEYS', inbox)) do
+  if not told[id] and not has_gone_back(id, string.match(call('HGET', session, 'i:' .. id) or '', '^%d+') or '0') then
+    untold[#untold + 1] = id
+  end
+end
+table.sort(untold)
+
+-- The letters; not of what has gone.
+local gone = {}
+for _, ids in ipairs({returned, lapsed}) do
+  for _, id in ipairs(ids) do
+    gone[id] = true
+  end
+end
+for at = letters_at, #ARGV, 9 do
+  if not gone[ARGV[at]] then
+    letters[#letters + 1] = bury(name, inbox, unpack(ARGV, at, at + 8))
+  end
+  if stays[ARGV[at]] then
+    stays[ARGV[at]] = nil
+    note({ARGV[at]}, '"dead","code":' .. cjson.encode(ARGV[at + 1]))
+  end
+end
+for id in pairs(stays) do
+  lapsed[#lapsed + 1] = id
+end
+for _, id in ipairs(untold) do
   letters[#letters + 1] = bury(name, inbox, id, dead_session, 'the session has ended', '0', '')
 end
-if #returned > 0 then
-  ended[#ended + 1] = '{"session":' .. cjson.encode(name) .. ',"reason":"dead","code":"' .. dead_session .. '","ids":['
-    .. table.concat(returned, ',') .. ']}'
-end
+note(untold, '"dead","code":"' .. dead_session .. '"')
+note(returned, '"returned"')
+note(lapsed, '"lapsed"')
 keep_bound(#letters)
 call('UNLINK', session, inbox)
 call('SREM', own, name)
@@ -85,6 +154,7 @@ if #ended > 0 then
   local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
+tell_returned(queued, facts, facts_max)
 local fact = '{"session":' .. cjson.encode(name) .. '}'
 call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'closed-session', 'd', fact)
-return letters
+return {letters, returned, lapsed}
