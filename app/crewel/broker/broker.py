@@ -20,6 +20,7 @@ from crewel.broker.dispatch.telling import tell
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.intake import Published
 from crewel.broker.events import Events
+from crewel.broker.expiring import Expiring
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
@@ -27,7 +28,10 @@ from crewel.broker.letters.letters import Letters
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
+from crewel.broker.ptp.destinations import Destinations
 from crewel.broker.ptp.groups import Groups
+from crewel.broker.ptp.presence import Presence
+from crewel.broker.ptp.shared import SharedQueues
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
 from crewel.broker.subscribing.subscribing import Subscribing
@@ -70,10 +74,14 @@ class Broker:
         self.outbound.pipe = Pipe(extensions)
         self.dispatching = Dispatching(self)
         self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
+        self.expiring = self.outbound.expiring = Expiring(self)
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), time.time)
         self.broadcasting = Broadcasting(self)
         self.subscribing = Subscribing(self)
+        self.shared = SharedQueues(self)
+        self.destinations = Destinations(self)
+        self.presence = Presence(self)
         self.groups = Groups(self)
         self.topics = Topics(self)
         self.inbound = Inbound(self)
@@ -270,6 +278,7 @@ class Broker:
         session.durable = session.socket = None
         self.sessions.pop(session.id, None)
         self.logins.names.forget(session)
+        self.groups.set_aside(session)
         self.outbound.alarms.forget(session)
 
     def sweep(self) -> None:
@@ -286,7 +295,10 @@ class Broker:
                 self.dispatching.await_client(session, now)
             if session.grants is not None:
                 self.logins.look(session)
+        self.expiring.sweep()
+        self.shared.sweep()
         self.channels.sweep()
+        self.topics.endings.sweep()
 
     def drain(self) -> None:
         """Answer every held connect, and hold no more: the server is going down."""

@@ -201,6 +201,7 @@ class Logins:
             durability.attach(session, answer)
         session.grace_ms = qos.timeout_ms if _is_named(session) else None
         self.names.add(session, *digests)
+        self._broker.presence.logged_in(session)
         self._tell(exchange, session, resume, reconnected=False)
 
     def _until_ended(self, name: str) -> Steps[None]:
@@ -216,7 +217,7 @@ class Logins:
     def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._broker.settings.delivery
-        session.burst = qos.burst
+        session.burst, session.takes_ptp = qos.burst, qos.ptp
         if is_stored:
             session.bounds = Bounds(
                 asked.max_entries or delivery.queue_max_entries,
@@ -257,6 +258,7 @@ class Logins:
         self._switch(exchange, session, target)
         self.names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
+        self._broker.shared.here(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; what it had is told that it is not any more."""
@@ -319,6 +321,7 @@ class Logins:
         broker.dispatching.restore(session, record)
         self.names.add(session, *facts.get("resume", ()))
         broker.revive(session, durable.since)
+        broker.subscribing.restore(session, record.options)
         if session.grants is None and (
             broker.guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
         ):

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from crewel.broker.sessions import Session
-from crewel.delivery.names import parse_name
+from crewel.delivery.names import ANONYMOUS, parse_name
 from crewel.delivery.records import SessionName
 
 __all__ = ["Names", "digest", "new_reply_id", "new_resume"]
@@ -95,6 +95,10 @@ class Names:
     def of_subject(self, subject: str) -> list[Session]:
         """The sessions of this subject."""
         return list(self._by_subject.get(subject, ()))
+
+    def subjects(self) -> list[str]:
+        """The subjects that have sessions; they may ask for nobody's name."""
+        return [subject for subject in self._by_subject if subject != ANONYMOUS]
 
     def number(self, subject: str) -> SessionName:
         """A name that nobody has had, for a session that the store does not number."""

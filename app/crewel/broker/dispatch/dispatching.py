@@ -19,6 +19,7 @@ from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.connect_qos import ConnectQos, Retries
 from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import comes_before
 from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
 from crewel.delivery.states import DispatcherState, Holdback
@@ -111,6 +112,7 @@ class Dispatching:
         self.telling.discard(session)
         self.pings.ended(session)
         durable = session.durable
+        self._broker.expiring.leave(session)
         self.unsettled.leave_attempts(session)
         if durable is not None and (
             durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
@@ -154,14 +156,20 @@ class Dispatching:
         self._broker.events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
+        shared = self._broker.shared
         for each in judgement.buried:
-            unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
-        for entry in judgement.put_back:
+            if not shared.passes_on(session, each.entry, each.code, each.reason):
+                unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
+        failure = dispatcher.last_failure or ("", "")
+        put_back = [entry for entry in judgement.put_back if not shared.passes_on(session, entry, *failure)]
+        for entry in put_back:
             if session.batches is not None:
                 session.queue = session.batches.take_out(entry, session.queue)
-        if judgement.put_back:
-            unsettled.recall(session, judgement.put_back)
-            self._broker.metrics.redeliveries += len(judgement.put_back)
+        if put_back:
+            unsettled.recall(session, put_back)
+        self._broker.metrics.redeliveries += len(judgement.put_back)
+        if dispatcher.is_paused or dispatcher.sink is not None:
+            shared.relieve(session)
         unsettled.note_retained(session)
         if judgement.death is not None:
             self.die(session, *judgement.death)
@@ -173,6 +181,8 @@ class Dispatching:
             self._broker.events.held(session, judgement.holdback)
             self._store(session)
         self._look(session)
+        if shared.starving:
+            shared.freed()
 
     def die(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
@@ -230,6 +240,7 @@ class Dispatching:
             session.dispatcher.flushes = has_backlog
             session.dispatcher.wait_anew(self._broker.loop.time())
             self._broker.outbound.alarms.at(session, session.dispatcher.next_at())
+        self._broker.shared.here(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
@@ -284,6 +295,7 @@ class Dispatching:
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
             self._broker.events.held(session, dispatcher.holdback)
+            self._broker.shared.relieve(session)
             self._look(session)
             await self._stored(session)
 
@@ -294,6 +306,7 @@ class Dispatching:
             dispatcher.holdback = None
             self._broker.events.released(session)
             self._look(session)
+            self._broker.shared.here(session)
             await self._stored(session)
 
     async def _stored(self, session: Session) -> None:
@@ -337,17 +350,26 @@ class Dispatching:
             stored = await durability.refills.read(durable, places)
         return stored + self.unsettled.transients(session)[: count - len(stored)]
 
-    def arrived(self, session: Session, place: LogId, size: int) -> None:
-        """The store has put a message into the session's inbox."""
+    def arrived(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
+        """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
+        session's queue, and it need not be read where nothing waits before it."""
         durable, durability = session.durable, self._broker.durability
         if durable is None or durability is None:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
-        if not durable.arrived(place, Waiting(0, size)):
+        if not durable.arrived(place, waiting):
             return
         durability.node.touch(durable)
         if session.dispatcher is not None and session.dispatcher.sink is not None:
             self.unsettled.bury_stored(session, place, *session.dispatcher.sink)
             return
-        self.unsettled.recall(session)  # so that what is older than it is read before it
+        if entry is not None and not durability.overflow.has_room(session, durable, entry):
+            return
+        is_parked = durable.parks_before(place, waiting.priority) or durable in durability.refills.running
+        is_next = not (is_parked or session.is_absent or session.is_paused)
+        if entry is not None and is_next:
+            self._broker.outbound.enqueue(session, entry)
+            return
+        if comes_before(place, waiting.priority, session.queue):
+            self.unsettled.recall(session)  # so that it is read before what is younger
         durable.park(place)
         durability.refills.ring(session)

@@ -6,10 +6,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import parse
+from crewel.broker.ptp.naming import group_of
 from crewel.broker.sessions import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -28,9 +28,10 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
             parts.append(entry.wire)
             continue
         redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-        if entry.position:
-            redeliver += _sent_before(session, entry.position)
-        subscription = "" if entry.channel in session.subscriptions else _pattern(session, entry.channel)
+        waiting = session.durable.find(entry.position) if entry.position and session.durable is not None else None
+        if waiting is not None:
+            redeliver += waiting.attempts  # an earlier server may have sent it
+        subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
         parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
     dispatcher.flushes = dispatcher.flushes and size > len(entries)
     broker.dispatching.unsettled.note_retained(session)
@@ -39,15 +40,14 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
     return parts
 
 
-def _sent_before(session: Session, place: LogId) -> int:
-    """How often an earlier server may have sent it."""
-    durable = session.durable
-    waiting = None if durable is None else durable.find(place)
-    return 0 if waiting is None else waiting.attempts
-
-
-def _pattern(session: Session, name: str) -> str:
-    """The pattern by which the session hears the channel; empty if it was sent without a subscription."""
+def _subscription(session: Session, name: str, source: str) -> str:
+    """The pattern by which the session hears the channel, by that of its group if it has the message from there; empty if
+    it is the channel itself, or if it was sent without a subscription."""
+    group = group_of(source) if source else None
+    if group is not None:
+        return group[0] if group[0] != name else ""
+    if name in session.subscriptions:
+        return ""
     channel = parse(name)
     patterns = () if channel is None else channel.patterns
     return next((pattern for pattern in patterns if pattern in session.subscriptions), "")

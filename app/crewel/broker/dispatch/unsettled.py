@@ -7,12 +7,12 @@ a message that is delivered again keeps its place without anybody sorting queues
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import merge
 from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
+from crewel.delivery.order import in_order
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
 from crewel.delivery.update_qos import Origin
 
@@ -41,16 +41,17 @@ class Unsettled:
         return stored + sum(len(entry.wire) for entry in self.transients(session))
 
     def stored(self, session: Session) -> list[LogId]:
-        """The places of the stored ones, oldest first."""
-        durable = session.durable
-        return [] if durable is None else list(merge(sorted(durable.open), sorted(durable.inbox)))
+        """The places of the stored ones, in their order: by priority and age."""
+        return [] if session.durable is None else session.durable.in_order()
 
     def transients(self, session: Session) -> list[Entry]:
         """Those that are not stored: what the client has got first, then what is queued."""
         sent = session.batches.unacknowledged if session.batches is not None else []
         opened = [entry for entry, _ in session.dispatcher.open.values()] if session.dispatcher is not None else []
         entries = dict.fromkeys((*opened, *sent, *session.queue))
-        return [entry for entry in entries if not entry.position and not entry.channel.startswith("/meta/")]
+        return [
+            entry for entry in entries if not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
+        ]
 
     # Waiting again
 
@@ -61,9 +62,8 @@ class Unsettled:
         durable = session.durable
         queued = session.queue
         if durable is not None:
-            places = {each.position for each in (*entries, *queued) if each.position}
-            for place in sorted(places.difference(durable.parked) if places else ()):
-                if place in durable.open or place in durable.inbox:
+            for place in {each.position for each in (*entries, *queued) if each.position}:
+                if durable.find(place) is not None and not durable.is_parked(place):
                     durable.park(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
@@ -75,7 +75,7 @@ class Unsettled:
         """Another client goes on with the session: all that was sent goes out again."""
         sent = [] if session.batches is None else session.batches.forget()
         if session.dispatcher is None:
-            session.queue = [*sent, *session.queue]
+            session.queue = in_order([*sent, *session.queue])
             session.retained = 0
         else:
             entries = dict.fromkeys((*session.dispatcher.forget(), *sent))
@@ -114,7 +114,8 @@ class Unsettled:
     def bury_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
         """The same of one that has not been queued."""
         durable, durability = session.durable, self._broker.durability
-        if durable is None or durability is None or entry.channel.startswith(SYSTEM):
+        has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
+        if durable is None or durability is None or has_none:
             self._broker.metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
                 durable.settle(entry.position, EndReason.DROPPED)
@@ -139,21 +140,21 @@ class Unsettled:
         waiting = durable.open.get(place) or durable.inbox.get(place)
         if waiting is None:
             return False
-        attempts = waiting.attempts + self._attempts(session, str(place))
-        self._forget_stored(session, place)
+        attempts = self.attempts(session, place)
+        self.forget_stored(session, place)
         durable.bury(Letter(durable.name, place, code, reason, attempts))
         durability.node.touch(durable)
         return True
 
-    def drop_stored(self, session: Session, place: LogId) -> None:
+    def drop_stored(self, session: Session, place: LogId, reason: EndReason = EndReason.DROPPED) -> None:
         """The stored message at this place ends, and leaves nothing behind."""
         durable, durability = session.durable, self._broker.durability
         if durable is not None and durability is not None:
-            self._forget_stored(session, place)
-            durable.settle(place, EndReason.DROPPED)
+            self.forget_stored(session, place)
+            durable.settle(place, reason)
             durability.node.touch(durable)
 
-    def _forget_stored(self, session: Session, place: LogId) -> None:
+    def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
         held = [session.queue]
         if session.batches is not None:
@@ -163,8 +164,13 @@ class Unsettled:
         for entry in dict.fromkeys(entry for entries in held for entry in entries if entry.position == place):
             self.take_out(session, entry)
         session.queue = [entry for entry in session.queue if entry.position != place]
-        if session.durable is not None and place in session.durable.parked:
-            session.durable.parked.remove(place)
+        if session.durable is not None:
+            session.durable.forget_parked(place)
+
+    def attempts(self, session: Session, place: LogId) -> int:
+        """How often the stored message at this place may have been sent to the session."""
+        waiting = None if session.durable is None else session.durable.find(place)
+        return self._attempts(session, str(place)) + (0 if waiting is None else waiting.attempts)
 
     def bury_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: nobody will deliver it."""
@@ -209,6 +215,7 @@ class Unsettled:
 
     def bury_all(self, session: Session, code: str, reason: str) -> int:
         """Make dead letters of all that waits; returns how many."""
+        self._broker.expiring.look(session)
         count = self.count(session)
         self.renew(session)
         self.bury_transients(session, code, reason)
@@ -232,11 +239,11 @@ class Unsettled:
 
 
 def _in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Messages that are not stored, as they came. One without an origin, such as the answer to a remote call, nobody can put
-    back: it stays behind the one before it."""
-    places: list[tuple[int, int, Entry]] = []
+    """Messages that are not stored, by priority and as they came. One without an origin, such as the answer to a remote call,
+    nobody can put back: it stays behind the one before it."""
+    places: list[tuple[int, int, int, Entry]] = []
     came = 0
     for entry in entries:
         came = came if entry.origin is None else int(entry.origin.received)
-        places.append((came, len(places), entry))
-    return [entry for _, _, entry in sorted(places)]
+        places.append((-entry.priority, came, len(places), entry))
+    return [entry for *_, entry in sorted(places)]

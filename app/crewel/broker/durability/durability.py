@@ -24,6 +24,7 @@ from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Event, Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
+from crewel.delivery.order import in_order
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
@@ -129,6 +130,8 @@ class Durability:
             self._restore(record)
         self._end_changed(before)
         await self.intake.read_up_to(last)
+        await self._broker.topics.restore(self)
+        await self._broker.shared.load()
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
     def _restore(self, record: SessionRecord) -> None:
@@ -224,6 +227,8 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self.node.touch(durable)
+        if self._broker.shared.starving:
+            self._broker.shared.freed()
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""
@@ -241,7 +246,7 @@ class Durability:
                 sent = session.batches.forget()
                 kept = [entry for entry in sent if not entry.position] + kept
                 stored += [entry.position for entry in sent if entry.position]
-            session.queue, session.retained = kept, 0
+            session.queue, session.retained = in_order(kept), 0
             session.urgent = bool(kept)
             for log_id in stored:
                 durable.park(log_id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.steps import resolve
 from crewel.delivery.bounds import Bounds
+from crewel.delivery.records import Waiting
 from crewel.errors import StoreUnavailable
 from crewel.storage import letters as stored_letters
 from crewel.storage.letters import LetterFilter, Redriven, RedriveOutcome, StoredLetter
@@ -248,7 +249,7 @@ class Redriving:
     def _arrived(self, letter: StoredLetter, moved: Redriven) -> None:
         session = self._broker.logins.names.find(letter.receiver)
         if session is not None and session.durable is not None:
-            self._broker.dispatching.arrived(session, moved.id, moved.size)
+            self._broker.dispatching.arrived(session, moved.id, Waiting(0, moved.size, letter.channel))
 
 
 def _gone(dead_id: str) -> Undone:

@@ -1,27 +1,128 @@
-"""Groups of consumers: each message goes to one member only."""
+"""Groups of consumers: of each message that its members hear, one member gets it, and another one when that fails.
+
+A group is the members that have subscribed to one pattern under one name. A message that a group hears is stored in the group's
+queue by the step that publishes it; the shared queues lease it to a member. The group ends with its last member.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crewel.bayeux.channel import Channel
+from crewel.broker.ptp.naming import group_of, group_queue, is_group_name
+from crewel.broker.sessions import Session
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Groups"]
+__all__ = ["GroupState", "Groups", "is_group_name"]
+
+
+class GroupState(NamedTuple):
+    """A group as operators see it."""
+
+    pattern: str
+    name: str
+    waiting: int
+    """Messages that no member has got yet."""
+    members: list[str]
+    """Names of the sessions."""
 
 
 class Groups:
-    """The groups of one broker."""
+    """The groups of one broker. They are known by the queue in which their messages wait."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._members: dict[str, dict[Session, None]] = {}
+        self._by_pattern: dict[str, tuple[str, ...]] = {}
+        self._of: dict[Session, dict[str, None]] = {}
+        broker.registry.session_removed.append(self._removed)
 
     def on(self, channel: Channel) -> tuple[str, ...]:
-        """The shared queues of the groups that hear this channel."""
-        return ()
+        """The queues of the groups that hear this channel."""
+        known = self._by_pattern
+        if not known:
+            return ()
+        return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
 
     def filled(self, queues: Iterable[str]) -> None:
-        """The store has put a message into these queues."""
+        """The store has put a message into each of these queues."""
+        for queue in queues:
+            self._broker.shared.filled(queue)
+
+    # Members
+
+    def join(self, session: Session, pattern: str, group: str) -> None:
+        """The session is a member from now on; twice is once."""
+        queue = group_queue(pattern, group)
+        members = self._members.get(queue)
+        if members is None:
+            members = self._members[queue] = {}
+            self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
+            self._broker.topics.look_again(pattern)
+        members[session] = None
+        self._of.setdefault(session, {})[queue] = None
+        self._broker.shared.ring(queue)
+
+    def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
+        """The session is a member no more of this group, or of any that hears the pattern. What it has got it may still
+        settle."""
+        for queue in self.queues_of(session):
+            if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
+                self._leave(session, queue)
+                self._broker.shared.ring(queue)
+
+    def _removed(self, session: Session, _timed_out: bool) -> None:
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+            self._broker.shared.ring(queue)
+
+    def set_aside(self, session: Session) -> None:
+        """The session is taken out without having ended: the store will bring it back."""
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+
+    def _leave(self, session: Session, queue: str) -> None:
+        queues, members = self._of[session], self._members[queue]
+        del queues[queue], members[session]
+        if not queues:
+            del self._of[session]
+        if members:
+            return
+        del self._members[queue]
+        pattern = _pattern_of(queue)
+        rest = tuple(each for each in self._by_pattern[pattern] if each != queue)
+        if rest:
+            self._by_pattern[pattern] = rest
+        else:
+            del self._by_pattern[pattern]
+        self._broker.topics.look_again(pattern)
+
+    # Who is what
+
+    def members(self, queue: str) -> list[Session]:
+        """The members of the group that has this queue."""
+        return list(self._members.get(queue, ()))
+
+    def of(self, session: Session) -> list[tuple[str, str]]:
+        """The groups that the session is in: pattern and name."""
+        return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
+
+    def queues_of(self, session: Session) -> list[str]:
+        """The queues of these groups."""
+        return list(self._of.get(session, ()))
+
+    def states(self) -> list[GroupState]:
+        """All groups, by pattern and name."""
+        return sorted(
+            GroupState(*of, self._broker.shared.waiting(queue), [session.name for session in members])
+            for queue, members in self._members.items()
+            if (of := group_of(queue)) is not None
+        )
+
+
+def _pattern_of(queue: str) -> str:
+    of = group_of(queue)
+    return "" if of is None else of[0]

@@ -1,0 +1,317 @@
+"""Messages to somebody by name (design, 3.7; seed 001): to a session, or to a subject and all its sessions, or one of them.
+
+All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
+those who are there. What is persistent, or may have to wait or go to somebody else, is stored in one step: in the inboxes of
+sessions, and in the queues of subjects that nobody is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from time import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.codec import encode
+from crewel.bayeux.message import Fields
+from crewel.broker.ptp.aiming import Aim, aim
+from crewel.broker.ptp.naming import one_queue, subject_of, subject_queue
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Promise, Steps
+from crewel.delivery.entry import Entry
+from crewel.delivery.publish_qos import PublishQos
+from crewel.delivery.records import LogId, Waiting
+from crewel.delivery.update_qos import Origin
+from crewel.errors import BayeuxCode, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.storage import shared_queues
+from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
+from crewel.storage.steps import Step
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability.durability import Durability
+
+__all__ = ["DestinationState", "Destinations", "Sending", "SubjectState"]
+
+_FULL: Final = "resource.overflow.queue.entries"
+_GONE: Final = "user.ptp.unknownDestinationSession"
+_NO_STORE: Final = "resource.unavailable"
+
+
+class DestinationState(NamedTuple):
+    """What became of a message for one of its destinations."""
+
+    to: str
+    """The name, without a node."""
+    code: str = ""
+    """Why nobody got it; empty: it was delivered, or waits."""
+    message: str = ""
+
+
+class Sending(NamedTuple):
+    """What became of a message for all of them."""
+
+    id: str
+    states: list[DestinationState]
+
+
+class SubjectState(NamedTuple):
+    """A subject as operators see it."""
+
+    subject: str
+    waiting: int
+    """Messages in its queues."""
+    sessions: list[str]
+    """Names of its sessions that are there."""
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A message on its way to the store, and who gets it when it is there."""
+
+    channel: Channel
+    body: bytes
+    sender: str
+    qos: PublishQos
+    aims: list[Aim]
+    deliveries: list[Delivery] = field(default_factory=list)
+    promise: Promise[Sending] = field(default_factory=Promise)
+
+    @property
+    def hearing(self) -> dict[Session, None]:
+        """The sessions that get it although the store does not have them."""
+        return dict.fromkeys(each for one in self.aims for each in one.sessions if each.durable is None)
+
+
+class Destinations:
+    """Sends messages to those to whom they are addressed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(
+        self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
+    ) -> Steps[Sending]:
+        """Send the message to all destinations that `qos` names. `key` is the scope and key of an idempotent publish: a
+        repeat is answered as the first one was, and delivers nothing. Raises StoreError if it had to be stored and was not,
+        and Refused if an extension takes the message out."""
+        broker = self._broker
+        if not broker.outbound.pipe.send(None, fields):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        names, has_store = broker.logins.names, broker.durability is not None
+        aims = [aim(each, names, broker.dispatching.waiting, has_store=has_store) for each in qos.destinations]
+        if not (channel.is_broadcast and qos.subscribable):
+            broker.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
+        sender = "" if publisher is None else publisher.name
+        if not (qos.persistent or self._must_wait(aims, qos)):
+            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, aims), key)
+        if broker.durability is None:
+            if qos.persistent:
+                raise StoreUnavailable("this server has no store")
+            aims = [_without_store(each) for each in aims]
+            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, aims), key)
+        sending: Sending = yield self._store(
+            broker.durability, _Outgoing(channel, encode(fields), sender, qos, aims), key
+        )
+        return sending
+
+    @staticmethod
+    def _must_wait(aims: Iterable[Aim], qos: PublishQos) -> bool:
+        """Whether the store has to have the message: it waits for somebody, or would go back to wait."""
+        wanted = zip(aims, qos.destinations, strict=True)
+        return any(each.queue or (each.source and destination.force_queuing) for each, destination in wanted)
+
+    # Those who are there
+
+    def _send_now(self, outgoing: _Outgoing, key: str) -> Sending:
+        broker, ids = self._broker, self._broker.ids
+        qos, aims = outgoing.qos, outgoing.aims
+        keys = {each.to: f"{key} {each.to}" for each in aims} if key else {}
+        firsts = {to: first for to, scoped in keys.items() if (first := ids.first_of(scoped)) is not None}
+        message_id, received = ids.stamp()
+        message_id = next(iter(firsts.values()), message_id)
+        hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
+        if hearing:
+            entry = self._entry(outgoing)
+            entry.origin = Origin(message_id, received, outgoing.sender, qos.kept())
+            broker.outbound.fan_out(entry, hearing, None)
+        for one in aims:
+            if key and not one.code and one.to not in firsts:
+                ids.remember(keys[one.to], message_id)
+        told = [DestinationState(each.to) if each.to in firsts else _state(each) for each in aims]
+        return Sending(message_id, told)
+
+    def _entry(self, outgoing: _Outgoing) -> Entry:
+        """The message in memory, which no place of the log belongs to."""
+        qos, now = outgoing.qos, int(time() * 1_000_000)
+        entry = Entry.logged(
+            outgoing.channel.name,
+            LogId(0),
+            outgoing.body,
+            lazy=self._broker.channels.is_lazy(outgoing.channel),
+            priority=qos.priority,
+            expires=qos.expires(now),
+            to=outgoing.aims[0].to,
+        )
+        entry.wire = outgoing.body
+        return entry
+
+    # The store
+
+    def _store(self, durability: Durability, outgoing: _Outgoing, key: str) -> Promise[Sending]:
+        if durability.is_superseded:
+            raise StoreUnavailable("another server has taken over the store")
+        if durability.store.is_full:
+            raise StoreFull("the store is full")
+        outgoing.deliveries = self._deliveries(outgoing.aims)
+        message = Addressed(
+            outgoing.channel.name,
+            outgoing.body,
+            outgoing.sender,
+            outgoing.qos.kept(),
+            outgoing.qos.priority,
+            outgoing.qos.expires(int(time() * 1_000_000)),
+        )
+        # Each has a key, so that it can be asked again what became of it.
+        step = shared_queues.send(
+            durability.store.keys,
+            durability.token,
+            message,
+            outgoing.deliveries,
+            durability.facts_max,
+            key or f"ptp {secrets.token_hex(12)}",
+        )
+
+        def answered(answer: Sent | StoreError) -> None:
+            self._answered(durability, outgoing, step, answer)
+
+        durability.writing.submit(step, answered)
+        return outgoing.promise
+
+    def _deliveries(self, aims: Iterable[Aim]) -> list[Delivery]:
+        """What the store has to put where; whom two destinations mean, gets the message once."""
+        most = self._broker.settings.ptp.subject_queue_max_entries
+        wanted: dict[str, Delivery] = {}
+        for each in aims:
+            if each.queue:
+                wanted.setdefault(each.queue, Delivery(each.to, "", each.queue, "", most, 0))
+            for session in each.sessions:
+                if session.durable is not None:
+                    name = session.durable.name
+                    wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
+        return list(wanted.values())
+
+    def _answered(
+        self, durability: Durability, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError
+    ) -> None:
+        if isinstance(answer, StoreError):
+            outgoing.promise.keep(answer)
+            if isinstance(
+                answer, StoreUncertain
+            ):  # the publisher need not wait for it, but what is there must be known
+
+                def known(late: Sent | StoreError) -> None:
+                    if isinstance(late, Sent):
+                        self._take(durability, outgoing, late)
+
+                durability.writing.submit(step, known, insists=True)
+            durability.suspect(answer)
+        elif answer.is_repeated:
+            outgoing.promise.keep(self._told(outgoing, answer))
+        else:
+            self._take(durability, outgoing, answer)
+            outgoing.promise.keep(self._told(outgoing, answer))
+
+    def _take(self, durability: Durability, outgoing: _Outgoing, sent: Sent) -> None:
+        """The message is where it belongs: let those have it who are there."""
+        if sent.prev == durability.node.cursor:
+            durability.node.skip(sent.id)
+        else:
+            durability.writing.look()  # until the cursor is there, nothing may be told of how this ends
+        entry = self._entry(outgoing)
+        entry.position, entry.expires = sent.id, outgoing.qos.expires(sent.id)
+        entry.wire = b'%b,"id":"%d"}' % (outgoing.body[:-1], sent.id)
+        if self._broker.dispatching.telling:
+            entry.origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept())
+        for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
+            if outcome is not SendOutcome.OK:
+                continue
+            if delivery.queue:
+                self._broker.shared.filled(delivery.queue)
+            else:
+                self._arrive(delivery, entry)
+        hearing = [session for session in outgoing.hearing if session.is_live]
+        if hearing:
+            self._broker.outbound.fan_out(entry, hearing, None)
+
+    def _arrive(self, delivery: Delivery, entry: Entry) -> None:
+        session = self._broker.logins.names.find(delivery.receiver)
+        if session is not None and session.durable is not None:  # else it is ending, and its end finds the message
+            waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
+            self._broker.dispatching.arrived(session, entry.position, waiting, entry)
+
+    @staticmethod
+    def _told(outgoing: _Outgoing, sent: Sent) -> Sending:
+        outcomes = {
+            delivery.queue or delivery.receiver: outcome
+            for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False)
+        }
+        return Sending(str(sent.id), [_stored_state(each, outcomes) for each in outgoing.aims])
+
+    # What operators see
+
+    def waiting(self, subject: str) -> int:
+        """How many messages wait in the queues of the subject."""
+        return sum(map(self._broker.shared.waiting, _queues(subject)))
+
+    def subjects(self) -> list[SubjectState]:
+        """The subjects that are there, or that something waits for, by name."""
+        names = self._broker.logins.names
+        subjects = {*names.subjects(), *map(subject_of, self._broker.shared.names())} - {""}
+        return [
+            SubjectState(each, self.waiting(each), [session.name for session in names.of_subject(each)])
+            for each in sorted(subjects)
+        ]
+
+    async def peek(self, subject: str, count: int) -> list[Entry]:
+        """The next messages that wait for the subject, at most so many. Raises StoreError."""
+        entries: list[Entry] = []
+        for queue in _queues(subject):
+            entries += await self._broker.shared.peek(queue, count - len(entries))
+        return entries
+
+    async def clear(self, subject: str) -> int:
+        """Drop what waits for the subject; returns how many messages. Raises StoreError."""
+        shared, count = self._broker.shared, 0
+        for queue in _queues(subject):
+            count += await shared.drop(queue)
+        return count
+
+
+def _queues(subject: str) -> tuple[str, str]:
+    return subject_queue(subject), one_queue(subject)
+
+
+def _without_store(one: Aim) -> Aim:
+    """The same where nothing can wait."""
+    if not one.queue:
+        return one
+    return Aim(one.to, code=_NO_STORE, message="this server has no store in which the message could wait")
+
+
+def _state(one: Aim) -> DestinationState:
+    return DestinationState(one.to, one.code, one.message)
+
+
+def _stored_state(one: Aim, outcomes: dict[Any, SendOutcome]) -> DestinationState:
+    """What became of a message for one destination, from what the store says of each place where it was to lie."""
+    if one.code:
+        return _state(one)
+    if outcomes.get(one.queue) is SendOutcome.FULL:
+        return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
+    stored = [outcomes.get(each.durable.name) for each in one.sessions if each.durable is not None]
+    if stored and len(stored) == len(one.sessions) and all(outcome is SendOutcome.GONE for outcome in stored):
+        return DestinationState(one.to, _GONE, f"{one.to} has gone just now")
+    return DestinationState(one.to)
