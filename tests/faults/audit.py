@@ -1,4 +1,5 @@
-"""Whether the store adds up: the ledger of docs/facts.md, from facts, letters, open sets and inboxes and nothing else.
+"""Whether the store adds up: the ledger of docs/facts.md, from facts, letters, open sets, inboxes, shared queues
+and histories and nothing else.
 
 `look` takes all of it in one step of the store, so that `Audit` must find it exact at any moment, also right after a kill.
 """
@@ -41,6 +42,12 @@ return {
   redis.call('ZRANGE', base .. 'dead:receivers', 0, -1),
   redis.call('ZRANGE', base .. 'dead:channels', 0, -1),
   redis.call('GET', base .. 'dead:dropped') or '0',
+  all('q:*', 'ZRANGE', 0, -1),
+  all('qb:*', 'HKEYS'),
+  redis.call('ZRANGE', base .. 'queues', 0, -1),
+  all('ptp:*', 'SMEMBERS'),
+  all('h:*', 'XRANGE', '-', '+'),
+  redis.call('SMEMBERS', base .. 'topics'),
 }
 """
 
@@ -59,14 +66,19 @@ class Account:
     session: str
     intervals: list[tuple[str, int, int | None]] = field(default_factory=list)
     """(pattern, from, until]; None: it still holds."""
+    given: set[int] = field(default_factory=set)
+    """What it was owed beside the log: addressed to it, leased to it, sent again."""
     redriven: set[int] = field(default_factory=set)
+    """Of these, letters that were sent again."""
     ends: dict[int, tuple[str, str]] = field(default_factory=dict)
     """How each message ended: reason and code."""
+    returned: list[int] = field(default_factory=list)
+    """Ends of messages that went back to a shared queue, and that it was given once more."""
     is_closed: bool = False
 
     def owed(self, published: Mapping[int, str]) -> set[int]:
         """The ids of all that the session was ever owed."""
-        return self.redriven | {
+        return self.given | {
             log_id
             for log_id, channel in published.items()
             for patterns in (patterns_of(channel),)
@@ -84,7 +96,21 @@ class Audit:
         prefix = next(text.partition("=")[2] for text in server.store_sets if text.startswith("storage.prefix="))
         with store_of(server) as client:
             found: Any = client.eval(_LOOK, 0, prefix + "{crewel}:")
-        facts, letters, sessions, inboxes, cursors, *indexes, dropped = found
+        (
+            facts,
+            letters,
+            sessions,
+            inboxes,
+            cursors,
+            *indexes,
+            dropped,
+            queues,
+            bodies,
+            names,
+            common,
+            histories,
+            topics,
+        ) = found
         self.facts: list[tuple[str, dict[str, Any]]] = [
             (fields["t"], json.loads(fields["d"])) for fields in (_paired(flat) for _, flat in facts)
         ]
@@ -92,10 +118,30 @@ class Audit:
         self.sessions = {key.removeprefix("s:"): _paired(flat) for key, flat in sessions}
         self.inboxes = {key.removeprefix("inbox:"): {int(each) for each in ids} for key, ids in inboxes}
         self.dropped = int(dropped)
+        self.queues = {key.removeprefix("q:"): {int(each.partition(":")[2]) for each in ids} for key, ids in queues}
+        """What waits in each shared queue."""
+        self.histories = {
+            key.removeprefix("h:"): {int(place.partition("-")[0]): _paired(flat) for place, flat in entries}
+            for key, entries in histories
+        }
+        """Channel -> log id -> fields, in their order."""
+        self._bodies = {key.removeprefix("qb:"): set(map(int, ids)) for key, ids in bodies}
+        self._names, self._topics = set(names), set(topics)
+        self._common = {key.removeprefix("ptp:"): set(members) for key, members in common}
         self._cursors = {key.removeprefix("node:"): int(cursor) for key, cursor in cursors}
         self._indexes = indexes
         self.published: dict[int, str] = {}
-        """Log id -> channel."""
+        """Log id -> channel, of all that whoever is subscribed is owed."""
+        self.addressed: dict[int, str] = {}
+        """Log id -> channel, of what was put beside the log."""
+        self.kept: dict[int, str] = {}
+        """Log id -> empty, of what went into a history and was told to nobody."""
+        self.queued: dict[str, set[int]] = {}
+        """What should wait in each shared queue."""
+        self.queue_ends: dict[str, dict[int, str]] = {}
+        """Queue -> log id -> reason, of what ended there."""
+        self.erased: Counter[str] = Counter()
+        """How often each topic was erased."""
         self.accounts: list[Account] = []
         self.redriven: list[dict[str, Any]] = []
         self.discarded: list[str] = []
@@ -115,12 +161,13 @@ class Audit:
     @property
     def ends(self) -> Counter[str]:
         """How many messages ended, by reason, counted once for each receiver."""
-        return Counter(reason for account in self.accounts for reason, _ in account.ends.values())
+        ends = Counter(reason for account in self.accounts for reason, _ in account.ends.values())
+        return ends + Counter(returned=sum(len(account.returned) for account in self.accounts))
 
     @property
     def owed(self) -> int:
-        """Published messages x matching intervals + redriven."""
-        return sum(len(account.owed(self.published)) for account in self.accounts)
+        """Published messages x matching intervals + what was given beside the log, each time."""
+        return sum(len(account.owed(self.published)) + len(account.returned) for account in self.accounts)
 
     def of(self, session: str) -> list[Account]:
         """The lives of a session, oldest first."""
@@ -133,8 +180,19 @@ class Audit:
         for kind, fact in self.facts:
             match kind:
                 case "published":
-                    ids = range(fact["first"], fact["first"] + len(fact["channels"]))
-                    self.published |= zip(ids, fact["channels"], strict=True)
+                    for log_id, channel in enumerate(fact["channels"], fact["first"]):
+                        (self.published if channel else self.kept)[log_id] = channel
+                case "addressed":
+                    self._address(living, fact)
+                case "leased":
+                    for lease in fact["leases"]:
+                        _give(living[lease["session"]], lease["ids"])
+                        self._take_out(fact["queue"], lease["ids"])
+                case "returned":
+                    assert not (there := self._queue(fact["queue"]) & set(fact["ids"])), f"{there} came back twice"
+                    self._queue(fact["queue"]).update(fact["ids"])
+                case "erased":
+                    self.erased[fact["channel"]] += 1
                 case "opened-session":
                     assert fact["session"] not in living, f"{fact['session']} was opened twice"
                     living[fact["session"]] = Account(fact["session"])
@@ -145,15 +203,37 @@ class Audit:
                     _unsubscribe(living[fact["session"]], fact)
                 case "ended":
                     for each in fact["ended"]:
-                        _end(living[each["session"]], each)
+                        if each["session"] in self.queued and each["session"] not in living:
+                            self._take_out(each["session"], each["ids"])
+                            ends = self.queue_ends.setdefault(each["session"], {})
+                            ends |= dict.fromkeys(each["ids"], each["reason"])
+                        else:
+                            _end(living[each["session"]], each)
                 case "redriven":
                     self.redriven.append(fact)
                     if "session" in fact:
                         living[fact["session"]].redriven.add(fact["id"])
+                        _give(living[fact["session"]], [fact["id"]])
                 case "discarded":
                     self.discarded += fact["letters"]
                 case "closed-session":
                     living.pop(fact["session"]).is_closed = True
+
+    def _address(self, living: Mapping[str, Account], fact: Mapping[str, Any]) -> None:
+        log_id = fact["id"]
+        assert self.published.get(log_id, fact["channel"]) == fact["channel"]
+        self.addressed[log_id] = fact["channel"]
+        for session in fact["sessions"]:
+            _give(living[session], [log_id])
+        for queue in fact["queues"]:
+            self._queue(queue).add(log_id)
+
+    def _queue(self, name: str) -> set[int]:
+        return self.queued.setdefault(name, set())
+
+    def _take_out(self, queue: str, ids: list[int]) -> None:
+        assert not (missing := set(ids) - self._queue(queue)), f"{missing} left {queue}, where they were not"
+        self._queue(queue).difference_update(ids)
 
     # What must hold at any moment
 
@@ -166,6 +246,8 @@ class Audit:
         assert self.dropped == 0
         self._check_letters(discarded or {})
         self._check_indexes()
+        self._check_queues()
+        self._check_histories()
         assert self.owed == self.ends.total() + sum(map(len, self.waiting.values()))
 
     def _check_account(self, account: Account) -> None:
@@ -182,9 +264,9 @@ class Audit:
         assert boxed == self.inboxes.get(name, set()), f"the inbox of {name} is not what its record says"
         assert not opened & boxed, f"{opened & boxed} wait twice for {name}"
         assert not (crossed := (opened | boxed) - waiting), f"{crossed} wait for {name}: not owed, or ended"
-        lost = {each for each in waiting - opened - boxed if each <= cursor}
+        lost = {each for each in waiting - opened - boxed if each <= cursor or each in self.addressed}
         assert not lost, f"{lost} are lost for {name}: its cursor has passed them, and they neither ended nor wait"
-        early = {each for each in account.ends if each > cursor}
+        early = {each for each in account.ends.keys() - account.given if each > cursor}
         assert not early, f"{early} have ended for {name}, and will be found again beyond its cursor"
 
     def _check_letters(self, discarded: Mapping[str, Letter]) -> None:
@@ -226,6 +308,29 @@ class Audit:
             assert index == wanted, f"the letters by {kind} are not the letters"
             assert set(values) == wanted.keys(), f"the list of each {kind} is not that of the letters"
 
+    def _check_queues(self) -> None:
+        wanted = {queue: ids for queue, ids in self.queued.items() if ids}
+        assert self.queues == wanted, f"shared queues hold {self.queues}, and should hold {wanted}"
+        assert self._bodies == wanted, "the bodies of shared queues are not what is queued"
+        assert self._names == wanted.keys(), "the list of the shared queues is not that of the queues"
+        for key, members in self._common.items():
+            log_id, _, subject = key.partition(" ")
+            for name in members:
+                assert int(log_id) in self.inboxes.get(name, set()), (
+                    f"{name} has {log_id} of {subject} open, and not in its inbox"
+                )
+
+    def _check_histories(self) -> None:
+        known = self.published | self.kept
+        for channel, entries in self.histories.items():
+            assert channel in self._topics, f"{channel} has a history, and is not on the list of topics"
+            assert list(entries) == sorted(entries)
+            for log_id, entry in entries.items():
+                assert known.get(log_id) in (channel, ""), (
+                    f"{log_id} lies in the history of {channel}: {known.get(log_id)}"
+                )
+                assert entry["c"] == channel
+
     # Where messages come from
 
     def origins(self) -> dict[str, str]:
@@ -245,6 +350,17 @@ def patterns_of(name: str) -> tuple[str, ...]:
     channel = parse(name)
     assert channel is not None
     return channel.patterns
+
+
+def _give(account: Account, ids: list[int]) -> None:
+    for log_id in ids:
+        if log_id in account.ends:
+            reason, _ = account.ends.pop(log_id)
+            assert reason == "returned", (
+                f"{log_id} has ended for {account.session} as {reason}, and was given to it again"
+            )
+            account.returned.append(log_id)
+        account.given.add(log_id)
 
 
 def _unsubscribe(account: Account, fact: Mapping[str, Any]) -> None:
