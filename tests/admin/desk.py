@@ -88,10 +88,11 @@ class Receiver(Person):
         return messages
 
     def accept(self, messages: list[Message]) -> None:
-        self.say(*({"id": message["id"], "state": "OK"} for message in messages))
+        self.say(*({"id": message["ext"]["update"]["id"], "state": "OK"} for message in messages))
 
     def reject(self, messages: list[Message], code: str = "user.update.error", text: str = "no") -> None:
-        self.say(*({"id": message["id"], "errorCode": code, "message": text} for message in messages))
+        ids = [message["ext"]["update"]["id"] for message in messages]
+        self.say(*({"id": each, "errorCode": code, "message": text} for each in ids))
 
 
 def publish(server: Address, channel: str, count: int, first: int = 0) -> None:
