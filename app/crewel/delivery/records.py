@@ -4,6 +4,7 @@ one commit changes. Plain values; log ids are integers (microseconds, strictly i
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NewType
@@ -183,6 +184,10 @@ class Ended(NamedTuple):
     session: SessionName
     reason: EndReason
     ids: tuple[LogId, ...]
+
+    def less(self, ids: Container[LogId]) -> Ended:
+        """The same without these messages."""
+        return self._replace(ids=tuple(each for each in self.ids if each not in ids))
 
 
 @dataclass(frozen=True, slots=True)
