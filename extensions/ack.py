@@ -115,14 +115,17 @@ class AcknowledgedSession(SessionPart):
                 self._broker.events.settled(told)
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
-        """Retain what leaves with the next batch id."""
-        again = self._batches.retain(entries)
+        """Retain what leaves with the next batch id, but for what nobody waits to hear of again."""
+        kept = entries
+        if session in self._broker.subscribing.choosing and any(entry.is_oneway for entry in entries):
+            kept = [entry for entry in entries if not entry.is_oneway]
+        again = self._batches.retain(kept)
         if again:
             # What was to be sent again, and is not in this response, waits as all others do.
             session.queue = in_order(session.queue)
             self._broker.metrics.resends += again
             self._broker.events.redelivered(session, again)
-        session.retained += len(entries)
+        session.retained += len(kept)
         return entries
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:

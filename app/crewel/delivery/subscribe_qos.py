@@ -45,7 +45,7 @@ class Position(NamedTuple):
     """How far a receiver is in a history."""
 
     epoch: str
-    """Names the life of the history that the id belongs to."""
+    """Names the life of the history that the id belongs to; empty if it had not begun."""
     id: LogId
     """The last message that the receiver has; 0: none yet."""
 
@@ -113,7 +113,7 @@ def _log_id(value: object) -> LogId:
     return LogId(int(value))
 
 
-_POSITION: Final[Mapping[str, Check]] = {"epoch": text(64), "id": _log_id}
+_POSITION: Final[Mapping[str, Check]] = {"epoch": text(64, 0), "id": _log_id}
 _HISTORY: Final[Mapping[str, Check]] = {"numEntries": whole(0, or_else=ALL), "newestFirst": flag}
 
 

@@ -8,13 +8,15 @@ and the session enters the index in one turn, and no message comes twice or is l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from crewel.bayeux.channel import parse
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.subscribing import replaying
+from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
 from crewel.delivery.subscribe_qos import ALL, Position
@@ -26,6 +28,7 @@ from crewel.storage.steps import Step
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
+    from crewel.broker.subscribing.subscribing import Choices
 
 __all__ = ["Begun", "Reading", "Room", "Start", "decide", "room_of"]
 
@@ -114,7 +117,7 @@ def decide(
         newest = tip.entries[-1].id if tip.entries else LogId(0)
         begun.positions[start.channel] = Position(tip.epoch, newest)
         if start.since is not None:
-            begun.is_recovered &= history.reaches and history.epoch == start.since.epoch
+            begun.is_recovered &= history.epoch == start.since.epoch and (history.reaches or not history.epoch)
             recovered += history.entries
         elif start.replay is not None:
             events = history.entries
@@ -143,23 +146,30 @@ class Reading:
     """The histories of one subscribe, on their way from the store. `begun` gets what is in them."""
 
     def __init__(
-        self, broker: Broker, durability: Durability, session: Session, starts: Sequence[Start], begun: Begun
+        self,
+        broker: Broker,
+        durability: Durability,
+        session: Session,
+        wanted: Mapping[str, Choices],
+        starts: Sequence[Start],
+        begun: Begun,
     ) -> None:
         self._broker = broker
         self._durability = durability
         self._session = session
+        self._wanted = wanted
         self._starts = starts
         self._begun = begun
         self._answers: list[History] = []
         self._error: StoreError | None = None
-        self._wanted = 0
+        self._awaited = 0
         self._done: Callable[[], None] | None = None
 
     def ask(self, done: Callable[[], None] | None = None) -> None:
         """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
         steps = [step for start in self._starts for step in self._steps(start)]
         self._answers, self._error = [], None
-        self._wanted, self._done = len(steps), done
+        self._awaited, self._done = len(steps), done
         for step in steps:
             self._durability.writing.submit(step, self._answered)
 
@@ -182,8 +192,8 @@ class Reading:
             self._error = answer
         else:
             self._answers.append(answer)
-        self._wanted -= 1
-        if not self._wanted and self._done is not None:
+        self._awaited -= 1
+        if not self._awaited and self._done is not None:
             self._done()
 
     def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
@@ -224,12 +234,19 @@ class Reading:
             self._queue()
 
     def _queue(self) -> None:
-        """Queue the messages, less those that wait anyway and were only asked for because they may have been missed."""
-        waiting = _waiting(self._session)
+        """Queue the messages that the subscription wants, less those that wait anyway and were only asked for because they may
+        have been missed."""
+        broker, session = self._broker, self._session
+        waiting = _waiting(session)
         for entry in self._begun.entries:
+            channel = parse(entry.channel)
+            assert channel is not None
             assert entry.origin is not None
-            if entry.origin.is_initial or entry.origin.id not in waiting:
-                self._broker.outbound.enqueue(self._session, entry)
+            if not entry.origin.is_initial and entry.origin.id in waiting:
+                continue
+            heard = broker.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
+            if heard is not Heard.NO:
+                broker.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
 
 
 def _waiting(session: Session) -> set[str]:

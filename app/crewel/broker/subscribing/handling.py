@@ -98,8 +98,7 @@ def _starts(broker: Broker, message: Message, qos: SubscribeQos, channels: list[
     for channel in channels:
         since = (qos.since or {}).get(channel.name)
         replay = _replay(broker, message, channel)
-        topic = None if channel.is_wildcard else broker.topics.find(channel.name)
-        if topic is None or not (topic.settings.history_max or topic.history_count):
+        if channel.is_wildcard or not broker.subscribing.has_history(channel):
             if replay is not None and replay >= 0:
                 raise replaying.refusal(replay)
             begun.is_recovered &= since is None
@@ -134,7 +133,7 @@ def _begin(
     if starts and durability is not None:
         if durability.is_reloading:
             raise StoreUnavailable(durability.trouble)
-        yield Reading(broker, durability, session, starts, begun).begin(enter)
+        yield Reading(broker, durability, session, wanted, starts, begun).begin(enter)
     elif session.is_live:
         enter()
 
@@ -149,7 +148,7 @@ def _begin_stored(
     if not starts:
         yield durability.membership.subscribe(session, durable, wanted)
         return
-    reading = Reading(broker, durability, session, starts, begun)
+    reading = Reading(broker, durability, session, wanted, starts, begun)
     failures: list[StoreError | Refused] = []
     new = [name for name in wanted if name not in durable.since]
 

@@ -24,7 +24,10 @@ def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> No
     if durable is not None:
         for place in _waiting(session, durable, channel, newest):
             unsettled.drop_stored(session, place, EndReason.FILTERED)
-    for entry in [each for each in session.queue if each.channel == channel and not each.position and not each.to]:
+    is_stored = durable is not None
+    for entry in [each for each in session.queue if each.channel == channel and not each.to]:
+        if is_stored and entry.position:
+            continue  # settled above, or redriven
         unsettled.end(session, entry, EndReason.FILTERED)
         session.queue = [each for each in session.queue if each is not entry]
 

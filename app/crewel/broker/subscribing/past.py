@@ -30,8 +30,8 @@ SERVICE: Final = "/service/get"
 async def past(broker: Broker, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
     """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is missing
     that was published before this was asked. Raises StoreError."""
-    durability, topic = broker.durability, broker.topics.find(channel.name)
-    if durability is None or topic is None or not (topic.settings.history_max or topic.history_count):
+    durability = broker.durability
+    if durability is None or not broker.subscribing.has_history(channel):
         return []
     newest = count if room is None else min(room.entries if count is None else count, room.entries)
     step = histories.history(durability.store.keys, durability.token, channel.name, newest=newest)

@@ -51,9 +51,7 @@ class Subscribing:
         wants = self.choosing.get(session)
         if wants is None:
             return Heard.YES
-        question = self._question
-        if question is None or question.entry is not entry:
-            question = self._question = Question(channel, entry, sender, qos, self._failed)
+        question = self._asked(channel, entry, sender, qos)
         hearing: list[Choice] = []
         for pattern in channel.patterns:
             if pattern in session.subscriptions:
@@ -65,8 +63,20 @@ class Subscribing:
             return Heard.NO
         if all(each.newest_only for each in hearing):
             outdate(self._broker, session, channel.name, entry.position)
-        is_oneway = session.is_reliable and all(each.update_oneway for each in hearing)
-        return Heard.ONEWAY if is_oneway else Heard.YES
+        return _heard(session, hearing)
+
+    def hears_old(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> Heard:
+        """The same of a message of the history, for a subscription that wants this."""
+        assert entry.origin is not None
+        question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
+        hearing = [each for each in choices or (USUAL,) if _wants(each, session, question)]
+        return _heard(session, hearing) if hearing else Heard.NO
+
+    def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> Question:
+        question = self._question
+        if question is None or question.entry is not entry:
+            question = self._question = Question(channel, entry, sender, qos, self._failed)
+        return question
 
     def _failed(self) -> None:
         self._broker.metrics.filter_failures += 1
@@ -86,6 +96,13 @@ class Subscribing:
         """Give a message that goes into a history its number, if events of this channel can be replayed."""
         if self.numbers is not None and self._broker.topics.is_replayed(channel):
             self.numbers.write(fields)
+
+    def has_history(self, channel: Channel) -> bool:
+        """Whether messages of this channel are kept, or will be when the first one comes."""
+        topic = self._broker.topics.find(channel.name)
+        if topic is None:
+            return self._broker.topics.usual(channel).history_max > 0
+        return topic.settings.history_max > 0 or topic.history_count > 0
 
     async def past(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
         """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
@@ -174,6 +191,11 @@ def group_of(choices: Iterable[Choice]) -> str:
 def as_stored(choices: Choices) -> bytes:
     """What the store keeps of it."""
     return encode([each.as_json() for each in choices])
+
+
+def _heard(session: Session, hearing: list[Choice]) -> Heard:
+    is_oneway = session.is_reliable and all(each.update_oneway for each in hearing)
+    return Heard.ONEWAY if is_oneway else Heard.YES
 
 
 def _wants(choice: Choice, session: Session, question: Question) -> bool:
