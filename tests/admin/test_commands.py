@@ -53,6 +53,9 @@ SUBJECT: dict[str, Any] = {
     "sessions": "1,2",
     "uptime": lambda seconds: 0 <= seconds < 3600,
     "creationDate": DATE.fullmatch,
+    "subjectQueueNumMsgs": 0,
+    "subjectQueueMaxMsgs": 1000,
+    "peekSubjectMessages": [],
 }
 SESSION: dict[str, Any] = {
     "id": "/node/heron/client/JOE/1",
@@ -78,8 +81,24 @@ SESSION: dict[str, Any] = {
     "numSubscriptions": 2,
     "subscribedTopics": ["CHANNEL", "CHANNEL/*"],
     "subscriptions": "CHANNEL,CHANNEL/*",
+    "subscriptionDump": {"CHANNEL": [], "CHANNEL/*": []},
 }
-TOPIC: dict[str, Any] = {"numSubscribers": 1, "subscribers": ["client/JOE/1"]}
+TOPIC: dict[str, Any] = {
+    "stateStr": "ALIVE",
+    "isUnconfigured": False,
+    "isAlive": True,
+    "isUnreferenced": False,
+    "isSoftErased": False,
+    "isDead": False,
+    "numSubscribers": 1,
+    "subscribers": ["client/JOE/1"],
+    "groups": [],
+    "numOfHistoryEntries": 2,
+    "historyMaxEntries": 2,
+    "peekHistoryMessages": lambda found: [each["data"] for each in found] == [2],
+    "numOfQueuedEntries": 3,
+    "readonly": False,
+}
 EXPECTED = {Level.NODE: NODE, Level.SUBJECT: SUBJECT, Level.SESSION: SESSION, Level.TOPIC: TOPIC}
 ROWS = [(row.level, row.name) for row in COMMANDS]
 READ = [(row.level, row.name) for row in COMMANDS if row.access is Access.READ]
@@ -93,6 +112,7 @@ class Place:
         self.one = Receiver(server).be(f"{self.subject}/1", queue={"maxEntries": 50})
         self.one.subscribe(self.channel, f"{self.channel}/*")
         self.two = Receiver(server).be(f"{self.subject}/2")
+        self.one.publish(self.channel, ext={"publish": {"administrative": True, "history": {"maxEntries": 2}}})
         publish(server, self.channel, 3)
 
     def command(self, level: Level, name: str) -> str:
@@ -130,6 +150,8 @@ def named(expected: Any, place: Place) -> Any:
     """The expectation with the names of this place."""
     if isinstance(expected, str):
         return expected.replace("JOE", place.subject).replace("CHANNEL", place.channel)
+    if isinstance(expected, dict):
+        return {named(name, place): value for name, value in expected.items()}
     return [named(each, place) for each in expected] if isinstance(expected, list) else expected
 
 
@@ -145,7 +167,7 @@ def anonymised(result: Any, place: Place) -> Any:
     return result
 
 
-@pytest.mark.parametrize(("level", "name"), [row for row in READ if row[1] != "peekCallbackMessages"])
+@pytest.mark.parametrize(("level", "name"), [row for row in READ if not row[1].startswith("peek")])
 def test_what_is_read_only_takes_no_value(desk: Desk, place: Place, level: Level, name: str) -> None:
     assert f"{name} takes none" in desk.refused(place.command(level, name) + "=5")
 
@@ -166,7 +188,7 @@ def test_a_near_miss_is_told_what_was_meant(desk: Desk, place: Place) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("__cmd:client/nobody/?numSessions", "client/nobody, who has no session here"),
+        ("__cmd:client/nobody/?numSessions", "client/nobody, who has no session here, and for whom nothing waits"),
         ("__cmd:client/nobody/1/?killSession", "the session client/nobody/1, which is not here"),
         ("__cmd:client/table/9/?id", "the session client/table/9, which is not here"),
         ("__cmd:topic/never/heard/?subscribers", "the channel /never/heard, which is not known"),
@@ -180,6 +202,12 @@ def test_a_near_miss_is_told_what_was_meant(desk: Desk, place: Place) -> None:
         ("__cmd:client/table/1/?removeFromCallbackQueue", "lacks a value"),
         ("__cmd:client/table/1/?removeFromCallbackQueue=x", "takes a whole number from 1"),
         ("__cmd:client/table/1/?killSession=now", "killSession takes none"),
+        ("__cmd:client/table/?peekSubjectMessages=x", "takes a whole number from 1"),
+        ("__cmd:topic/table/one/?peekHistoryMessages=0", "takes a whole number from 1"),
+        ("__cmd:topic/table/one/?destroyDelay=soon", "destroyDelay takes milliseconds, or -1"),
+        ("__cmd:topic/table/one/?destroyDelay=-2", "destroyDelay takes milliseconds, or -1"),
+        ("__cmd:topic/table/one/?destroyDelay=", "destroyDelay takes milliseconds, or -1"),
+        ("__cmd:topic/table/one/?eraseTopic=now", "eraseTopic takes true or false"),
     ],
 )
 @pytest.mark.usefixtures("place")

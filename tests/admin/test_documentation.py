@@ -22,6 +22,7 @@ def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_
     joe = Receiver(server).be("joe/1")
     joe.subscribe("/kitchen/orders")
     publish(server, "/kitchen/orders", 5)
+    joe.publish("/kitchen/menu", ["pizza"], ext={"publish": {"history": {"maxEntries": 1}}})
     messages = joe.take()
     joe.reject(messages[:4])
     joe.reject(messages[4:], "user.update.holdback", "out of paper")
@@ -34,13 +35,17 @@ def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     held, one, skipped, active, count, page, *lines = [json.loads(line) for line in ended.stdout.splitlines() if line]
-    *exported, redriven, discarded, queued = lines
+    *exported, redriven, discarded, topics, history, erased, subjects, queued = lines
     assert [session["name"] for session in held["sessions"]] == ["client/joe/1"]
     assert one["holdback"]["reason"] == "out of paper"
     assert (skipped["letters"], active["active"]) == (1, True)
     assert count["count"] >= 4
     assert (len(page["letters"]), page["next"]) == (2, page["letters"][1]["id"])
     assert len(exported) >= 4
+    assert [topic["channel"] for topic in topics["topics"]] == ["/kitchen/menu", "/kitchen/orders"]
+    assert [message["data"] for message in history["messages"]] == [["pizza"]]
+    assert erased == {"channel": "/kitchen/menu", "state": "DEAD"}
+    assert [each["name"] for each in subjects["subjects"]] == ["client/joe"]
     # The letter of the message that was skipped comes with the next commit, which may be after all that.
     left = 5 - redriven["redriven"] - discarded["discarded"]
     assert left <= 1

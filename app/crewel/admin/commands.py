@@ -260,6 +260,13 @@ COMMANDS: Final = (
     Command(
         _SESSION, "subscriptions", _R, "The same in one line.", lambda c: ",".join(sorted(c.session.subscriptions))
     ),
+    Command(
+        _SESSION,
+        "subscriptionDump",
+        _R,
+        "The same with what each asks for: groups, filters and more.",
+        session_facts.subscription_dump,
+    ),
     Command(_TOPIC, "stateStr", _R, f"{', '.join(State.__members__)}.", topic_facts.state),
     *(
         Command(_TOPIC, name, _R, f"Whether it is {state.value}.", topic_facts.is_in(state))

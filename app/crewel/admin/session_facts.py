@@ -29,6 +29,7 @@ __all__ = [
     "session_view",
     "state",
     "subject_of",
+    "subscription_dump",
     "uptime",
 ]
 
@@ -51,6 +52,8 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "maxBytes": max_bytes,
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
+        "subscriptionOptions": admin.broker.subscribing.told(session),
+        "ptp": session.takes_ptp,
         "lastFailure": _failure(session),
         "reliable": session.is_reliable,
         "update": session.dispatcher is not None and session.dispatcher.rules.tells,
@@ -99,6 +102,12 @@ def qos(call: Call) -> dict[str, Any]:
         "burst": {"maxEntries": session.burst.max_entries, "maxBytes": session.burst.max_bytes},
         "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
     }
+
+
+def subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
+    """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
+    plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
+    return plain | call.admin.broker.subscribing.told(call.session)
 
 
 def bounds(admin: Administration, session: Session) -> tuple[int, int | None, str]:

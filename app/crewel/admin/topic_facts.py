@@ -43,7 +43,7 @@ def topic_json(broker: Broker, view: TopicView) -> dict[str, Any]:
         "queued": view.queued,
         "subscribers": len(broker.channels.subscribers(channel)),
         "exactSubscribers": view.subscribers,
-        "groups": [group.name for group in broker.groups.states() if group.pattern in channel.patterns],
+        "groups": [group._asdict() for group in broker.groups.states() if group.pattern in channel.patterns],
         "diesIn": view.dies_in_ms,
     }
 
