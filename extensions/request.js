@@ -70,10 +70,34 @@ export function createResponse(message, ...data) {
     return {channel, data: copied(message.data), ext: clientProperties ? {publish: {clientProperties}} : {}};
 }
 
+/**
+ * The last parts of reply channels: each is another one, in turn, and none is given that is in use. They begin anywhere, for an
+ * ID may outlive its page, and what was answered to that must not answer the next.
+ */
+export class Serials {
+    #next;
+
+    constructor(first = Math.floor(Math.random() * SERIALS)) {
+        this.#next = first;
+    }
+
+    /** The next channel below `prefix` that `used` does not have. */
+    take(prefix, used) {
+        for (let left = SERIALS; left > 0; left -= 1) {
+            const channel = `${prefix}${JAVASCRIPT}${String(this.#next).padStart(6, "0")}`;
+            this.#next = (this.#next + 1) % SERIALS;
+            if (!used.has(channel)) {
+                return channel;
+            }
+        }
+        throw new RequestError(`${SERIALS} requests are waiting for their answers`);
+    }
+}
+
 export class RequestExtension {
     #timeout;
     #ownId = randomId();
-    #serial = Math.floor(Math.random() * SERIALS); // anywhere: an ID may outlive its page
+    #serials = new Serials();
     #cometd = null;
     #id = null; // of this session's reply channels; null while there is no session
     #isGiven = false; // whether the server has given it
@@ -168,7 +192,7 @@ export class RequestExtension {
         if (asked.isSettled) {
             return; // it was too late
         }
-        asked.replyTo = this.#next(prefix);
+        asked.replyTo = this.#serials.take(prefix, this.#pending);
         this.#pending.set(asked.replyTo, asked);
         const {ext, replyTo} = asked;
         const named = this.#isGiven ? {...ext, publish: {...ext.publish, replyTo}} : {...ext, replyTo};
@@ -199,17 +223,6 @@ export class RequestExtension {
         return new Promise((resolve) => {
             this.#cometd.subscribe(`/ret/${id}/*`, (message) => this.#take(message), resolve);
         });
-    }
-
-    #next(prefix) {
-        for (let left = SERIALS; left > 0; left -= 1) {
-            const channel = `${prefix}${JAVASCRIPT}${String(this.#serial).padStart(6, "0")}`;
-            this.#serial = (this.#serial + 1) % SERIALS;
-            if (!this.#pending.has(channel)) {
-                return channel;
-            }
-        }
-        throw new RequestError(`${SERIALS} requests are waiting for their answers`);
     }
 
     #take(message) {
