@@ -158,7 +158,7 @@ class Dispatching:
             unsettled.end(session, entry, EndReason.SETTLED)
         shared = self._broker.shared
         for each in judgement.buried:
-            if not shared.passes_on(session, each.entry, each.code, each.reason):
+            if not shared.passes_on(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or ("", "")
         put_back = [entry for entry in judgement.put_back if not shared.passes_on(session, entry, *failure)]

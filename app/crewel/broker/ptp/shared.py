@@ -118,11 +118,12 @@ class SharedQueues:
     async def drop(self, name: str) -> int:
         """Drop what waits in the queue; returns how many messages. Raises StoreError."""
         dropped = 0
-        while self.waiting(name) and (count := await self._discard(name, None, EndReason.DROPPED)):
+        while self.waiting(name) and (count := await self.discard(name, None, EndReason.DROPPED)):
             dropped += count
         return dropped
 
-    async def _discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
+    async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
+        """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
         durability = self._durability()
         step = shared_queues.discard(
             durability.store.keys, durability.token, name, ids, durability.facts_max, reason=reason
@@ -246,7 +247,7 @@ class SharedQueues:
                 entries = await self.peek(queue.name, _AHEAD)
                 for entry in entries:
                     self._broker.outbound.fan_out(entry, hearing[:1] if is_exclusive(queue.name) else hearing, None)
-                count = await self._discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
+                count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
                 if not count:
                     queue.count = 0
         finally:
@@ -254,9 +255,10 @@ class SharedQueues:
 
     # Back into them
 
-    def passes_on(self, session: Session, entry: Entry, code: str, reason: str) -> bool:
-        """The session has failed a message. Whether another one gets it now: if it may go to any of several, and one is
-        there that has not failed it before. What is to be a dead letter becomes one at once."""
+    def passes_on(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> bool:
+        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
+        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
+        a dead letter becomes one at once."""
         durable, place = session.durable, entry.position
         waiting = durable.inbox.get(place) if durable is not None and place else None
         if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, _LETTER):
@@ -265,6 +267,7 @@ class SharedQueues:
         if not self._has_others(waiting.source, failed):
             return False
         self._remember(place, failed, code, reason)
+        durable.attempted(place, attempts)
         self._give_back(session, [place], failed=True)
         return True
 
