@@ -50,6 +50,7 @@ def fill(client: redis.Redis, prefix: str) -> None:
     client.pexpireat(base + "k:/a joe 7", FAR)
     client.sadd(base + "own:abc", *(f"client/joe/{number}" for number in range(1200)), every_byte)
     client.zadd(base + "dead:channels", dict.fromkeys([*(f"/{number}" for number in range(1200)), every_byte], 0))
+    client.zadd(base + "expiry", {"17 /a": 1_795_000_000_123, "18 /a": 0})
     client.hset(base + "s:client/joe/1", mapping={f"o:{number}": every_byte for number in range(1200)})
     for number in range(1, 1201):
         client.xadd(base + "log", {"c": "/a", "b": every_byte, "q": ""}, id=f"{number}-0")
@@ -92,7 +93,7 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
     fill(client, prefix)
     client.set(f"x{prefix}other", "not of this prefix")
     before = contents(client, prefix)
-    assert len(before) == 8
+    assert len(before) == 9
     file = tmp_path / "a.backup"
     assert run("backup", file, prefix) == (0, "", "")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

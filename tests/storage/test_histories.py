@@ -7,7 +7,7 @@ import pytest
 
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.errors import Fenced
-from crewel.storage import histories
+from crewel.storage import histories, shared_queues
 from crewel.storage.histories import History, StoredTopic
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
@@ -207,6 +207,26 @@ async def test_the_first_epoch_holds(store: Store) -> None:
     assert (await read(owner)).epoch == "first"
 
 
+async def test_a_smaller_history_is_cut_at_once(store: Store) -> None:
+    owner = await started(store)
+    ids = (await owner.append([kept(b"%d" % number, history_max=9) for number in range(5)])).ids
+    configure = histories.configure
+    epoch = (await read(owner)).epoch
+    for most, left in ((9, 5), (5, 5), (2, 2)):
+        settings = b'{"historyMax":%d}' % most
+        assert await owner.do(configure(store.keys, owner.token, "/a", settings, "other")) == epoch
+        assert [each.id for each in (await read(owner)).entries] == ids[-left:]
+        assert (await read(owner, since=0)).reaches is (left == 5)
+
+
+async def test_an_epoch_can_be_renewed(store: Store) -> None:
+    owner = await started(store)
+    configure = histories.configure
+    await owner.do(configure(store.keys, owner.token, "/a", b'{"x":1}', "first"))
+    assert await owner.do(configure(store.keys, owner.token, "/a", b"", "second", renews=True)) == "second"
+    assert await histories.topics(store) == [StoredTopic("/a", {"x": 1}, "second", 0, LogId(0))]
+
+
 async def test_topics_with_a_history_are_known_without_settings(store: Store) -> None:
     owner = await started(store)
     channels = sorted(f"/a/{number}" for number in range(1200))
@@ -268,6 +288,18 @@ async def test_so_many_expire_at_a_time(store: Store) -> None:
     assert await expire(owner, 2_000_000, count=2) == [("/a", 3)]
     assert await expire(owner, 2_000_000, count=9) == [("/a", 0)]
     assert await expire(owner, 2_000_000) == []
+
+
+async def test_what_has_expired_leaves_shared_queues_too(store: Store) -> None:
+    owner = await started(store)
+    queue, forced = "group:/a b", b'{"forceDestroy":true,"priority":8}'
+    shared = [
+        Submission("/a", b"{}", qos=qos, expires=1_000_000, groups=(queue,)) for qos in (forced, b"", forced, b"")
+    ]
+    ids = (await owner.append(shared)).ids
+    assert await expire(owner, 2_000_000) == [(queue, 2)]
+    assert [each.id for each in await shared_queues.peek(store, queue, 9)] == [ids[1], ids[3]]
+    assert await owner.facts("ended") == [{"ended": [{"session": queue, "reason": "expired", "ids": [ids[0], ids[2]]}]}]
 
 
 async def test_what_has_gone_before_its_time_is_not_counted(store: Store) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import crewel.storage
-from crewel.delivery.records import Ended, EndReason, Letter
+from crewel.delivery.records import Ended, EndReason, Letter, LogId
 from crewel.errors import StoreFull
-from crewel.storage import letters, sessions
+from crewel.storage import histories, letters, sessions, shared_queues
 from crewel.storage.scripts import scripts
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
@@ -18,6 +18,8 @@ from tests.storage.owner import JOE, Owner, change, started
 
 FILES = sorted((Path(crewel.storage.__file__).parent / "scripts").glob("*.lua"))
 GROWING = {"publish", "send", "login", "subscribe", "configure", "redrive", "events"}
+ADDRESSED = shared_queues.Addressed("/a", b"{}")
+TO_JOE = shared_queues.Delivery(JOE, JOE)
 
 
 def header(text: str) -> list[str]:
@@ -78,6 +80,8 @@ async def prepare(owner: Owner) -> None:
     owner.number = 1
     await owner.apply(owner.next_commit(ids[-1], change(opened=ids), low=0))
     await owner.bury(letter(), letter())
+    await owner.publish("/a", "/a", history_max=9, groups=("group:/a x",), qos=b'{"forceDestroy":true}', expires=10**6)
+    await owner.publish("/a", "/a", groups=("group:/a x",))
 
 
 async def contents(owner: Owner) -> dict[bytes, bytes | None]:
@@ -93,6 +97,8 @@ async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore,
         lambda: owner.login("client/joe/"),
         lambda: owner.login(JOE, id="new"),
         lambda: owner.subscribe("/b"),
+        lambda: owner.do(shared_queues.send(owner.keys, owner.token, ADDRESSED, [TO_JOE], 1000)),
+        lambda: owner.do(histories.configure(owner.keys, owner.token, "/a", b"{}", "e")),
         lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000)),
         lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
     ):
@@ -104,7 +110,8 @@ async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore,
 
 async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_store: StartStore) -> None:
     owner = await full(open_store, start_store, prepare)
-    first, second, third = await owner.log_ids()
+    first, second, third, *others = await owner.log_ids()
+    await let_go_of_queues(owner, others[-2:])
     assert await owner.spill(first) == [first]
     await owner.hold(b'{"active":false}')
     dead = [Letter(JOE, second, "user.x", "why"), letter("user.new", channel="/new")]
@@ -114,15 +121,25 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     assert await owner.do(letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
     await assert_indexes_agree(owner)
     assert await owner.trim() == 3
-    assert (await owner.unsubscribe("/a")) == {"/a": (0, third)}
+    assert (await owner.unsubscribe("/a")) == {"/a": (0, others[-1])}
     heir = await started(owner.store, "b")
     assert set(await heir.adopt_all()) == {JOE}
-    assert await heir.close(death=("user.x", "why")) == third
+    assert await heir.close(death=("user.x", "why")) == others[-1]
     ended = [Ended(JOE, EndReason.DEAD, (third,)), Ended(JOE, EndReason.LAPSED, (first,))]
     await heir.end(ended, [Letter(JOE, third, "user.last", "why")])
     assert [each.code for each in await all_letters(heir)] == ["user.x", "user.last"]
     await assert_indexes_agree(heir)
     assert await sessions.nodes(owner.store) == {"b"}
+
+
+async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
+    keys, token, queue = owner.keys, owner.token, "group:/a x"
+    assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 0), (queue, 2)]
+    found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
+    assert [each.id for each in found.leased] == ids
+    assert await owner.do(shared_queues.put_back(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False)) == 0
+    assert await owner.do(shared_queues.discard(keys, token, queue, None, 1000)) == 0
+    assert await owner.do(histories.erase(keys, token, "/a", 1000)) == 0
 
 
 async def test_a_store_that_has_space_again_goes_on(open_store: OpenStore, start_store: StartStore) -> None:

@@ -19,7 +19,6 @@ from crewel.storage.shared_queues import (
     Member,
     SendOutcome,
     Sent,
-    StoredQueue,
 )
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, started

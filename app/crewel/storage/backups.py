@@ -82,12 +82,8 @@ async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
 
 
 async def _sorted_set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
-    for part in _parts(await source.zrange(name, 0, -1)):
-        yield (
-            b"ZADD",
-            short,
-            *(word for member in part for word in (0, member)),
-        )  # all scores are 0, for the order of texts
+    for part in _parts(await source.zrange(name, 0, -1, withscores=True)):
+        yield (b"ZADD", short, *(word for member, score in part for word in (f"{score:.0f}", member)))  # all are whole
 
 
 async def _hash(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:

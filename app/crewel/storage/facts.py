@@ -81,7 +81,7 @@ FACTS: tuple[FactType, ...] = (
             "session": "Name of the session.",
             "patterns": "What it subscribed to.",
             "from": "Log id: what came after it is owed.",
-            "groups": "Names of the shared queues of the groups that it is a member of from now on; left out if there are none.",
+            "groups": "Names of the shared queues of groups that it is a member of from now on; left out if there are none.",
             "options": "By pattern, what was asked for it, an object or a list of some; left out if nothing has changed.",
         },
     ),

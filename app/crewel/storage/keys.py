@@ -70,8 +70,8 @@ KEYS: tuple[Key, ...] = (
         "log",
         "stream",
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
-        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one; `t` whom it was"
-        " addressed to; `s` to `t` only if there is something to say",
+        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one; `t` whom it"
+        " was addressed to; `s` to `t` only if there is something to say",
         "until no cursor and no open set needs it",
         "publish, redrive, trim",
         "each start; publishers that another one has overtaken; queues that are filled again",

@@ -1,0 +1,198 @@
+"""What becomes of messages of shared queues when their receivers settle them or end: commit.lua and end.lua."""
+
+import pytest
+
+from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.storage import shared_queues
+from crewel.storage.sessions import Left
+from crewel.storage.shared_queues import Addressed, Delivery, Member
+from crewel.storage.store import Store
+from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
+
+JOE_2 = SessionName("client/joe/2")
+SUBJECT = "client/joe"
+ONE = "one:client/joe"
+
+
+async def owner_of(store: Store, *names: str) -> Owner:
+    owner = await started(store)
+    for name in names:
+        await owner.login(name)
+    return owner
+
+
+async def send(owner: Owner, *names: str, source: str = SUBJECT) -> LogId:
+    """Send to these sessions of the subject; returns the id."""
+    deliveries = [Delivery(SUBJECT, name, source=source) for name in names]
+    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b"{}"), deliveries, FACTS_MAX)
+    return (await owner.do(step)).id  # type: ignore[no-any-return]
+
+
+async def receivers(owner: Owner, log_id: LogId) -> set[str]:
+    found = await owner.store.reader.smembers(owner.keys.receivers(log_id, SUBJECT))
+    return {name.decode() for name in found}
+
+
+async def waiting(owner: Owner, queue: str = SUBJECT) -> list[LogId]:
+    return [each.id for each in await shared_queues.peek(owner.store, queue, 100)]
+
+
+def settled(name: SessionName, *ids: LogId, reason: EndReason = EndReason.SETTLED) -> list[Ended]:
+    return [Ended(name, reason, ids)]
+
+
+async def ended(owner: Owner) -> set[tuple[str, str, int]]:
+    """Each end that the facts tell: whose, how, of what."""
+    return {
+        (each["session"], each["reason"], log_id)
+        for fact in await owner.facts("ended")
+        for each in fact["ended"]
+        for log_id in each["ids"]
+    }
+
+
+# Commits
+
+
+async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    assert await receivers(owner, log_id) == set()
+    left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
+    assert (len(left.letters), left.returned) == (1, [])
+    assert await waiting(owner) == []
+    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "dead", log_id)}
+
+
+async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    dead = Letter(JOE, log_id, "user.update.deadMessage", "why")
+    ends = settled(JOE, log_id, reason=EndReason.DEAD)
+    await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
+    assert await receivers(owner, log_id) == {JOE_2}
+    assert (await owner.end(name=JOE_2, returning={log_id: 1})).returned == [log_id]
+    assert await waiting(owner) == [log_id]
+
+
+async def test_a_commit_that_is_repeated_settles_nothing_again(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    log_id = await send(owner, JOE)
+    owner.number = 1
+    commit = owner.next_commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    await owner.apply(commit)
+    again = await send(owner, JOE)
+    await owner.apply(commit)
+    assert await receivers(owner, again) == {JOE}
+
+
+async def test_what_was_sent_to_one_session_alone_leaves_no_traces(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    log_id = await send(owner, JOE, source="")
+    leased = await send(owner, JOE, source=ONE)
+    assert await receivers(owner, log_id) == set()
+    await owner.commit(leased, change(unboxed=[log_id, leased]), ended=settled(JOE, log_id, leased))
+    assert await owner.record() == {"owner": "a", "r": "{}", "batch": "1000"}
+    assert await store.reader.exists(store.keys.inbox(JOE)) == 0
+
+
+# Ends
+
+
+async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    first = await owner.end(
+        settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "")], returning={log_id: 3}
+    )
+    assert first == Left([], [log_id], [])
+    assert await waiting(owner) == []
+    await owner.end(name=JOE_2, returning={log_id: 4})
+    (found,) = await shared_queues.look_at(store, SUBJECT, 1)
+    assert (found.logged.id, found.attempts, found.failed, found.logged.to) == (log_id, 4, (), SUBJECT)
+    assert await owner.letters() == []
+    assert await ended(owner) == {(JOE, "returned", log_id), (JOE_2, "returned", log_id)}
+    assert await owner.facts("returned") == [{"queue": SUBJECT, "ids": [log_id]}]
+
+
+async def test_what_was_leased_from_the_subject_goes_back_there(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    to_queue = Delivery(SUBJECT, queue=SUBJECT)
+    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b"{}", priority=9), [to_queue], FACTS_MAX)
+    log_id = (await owner.do(step)).id
+    await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 1)], FACTS_MAX))
+    assert await receivers(owner, log_id) == {JOE}
+    assert (await owner.end(returning={log_id: 1})).returned == [log_id]
+    assert await waiting(owner) == [log_id]
+    assert await receivers(owner, log_id) == set()
+
+
+async def test_one_sessions_message_goes_back_whoever_has_settled_what(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    log_id = await send(owner, JOE, source=ONE)
+    assert (await owner.end(returning={log_id: 1})).returned == [log_id]
+    assert await waiting(owner, ONE) == [log_id]
+
+
+async def test_what_was_settled_with_the_end_is_settled_for_the_subject(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    await owner.end(settled(JOE, log_id))
+    assert await receivers(owner, log_id) == set()
+    assert (await owner.end(name=JOE_2, returning={log_id: 1})).lapsed == [log_id]
+    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "lapsed", log_id)}
+
+
+async def test_what_died_with_the_end_is_still_open_for_the_others(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    await owner.end(settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "why")])
+    assert await receivers(owner, log_id) == {JOE_2}
+
+
+async def test_what_the_owner_does_not_know_goes_back_as_well(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    ours = await send(owner, JOE, JOE_2)
+    own = await send(owner, JOE)
+    one = await send(owner, JOE, source=ONE)
+    plain = await send(owner, JOE, source="")
+    left = await owner.end()
+    assert sorted(left.returned) == [ours, own, one]
+    assert len(left.letters) == 1
+    assert [letter["id"] for letter in await owner.letters()] == [str(plain)]
+    assert (await waiting(owner), await waiting(owner, ONE)) == ([own], [one])
+    assert await ended(owner) == {
+        *((JOE, "returned", each) for each in (ours, own, one)),
+        (JOE, "dead", plain),
+    }
+
+
+async def test_letters_come_in_their_order_less_what_went_back(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    ids = [await send(owner, JOE, source=source) for source in ("", SUBJECT, "", SUBJECT)]
+    letters = [Letter(JOE, each, "user.x", f"letter {number}") for number, each in enumerate(ids)]
+    plain = [Ended(JOE, EndReason.DEAD, (ids[0], ids[2]))]
+    left = await owner.end(plain, letters, returning={ids[1]: 1, ids[3]: 1})
+    assert left.returned == [ids[1], ids[3]]
+    assert [each["reason"] for each in await owner.letters()] == ["letter 0", "letter 2"]
+    assert len(left.letters) == 2
+
+
+async def test_a_repeated_end_gives_nothing_back_again(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    log_id = await send(owner, JOE)
+    await owner.end(returning={log_id: 1})
+    assert await owner.end(returning={log_id: 1}) == Left([], [], [])
+    assert len(await owner.facts("returned")) == 1
+
+
+@pytest.mark.parametrize("source", [SUBJECT, ONE])
+async def test_who_takes_over_finds_where_it_may_go_back(store: Store, source: str) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    log_id = await send(owner, JOE, source=source)
+    heir = await started(store, "b")
+    record = (await heir.adopt_all())[JOE]
+    assert record.inbox[log_id].source == source
+    assert (await heir.end(returning={log_id: 1})).returned == [log_id]
+    assert await waiting(heir, source) == [log_id]
