@@ -81,7 +81,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
                 )
             return Call(admin, who, order.name, list(admin.broker.logins.names.of_subject(subject)), value)
         case Level.TOPIC:
-            if not admin.broker.channels.count(order.name) and admin.broker.topics.state(order.name) is State.DEAD:
+            if await admin.broker.topics.state(order.name) is State.DEAD:
                 raise _illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
             return Call(admin, who, order.name, [], value)
         case Level.NODE:

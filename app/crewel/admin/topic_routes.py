@@ -81,7 +81,7 @@ async def _erase(ask: Ask) -> dict[str, Any]:
     ask.admin.note(ask.who, "erase topic", channel=channel.name, force=force)
     if not await topics.erase(channel.name, force=force):
         raise NotThere(f"there is no topic {channel.name}")
-    return {"channel": channel.name, "state": topics.state(channel.name).value}
+    return {"channel": channel.name, "state": (await topics.state(channel.name)).value}
 
 
 async def _history(ask: Ask) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def erase(world: World, name: str, *, force: bool = False) -> bool:
 
 
 def state(world: World, name: str) -> State:
-    return world.broker.topics.state(name)
+    return world.loop.run_until_complete(world.broker.topics.state(name))
 
 
 class TestTime:
@@ -340,6 +340,65 @@ class TestErase:
         erase(world, "/a")
         world.crash()
         assert state(make_stored(prefix=world.prefix), "/a") is State.DEAD
+
+
+class TestSharedQueues:
+    """What waits for a subject or a group lies in the store, and refers to its topic all the same."""
+
+    @staticmethod
+    def send(world: StoredWorld, **qos: Any) -> None:
+        """Send joe, who is not there, a message on /a, and one on /b."""
+        sender = Receiver(world).started()
+        for name in ("/a", "/b"):
+            publish(sender, name, 1, destination=[{"to": "client/joe", "forceQueuing": True}], **qos)
+
+    @staticmethod
+    def come(world: StoredWorld) -> Receiver:
+        """Joe, who has got nothing yet."""
+        joe = Receiver(world)
+        assert joe.handshake(ext={"ack": True, "session": {"name": "joe/1", "update": True}})["successful"]
+        world.settle()
+        return joe
+
+    def test_a_message_for_somebody_who_is_not_there_keeps_its_topic(self, stored: StoredWorld) -> None:
+        self.send(stored, destroyDelay=0)
+        for _ in range(3):
+            stored.sweep_after(0.1)
+            stored.wait(stored.store.reader.ping())
+            stored.settle()
+        assert state(stored, "/a") is State.ALIVE
+        (view,) = [each for each in stored.wait(stored.broker.topics.views()) if each.name == "/a"]
+        assert view.queued == 1
+
+    def test_gently_erased_it_is_dead_when_the_message_has_been_delivered(self, stored: StoredWorld) -> None:
+        self.send(stored)
+        assert erase(stored, "/a")
+        assert state(stored, "/a") is State.SOFTERASED
+        joe = self.come(stored)
+        assert data(joe.take()) == [1, 1]
+        joe.take()
+        assert state(stored, "/a") is State.DEAD
+
+    def test_by_force_it_ends(self, stored: StoredWorld) -> None:
+        self.send(stored)
+        assert erase(stored, "/a", force=True)
+        assert state(stored, "/a") is State.DEAD
+        joe = self.come(stored)
+        assert [each["channel"] for each in joe.take()] == ["/b"]
+
+    def test_without_the_store_nothing_dies_and_the_rest_is_told(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.send(stored, destroyDelay=0)
+
+        async def refused(*_: Any) -> None:
+            raise StoreError("away")
+
+        monkeypatch.setattr(stored.broker.shared, "peek", refused)
+        for _ in range(3):
+            stored.sweep_after(0.1)
+        assert "/a" in stored.broker.topics.known
+        assert state(stored, "/a") is State.UNREFERENCED
 
 
 class TestNotices:

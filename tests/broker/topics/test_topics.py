@@ -31,6 +31,10 @@ def publish(client: Client, name: str, value: Any = 1, **qos: Any) -> dict[str, 
     return reply
 
 
+def state(world: World, name: str) -> State:
+    return world.loop.run_until_complete(world.broker.topics.state(name))
+
+
 def history(name: str, count: int) -> str:
     return f"topics.{name}.history.max_entries={count}"
 
@@ -93,7 +97,7 @@ class TestConfiguration:
     def test_it_makes_a_topic_that_nobody_has_published_to(self, world: World) -> None:
         client = Client(world).joined()
         publish(client, "/a", administrative=True, destroyDelay=9)
-        assert world.broker.topics.state("/a") is State.UNREFERENCED
+        assert state(world, "/a") is State.UNREFERENCED
 
     def test_a_rule_says_what_a_publish_does_not(self, make_world: MakeWorld) -> None:
         world = make_world("topics./chat/**.priority=HIGH", "topics./chat/**.destroy_delay_ms=5")
@@ -131,9 +135,9 @@ class TestConfiguration:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/a g",) if each.name == "/a" else ())
-        assert world.broker.topics.state("/a") is State.UNCONFIGURED
+        assert state(world, "/a") is State.UNCONFIGURED
         monkeypatch.setattr(world.broker.groups, "on", lambda each: ("group:/** g",))
-        assert world.broker.topics.state("/a") is State.DEAD
+        assert state(world, "/a") is State.DEAD
 
 
 class TestTheStore:
@@ -165,8 +169,8 @@ class TestTheStore:
         Receiver(world).started().publish("/a", 1)
         world.crash()
         again = make_stored(history("/**", 3), prefix=world.prefix)
-        assert again.broker.topics.state("/a") is State.ALIVE
-        assert again.broker.topics.state("/b") is State.DEAD
+        assert state(again, "/a") is State.ALIVE
+        assert state(again, "/b") is State.DEAD
 
     def test_a_plain_channel_is_forgotten_unless_a_message_waits(self, make_stored: MakeStored) -> None:
         world = make_stored()
@@ -177,8 +181,8 @@ class TestTheStore:
         world.crash()
         again = make_stored(prefix=world.prefix)
         assert joe.login["durable"]
-        assert again.broker.topics.state("/a/waits") is State.ALIVE
-        assert again.broker.topics.state("/b") is State.DEAD
+        assert state(again, "/a/waits") is State.ALIVE
+        assert state(again, "/b") is State.DEAD
 
     def test_an_administrative_publish_is_answered_when_it_is_stored(self, make_stored: MakeStored) -> None:
         world = make_stored()
@@ -242,6 +246,30 @@ class TestTheStore:
         publish(sender, "/a", 2)
         assert topic.is_stored
         assert topic.epoch
+
+    def test_when_the_store_has_lost_something_histories_begin_a_new_epoch(self, stored: StoredWorld) -> None:
+        sender = Receiver(stored).started()
+        publish(sender, "/a", 1, history={"maxEntries": 3})
+        sender.publish("/plain", 1)
+        before = stored.wait(stored.broker.topics.view("/a"))
+        stored.durability.is_reloading = True
+        stored.wait(stored.broker.topics.restore(stored.durability))
+        stored.durability.is_reloading = False
+        view = stored.wait(stored.broker.topics.view("/a"))
+        assert before is not None
+        assert view is not None
+        assert view.epoch not in {"", before.epoch}
+        assert (view.history, view.newest, view.settings) == (1, before.newest, before.settings)
+        assert state(stored, "/plain") is State.UNREFERENCED
+
+    def test_what_the_store_has_lost_altogether_is_no_history_any_more(self, stored: StoredWorld) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
+        keys = stored.store.keys
+        stored.wait(stored.store.reader.delete(keys.topics, keys.topic("/a"), keys.history("/a")))
+        stored.wait(stored.broker.topics.restore(stored.durability))
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        assert (topic.history_count, topic.epoch, topic.is_stored) == (0, "", False)
 
     def test_clearing_removes_the_history_and_leaves_the_topic(self, stored: StoredWorld) -> None:
         sender = Receiver(stored).started("/a")

@@ -108,6 +108,10 @@ class SharedQueues:
         queue.touched_at = self._broker.loop.time()
         self.ring(name)
 
+    def left(self, name: str, count: int) -> None:
+        """The store has taken something out of the queue, and so many messages are left."""
+        self._queue(name).count = count
+
     async def peek(self, name: str, count: int) -> list[Entry]:
         """The next messages of the queue, at most so many. Raises StoreError."""
         if not self.waiting(name):

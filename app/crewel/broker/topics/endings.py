@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.steps import resolve
-from crewel.broker.topics.erased import end_messages, end_subscriptions, tell
-from crewel.broker.topics.references import queued
+from crewel.broker.topics.erased import end_messages, end_shared, end_subscriptions, tell
+from crewel.broker.topics.references import queued, queued_anywhere
 from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError
 from crewel.storage import histories
@@ -42,6 +42,7 @@ class Endings:
         self._round: Iterator[Topic] = iter(())
         self._suspects: dict[Topic, None] = {}  # that may be without any reference
         self._rests_until = 0.0
+        self._is_looking = False
         self._is_expiring = False
         self.erasing: Counter[str] = Counter()
         """Topics that are being erased: subscriptions to their names are about to end."""
@@ -55,13 +56,34 @@ class Endings:
         for topic in self._next():
             if self._is_suspect(topic, now):
                 self._suspects[topic] = None
-        if self._suspects and self._rests_until <= now:
-            began = perf_counter()
-            counts = queued(self._broker)
-            self._rests_until = now + (perf_counter() - began) * _REST
-            suspects, self._suspects = self._suspects, {}
-            for topic in suspects:
-                self._look(topic, counts, now)
+        if self._suspects and self._rests_until <= now and not self._is_looking:
+            if self._broker.shared.names():
+                self._is_looking = True
+                self._broker.spawn(self._look_everywhere())
+            else:
+                began = perf_counter()
+                self._look_at_all(queued(self._broker))
+                self._rest(began)
+
+    async def _look_everywhere(self) -> None:
+        """The same, where the store has to be asked as well."""
+        began = perf_counter()
+        try:
+            self._look_at_all(await queued_anywhere(self._broker))
+        except StoreError as error:
+            log.warning("what waits in shared queues cannot be looked at: %s", error)
+        finally:
+            self._rest(began)
+            self._is_looking = False
+
+    def _rest(self, began: float) -> None:
+        self._rests_until = self._broker.loop.time() + (perf_counter() - began) * _REST
+
+    def _look_at_all(self, counts: Mapping[str, int]) -> None:
+        now = self._broker.loop.time()
+        suspects, self._suspects = self._suspects, {}
+        for topic in suspects:
+            self._look(topic, counts, now)
 
     def _next(self) -> Iterator[Topic]:
         """The next topics of the round; a new one begins when all have been looked at."""
@@ -89,10 +111,10 @@ class Endings:
         delay = topic.settings.destroy_delay_ms / 1000
         return topic.unreferenced_at is not None and 0 <= delay <= now - topic.unreferenced_at
 
-    def _look(self, topic: Topic, counts: Counter[str], now: float) -> None:
+    def _look(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
         if self._topics.known.get(topic.name) is not topic:
             return  # it has ended, or begun anew
-        facts = self._topics.looks.facts(topic.name, is_queued=counts[topic.name] > 0)
+        facts = self._topics.looks.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
         state = state_of(facts)
         if state is State.DEAD:
             self._forget(topic)  # it was erased, and the last queue has let go of it
@@ -150,7 +172,7 @@ class Endings:
     async def erase(self, name: str, *, force: bool) -> bool:
         """Erase a topic, False if there is none: its history goes, who hears it is told, and subscriptions to its very name
         end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: nothing was done."""
-        if self._topics.state(name) is State.DEAD:
+        if await self._topics.state(name) is State.DEAD:
             return False
         topic = self._topics.known.get(name)
         if topic is not None:
@@ -161,6 +183,9 @@ class Endings:
             for failure in await asyncio.gather(*under_way, return_exceptions=True):
                 if failure is not None:
                     log.warning("a subscription to %s, which was erased, goes on: %s", name, failure)
+            if force:
+                await end_shared(self._broker, name)
+            self._suspects.update(dict.fromkeys(each for each in [topic] if each is not None))
         except StoreError:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
@@ -195,6 +220,6 @@ class Endings:
         if topic is not None and topic.is_erased:
             topic.emptied()
             topic.is_fresh = False
-            if not queued(self._broker)[name]:
+            if not (queued(self._broker)[name] or self._broker.shared.names()):
                 self._forget(topic)
         return under_way

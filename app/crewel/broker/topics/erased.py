@@ -7,16 +7,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.sessions import Session
-from crewel.broker.topics.references import channel_of
+from crewel.broker.topics.references import MOST_SHARED, channel_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
 from crewel.delivery.update_qos import Origin
+from crewel.storage.shared_queues import MOST_DISCARDED
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["ERASED", "end_messages", "end_subscriptions", "tell"]
+__all__ = ["ERASED", "end_messages", "end_shared", "end_subscriptions", "tell"]
 
 ERASED: Final = "ERASED"
 """The state in `ext.update` of the notice that a topic was erased."""
@@ -67,6 +68,15 @@ def end_messages(broker: Broker, name: str) -> None:
             for place in _places(durable, name):
                 durable.settle(place, EndReason.ERASED)
                 node.touch(durable)
+
+
+async def end_shared(broker: Broker, name: str) -> None:
+    """End the messages of the topic that wait for a subject or a group. Raises StoreError."""
+    for queue in broker.shared.names():
+        waiting = await broker.shared.peek(queue, MOST_SHARED)
+        places = [entry.position for entry in waiting if entry.channel == name]
+        for start in range(0, len(places), MOST_DISCARDED):
+            await broker.shared.discard(queue, places[start : start + MOST_DISCARDED], EndReason.ERASED)
 
 
 def _places(durable: Durable, name: str) -> list[LogId]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crewel.broker.topics.references import channel_of, queued
+from crewel.broker.topics.references import channel_of, queued, queued_anywhere
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.errors import StoreError
 from crewel.storage import histories
@@ -29,9 +30,16 @@ class Looks:
         self._broker = broker
         self._topics = topics
 
-    def state(self, name: str) -> State:
+    async def state(self, name: str) -> State:
         """The state of this topic."""
-        return state_of(self.facts(name, is_queued=queued(self._broker)[name] > 0))
+        return state_of(self.facts(name, is_queued=(await self._queued())[name] > 0))
+
+    async def _queued(self) -> Counter[str]:
+        try:
+            return await queued_anywhere(self._broker)
+        except StoreError as error:
+            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            return queued(self._broker)
 
     def facts(self, name: str, *, is_queued: bool) -> Facts:
         """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
@@ -53,7 +61,7 @@ class Looks:
 
     async def view(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
-        view = self._view(name, queued(self._broker))
+        view = self._view(name, await self._queued())
         durability = self._broker.durability
         if view.state is State.DEAD:
             return None
@@ -67,9 +75,9 @@ class Looks:
             return view
         return replace(view, epoch=history.epoch, history=history.total)
 
-    def views(self) -> list[TopicView]:
-        """The same of all topics, by name, as far as this server knows without asking the store."""
-        counts = queued(self._broker)
+    async def views(self) -> list[TopicView]:
+        """The same of all topics, by name; their histories as far as this server knows."""
+        counts = await self._queued()
         channels = self._broker.channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
         views = [self._view(name, counts) for name in sorted({*self._topics.known, *subscribed, *counts})]

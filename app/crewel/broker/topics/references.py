@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.sessions import Session
@@ -13,7 +13,10 @@ from crewel.delivery.entry import Entry
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["channel_of", "queued"]
+__all__ = ["MOST_SHARED", "channel_of", "queued", "queued_anywhere"]
+
+MOST_SHARED: Final = 10_000
+"""Messages of one shared queue that are looked at."""
 
 
 def queued(broker: Broker) -> Counter[str]:
@@ -28,9 +31,15 @@ def queued(broker: Broker) -> Counter[str]:
         for durable in broker.durability.node.sessions.values():
             counts.update(waiting.channel for waiting in durable.open.values())
             counts.update(waiting.channel for waiting in durable.inbox.values())
-    for name in [name for name in counts if not _is_topic(name)]:
-        del counts[name]
-    return counts
+    return Counter({name: count for name, count in counts.items() if _is_topic(name)})
+
+
+async def queued_anywhere(broker: Broker) -> Counter[str]:
+    """The same with what waits in shared queues, in the first thousands of each: the store has them. Raises StoreError."""
+    counts: Counter[str] = Counter()
+    for queue in broker.shared.names():
+        counts.update(entry.channel for entry in await broker.shared.peek(queue, MOST_SHARED))
+    return queued(broker) + Counter({name: count for name, count in counts.items() if _is_topic(name)})
 
 
 def _is_topic(name: str) -> bool:

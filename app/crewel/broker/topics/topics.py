@@ -149,17 +149,17 @@ class Topics:
 
     # What operators ask
 
-    def state(self, name: str) -> State:
+    async def state(self, name: str) -> State:
         """The state of this topic."""
-        return self.looks.state(name)
+        return await self.looks.state(name)
 
     async def view(self, name: str) -> TopicView | None:
         """All there is to say of this topic; None if there is none."""
         return await self.looks.view(name)
 
     async def views(self) -> list[TopicView]:
-        """The same of all topics, by name, as far as this server knows without asking the store."""
-        return self.looks.views()
+        """The same of all topics, by name; their histories as far as this server knows."""
+        return await self.looks.views()
 
     # Configuration
 
@@ -212,6 +212,8 @@ class Topics:
     async def restore(self, durability: Durability) -> None:
         """Know what the store has: topics with settings or a history, and those whose messages wait. Raises StoreError."""
         found = await histories.topics(durability.store)
+        if durability.is_reloading:
+            found = [await self._renewed(durability, stored) for stored in found]
         for topic in self.known.values():
             topic.is_stored = False
             topic.emptied()
@@ -219,6 +221,14 @@ class Topics:
             self._restore(stored)
         for name in queued(self._broker):
             self.begin(channel_of(name), self.usual(channel_of(name)))
+
+    async def _renewed(self, durability: Durability, stored: StoredTopic) -> StoredTopic:
+        """The store has lost something: who has seen a history before must not take it for the same."""
+        keys, epoch = durability.store.keys, histories.new_epoch()
+        await durability.writing.ask(
+            histories.configure(keys, durability.token, stored.channel, b"", epoch, renews=True)
+        )
+        return replace(stored, epoch=epoch)
 
     def _restore(self, stored: StoredTopic) -> None:
         channel = channel_of(stored.channel)
