@@ -72,10 +72,12 @@ class SharedQueues:
 
     async def load(self) -> None:
         """Find out what the store has, and lease what can be leased. Raises StoreError."""
-        durability = self._durability()
-        for stored in await shared_queues.queues(durability.store):
+        found = await shared_queues.queues(self._durability().store)
+        for queue in self._known.values():
+            queue.count, queue.is_asked = 0, False
+        for stored in found:
             queue = self._queue(stored.name)
-            queue.count, queue.is_asked = stored.size, False
+            queue.count = stored.size
             queue.touched_at = self._broker.loop.time() - max(0.0, time() - stored.touched / 1_000_000)
         for name in list(self._known):
             self.ring(name)
