@@ -28,18 +28,19 @@ from crewel.broker.letters.letters import Letters
 from crewel.broker.logins import Logins
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
-from crewel.broker.ptp.destinations import Destinations
+from crewel.broker.ptp.destinations import Destinations, Sending
 from crewel.broker.ptp.groups import Groups
 from crewel.broker.ptp.presence import Presence
 from crewel.broker.ptp.shared import SharedQueues
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
+from crewel.broker.steps import finished
 from crewel.broker.subscribing.subscribing import Subscribing
 from crewel.broker.timing import Timing
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
 from crewel.delivery.publish_qos import PublishQos, read_publish_qos
-from crewel.errors import ServiceError
+from crewel.errors import Refused, ServiceError, coded
 from crewel.extension import Extension, Pipe
 from crewel.metrics import Metrics
 from crewel.security.policy import OpenPolicy, SecurityPolicy
@@ -141,6 +142,21 @@ class Broker:
         key = self.scoped(key or asked.key, target, None)
         published = await self.broadcasting.store(target, fields, keeping, asked, key=key)
         return published.id
+
+    async def send(
+        self, to: str, channel: str, data: Any, *, ext: Fields | None = None, qos: Fields | None = None
+    ) -> str:
+        """Send a message to a session, `client/joe/1`, or to all sessions of a subject, `client/joe`, as the server itself;
+        return its id. Further destinations, and what is to be done where nobody is there, stand in `qos`. Raises Refused if one
+        of them cannot have it, StoreError, ValueError and TypeError."""
+        further = (qos or {}).get("destination", [])
+        target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "destination": [{"to": to}, *further]})
+        key = self.scoped(asked.key, target, None)
+        sending: Sending = await finished(self.destinations.send(None, target, fields, asked, key))
+        failure = next((each for each in sending.states if each.code), None)
+        if failure is not None:
+            raise Refused(coded(failure.code, failure.to), failure.code, failure.message)
+        return sending.id
 
     def _own(
         self, channel: str, data: Any, ext: Fields | None, qos: Fields | None

@@ -62,9 +62,30 @@ class Service:
             raise ServiceError(f"the service {self.name!r} is not installed in a server yet")
         return self._broker
 
-    def publish(self, channel: str, data: Any, *, ext: dict[str, Any] | None = None, lazy: bool = False) -> None:
-        """Publish to everybody who is subscribed to the channel, as the server."""
-        self.broker.publish(channel, data, ext=ext, lazy=lazy)
+    def publish(
+        self,
+        channel: str,
+        data: Any,
+        *,
+        ext: dict[str, Any] | None = None,
+        lazy: bool = False,
+        qos: dict[str, Any] | None = None,
+    ) -> None:
+        """Publish to everybody who is subscribed to the channel, as the server; `qos` as in `ext.publish`."""
+        self.broker.publish(channel, data, ext=ext, lazy=lazy, qos=qos)
+
+    async def send(
+        self,
+        to: str,
+        channel: str,
+        data: Any,
+        *,
+        ext: dict[str, Any] | None = None,
+        qos: dict[str, Any] | None = None,
+    ) -> str:
+        """Send to a session, `client/joe/1`, or to all sessions of a subject, `client/joe`, as the server; return the message's
+        id. Raises Refused if it cannot be delivered."""
+        return await self.broker.send(to, channel, data, ext=ext, qos=qos)
 
     def listener(self, channel: str) -> Callable[[F], F]:
         """Call the function `(session, message)` for each message that a client publishes to this channel or pattern,

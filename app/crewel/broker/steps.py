@@ -12,7 +12,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Promise", "Steps", "Then", "complete", "outcome_of", "resolve", "resume", "start", "wait"]
+__all__ = ["Promise", "Steps", "Then", "complete", "finished", "outcome_of", "resolve", "resume", "start", "wait"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -102,6 +102,12 @@ def resume(steps: Steps[T] | Then[T], result: Any) -> tuple[Awaitable[Any] | Non
         return steps.throw(result) if isinstance(result, Exception) else steps.send(result), None
     except StopIteration as end:
         return None, end.value
+
+
+async def finished(steps: Steps[T] | Then[T]) -> T:
+    """Run to the end, waiting for whatever comes."""
+    waiting, done = start(steps)
+    return cast("T", done) if waiting is None else await complete(steps, waiting)
 
 
 async def complete(steps: Steps[T] | Then[T], waiting: Awaitable[Any]) -> T:

@@ -150,7 +150,7 @@ class Intake:
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._broker.metrics.stored_publishes += 1
         if outgoing.heard is not None:
-            self._broker.broadcasting.tell_hearers(outgoing.channel, outgoing.heard)
+            self._broker.broadcasting.tell_hearers(outgoing.channel, outgoing.heard, submission.sender)
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
@@ -161,7 +161,7 @@ class Intake:
                     return
                 channel = parse(logged.channel)
                 assert channel is not None
-                entry = Entry.logged(logged.channel, logged.id, logged.body, origin=Origin.logged(logged))
+                entry = Entry.read_back(logged)
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
             if len(entries) < _READ_AT_ONCE:
                 self._durability.node.cursor = max(self._durability.node.cursor, last)
@@ -208,7 +208,11 @@ class Intake:
             return  # it is ending
         elif not self._durability.overflow.has_room(session, durable, entry):
             return
-        elif durable.parked or session.is_absent or session.is_paused or durable in self._durability.refills.running:
+        elif (
+            session.is_absent
+            or session.is_paused
+            or (durable.parked and durable.parks_before(entry.position, entry.priority))
+        ):
             durable.park(entry.position)
             self._durability.refills.ring(session)
         else:
