@@ -20,7 +20,8 @@ from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Waiting
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
-from tests.delivery.receiving import DEAD_SESSION, Receiver, ReceivingServer
+from tests.delivery.receiver import Receiver
+from tests.delivery.receiving import DEAD_SESSION, ReceivingServer
 from tests.delivery.server_model import Request, Server
 from tests.delivery.store_model import SessionRow, StoreModel
 

@@ -5,192 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from crewel.delivery.batches import Batches
 from crewel.delivery.bounds import OverflowPolicy
-from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK, EndReason, Letter, Logged, LogId, SessionName, Transient, Waiting
+from crewel.delivery.records import BATCH_BLOCK, EndReason, Letter, Logged, LogId, SessionName, Waiting
 from crewel.delivery.states import Holdback
 from crewel.delivery.statuses import read_statuses
 from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreError
-from tests.delivery.ledger import Broken
+from tests.delivery.receiver import Receiver
 from tests.delivery.server_model import BOUND, Server
 
 DEAD_SESSION = ("communication.noConnection.dead", "the session has ended")
-
-
-class Receiver:
-    """One session as its server has it: what the client has got, what is queued, and what decides about it."""
-
-    def __init__(self, durable: Durable, rules: Rules, policy: OverflowPolicy) -> None:
-        self.durable = durable
-        self.policy = policy
-        self.dispatcher = Dispatcher(rules)
-        self.batches = Batches()
-        self.queue: list[Entry] = []
-        self.volatile: set[str] = set()
-        """Messages that are not stored, and have not ended."""
-        self.is_paused = False
-        self.is_late = False
-        """Whether older messages may come after newer ones: a subscription was answered late."""
-
-    # What is where
-
-    def _sent(self) -> list[Entry]:
-        return list(dict.fromkeys([*(each for each, _ in self.dispatcher.open.values()), *self.batches.unacknowledged]))
-
-    def _transients(self) -> list[Entry]:
-        return [each for each in dict.fromkeys([*self._sent(), *self.queue]) if not each.position]
-
-    def stored(self) -> list[LogId]:
-        return sorted([*self.durable.open, *self.durable.inbox])
-
-    def check(self) -> None:
-        """Everything that has not ended is somewhere, once; and nothing else is."""
-        name, durable = self.durable.name, self.durable
-        waiting = [each.position for each in self.queue if each.position]
-        waiting += [each for each in durable.parked if each in durable.open or each in durable.inbox]
-        if len(waiting) != len(set(waiting)):
-            raise Broken(f"{name} would get something twice: {waiting}")
-        somewhere = {*waiting, *(each.position for each in self._sent() if each.position)}
-        if lost := set(self.stored()) - somewhere:
-            raise Broken(f"{sorted(lost)} are open for {name}, and nowhere")
-        if ghosts := set(waiting) - set(self.stored()):
-            raise Broken(f"{sorted(ghosts)} have ended for {name}, and would be sent")
-        found = {_id(each) for each in self._transients()}
-        if found != self.volatile:
-            raise Broken(f"of what is not stored {name} has {sorted(found)}, not {sorted(self.volatile)}")
-
-    # Waiting again
-
-    def recall(self, entries: Iterable[Entry] = ()) -> None:
-        """These wait again in their place, and all that is stored waits in the store."""
-        self.batches.lift()
-        durable = self.durable
-        places = {each.position for each in (*entries, *self.queue) if each.position}
-        for place in sorted(places.difference(durable.parked)):
-            if place in durable.open or place in durable.inbox:
-                durable.park(place)
-        self.queue = list(dict.fromkeys(each for each in (*entries, *self.queue) if not each.position))
-
-    def put_back(self, entries: list[Entry]) -> None:
-        """The client could not take these."""
-        for entry in entries:
-            self.queue = self.batches.take_out(entry, self.queue)
-        self.recall(entries)
-
-    def renew(self) -> None:
-        """Another client goes on."""
-        sent = self.batches.forget()
-        self.recall(dict.fromkeys((*self.dispatcher.forget(), *sent)))
-
-    def look(self) -> None:
-        """Pause, or go on, as the dispatcher stands: what is stored is read anew, in its order."""
-        if self.is_paused is not self.dispatcher.is_paused:
-            self.is_paused = self.dispatcher.is_paused
-            self.recall()
-
-    def refill(self, count: int) -> None:
-        """Read what is parked, unless the session is paused."""
-        if not self.dispatcher.is_paused:
-            for log_id in self.durable.unpark(count):
-                origin = Origin.stored(log_id, "", b"")
-                self.queue.append(Entry.logged("/a", log_id, b'{"channel":"/a"}', origin=origin))
-
-    # What is sent
-
-    def reply(self, count: int, now: float) -> tuple[int, list[str]]:
-        """A response with at most so many messages leaves: its batch number, and the ids."""
-        leaving: list[Entry] = []
-        if not self.dispatcher.is_paused:
-            leaving, self.queue = self.queue[:count], self.queue[count:]
-        self.batches.retain(leaving)
-        for entry in leaving:
-            self.dispatcher.send(entry, now)
-            if entry.position and entry.position not in self.durable.open and entry.position not in self.durable.inbox:
-                raise Broken(f"{entry.position} was sent to {self.durable.name} after it had ended")
-        places = [each.position for each in leaving if each.position]
-        older = [each for each in self.durable.parked if each in self.stored() and places and each < max(places)]
-        if not self.is_late and (places != sorted(places) or older):
-            raise Broken(f"{places} were sent to {self.durable.name} in this order, and before {older}")
-        return self.batches.close(), [_id(each) for each in leaving]
-
-    def acknowledge(self, batch: int | None) -> None:
-        """A connect came."""
-        told: list[Entry] = []
-        self.queue = self.batches.acknowledge(batch, self.queue, told)
-        for entry in self.dispatcher.acknowledge(told):
-            self._ended(entry)
-            if entry.position:
-                self.durable.settle(entry.position)
-
-    # Ends
-
-    def _ended(self, entry: Entry) -> None:
-        self.volatile.discard(_id(entry))
-
-    def _take_out(self, entry: Entry) -> None:
-        self.queue = self.batches.take_out(entry, self.queue)
-        self.dispatcher.close(entry)
-
-    def end(self, entry: Entry, reason: EndReason) -> None:
-        self._take_out(entry)
-        self._ended(entry)
-        if entry.position:
-            self.durable.settle(entry.position, reason)
-
-    def bury(self, entry: Entry, code: str, reason: str, attempts: int) -> None:
-        self._take_out(entry)
-        self._ended(entry)
-        message = None if entry.position else Transient(_id(entry), "0", entry.channel, entry.wire)
-        self.durable.bury(Letter(self.durable.name, entry.position, code, reason, attempts, message))
-
-    def _forget(self, place: LogId) -> None:
-        for entry in [each for each in (*self._sent(), *self.queue) if each.position == place]:
-            self._take_out(entry)
-        if place in self.durable.parked:
-            self.durable.parked.remove(place)
-
-    def bury_stored(self, place: LogId, code: str, reason: str) -> None:
-        self._forget(place)
-        self.durable.bury(Letter(self.durable.name, place, code, reason, 0))
-
-    def bury_transients(self, code: str, reason: str) -> None:
-        for entry in self._transients():
-            self.bury(entry, code, reason, 0)
-        self.queue = [each for each in self.queue if each.position]
-
-    def bury_all(self, code: str, reason: str) -> None:
-        self.renew()
-        self.bury_transients(code, reason)
-        self.durable.parked.clear()
-        for place in self.stored():
-            self.bury_stored(place, code, reason)
-
-    def drop(self, count: int) -> None:
-        """The oldest so many end, and leave nothing behind."""
-        for place in (places := self.stored()[:count]):
-            self._forget(place)
-            self.durable.settle(place, EndReason.DROPPED)
-        for entry in self._transients()[: count - len(places)]:
-            self.end(entry, EndReason.DROPPED)
-
-    def drop_oldest(self) -> bool:
-        """Make room for one that arrives, if something was never sent."""
-        resending = self.batches.resending
-        if self.durable.parked and not resending:
-            place = self.durable.parked[0]
-            self._forget(place)
-            self.durable.settle(place, EndReason.DROPPED)
-            return True
-        if len(self.queue) <= resending:
-            return False
-        self.end(self.queue[resending], EndReason.DROPPED)
-        return True
 
 
 class ReceivingServer(Server):
@@ -260,13 +90,13 @@ class ReceivingServer(Server):
         receiver = self.receivers.get(durable)
         if receiver is None:
             return  # it is ending
-        entry = Entry.logged(logged.channel, logged.id, b'{"channel":"/a"}', origin=Origin.logged(logged))
+        entry = Entry.read_back(replace(logged, body=b'{"channel":"/a"}'))
         if not self._has_room(receiver, entry, is_bounded=is_bounded):
             return
-        if durable.parked or receiver.dispatcher.is_paused:
+        if receiver.dispatcher.is_paused or durable.parks_before(entry.position, entry.priority):
             durable.park(logged.id)
         else:
-            receiver.queue.append(entry)
+            receiver.enqueue(entry)
         receiver.check()
 
     def push(self, durable: Durable, message_id: str) -> None:
@@ -276,7 +106,7 @@ class ReceivingServer(Server):
         entry.origin = Origin(message_id, "0")
         if self._has_room(receiver, entry, is_bounded=True):
             receiver.volatile.add(message_id)
-            receiver.queue.append(entry)
+            receiver.enqueue(entry)
 
     def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
         durable = receiver.durable
@@ -389,7 +219,3 @@ class ReceivingServer(Server):
                 durable.bury(Letter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
             else:
                 durable.settle(log_id, EndReason.LAPSED)
-
-
-def _id(entry: Entry) -> str:
-    return str(entry.position) if entry.origin is None else entry.origin.id

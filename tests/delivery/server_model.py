@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
 from crewel.delivery.records import (
     BATCH_BLOCK,
@@ -253,7 +254,8 @@ class Server:
     def take(self, logged: Logged, *, is_bounded: bool) -> None:
         patterns = MATCHING[logged.channel]
         node = self.serving
-        waiting = Waiting(0, len(logged.body), logged.channel)
+        known = Entry.read_back(logged)
+        waiting = Waiting(0, len(logged.body), logged.channel, known.priority, known.expires)
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         for durable in node.take(logged.id, patterns, waiting, hearing):
             self._receive(durable, logged.id)
@@ -278,8 +280,10 @@ class Server:
         self.ledger.delivered(durable.name, self.token, log_id)
 
     def unpark(self, durable: Durable, count: int) -> None:
-        ids = durable.unpark(count)
-        if ids != sorted(ids) or not all(each in durable.open or each in durable.inbox for each in ids):
+        ids = durable.unpark(durable.first_parked(count))
+        if ids != [each for each in durable.in_order() if each in ids] or not all(
+            each in durable.open or each in durable.inbox for each in ids
+        ):
             raise Broken(f"{ids} were unparked for {durable.name}, of {[*durable.open, *durable.inbox]}")
 
     def settle(self, durable: Durable, log_id: LogId) -> None:

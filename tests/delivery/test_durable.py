@@ -45,6 +45,11 @@ def change(durable: Durable, cursor: int = FAR, committed: int = 0) -> Change:
     return found
 
 
+def unparked(durable: Durable, count: int) -> list[LogId]:
+    """The first so many of what is parked, which is so no more."""
+    return durable.unpark(durable.first_parked(count))
+
+
 def wanted(durable: Durable, *patterns: str, among: range = range(1, 10)) -> list[int]:
     return [each for each in among if durable.wants(patterns, LogId(each))]
 
@@ -214,9 +219,9 @@ class TestParking:
         durable = session(4, 5, 6)
         for log_id in (5, 6, 4):
             durable.park(LogId(log_id))
-        assert durable.unpark(2) == [4, 5]
-        assert durable.unpark(2) == [6]
-        assert durable.unpark(2) == []
+        assert unparked(durable, 2) == [4, 5]
+        assert unparked(durable, 2) == [6]
+        assert unparked(durable, 2) == []
 
     def test_what_has_ended_meanwhile_is_left_out(self) -> None:
         durable = session(4, 5, 6)
@@ -224,13 +229,12 @@ class TestParking:
             durable.park(LogId(log_id))
         durable.settle(LogId(4))
         durable.boxed([LogId(6)])
-        assert durable.unpark(2) == [5, 6]
+        assert unparked(durable, 2) == [5, 6]
 
-    @pytest.mark.parametrize("count", [0, -1])
-    def test_asked_for_none_it_gives_none(self, count: int) -> None:
+    def test_asked_for_none_it_gives_none(self) -> None:
         durable = session(4)
         durable.park(LogId(4))
-        assert durable.unpark(count) == []
+        assert unparked(durable, 0) == []
         assert durable.parked == [4]
 
 
@@ -416,13 +420,13 @@ class TestPriorities:
     def test_what_is_parked_comes_by_priority_and_then_by_age(self) -> None:
         durable = of_priorities(5, 9, 0, 9, 5)
         assert durable.in_order() == [2, 4, 1, 5, 3]
-        assert durable.unpark(3) == [2, 4, 1]
+        assert unparked(durable, 3) == [2, 4, 1]
         durable.park(LogId(4))
-        assert durable.unpark(9) == [4, 5, 3]
+        assert unparked(durable, 9) == [4, 5, 3]
 
     def test_what_comes_back_is_parked_by_the_priority_that_the_store_knows(self) -> None:
         record = {LogId(1): Waiting(0, 1, "/a", 1), LogId(2): Waiting(0, 1, "/a", 5)}
-        assert adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 9)}).unpark(9) == [3, 2, 1]
+        assert unparked(adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 9)}), 9) == [3, 2, 1]
 
     def test_something_goes_before_a_message_that_arrives_if_it_has_its_priority_or_a_higher_one(self) -> None:
         durable = of_priorities(5)
@@ -431,17 +435,17 @@ class TestPriorities:
 
     def test_of_what_was_read_those_go_on_that_come_before_what_was_parked_meanwhile(self) -> None:
         durable = of_priorities(9, 9, 5, 5)
-        ids = durable.unpark(4)
-        assert durable.going_first(ids) == 4
+        ids = durable.first_parked(4)
+        assert ids == [1, 2, 3, 4]
         durable.take(LogId(5), Waiting(0, 10, "/a", 7))
         durable.park(LogId(5))
-        assert durable.going_first(ids) == 2
-        durable.settle(LogId(3))
-        assert durable.going_first(ids) == 3  # what has ended is not delivered, wherever it stands
+        durable.settle(LogId(2))
+        assert durable.unpark(ids) == [1]
+        assert durable.first_parked(2) == [5, 3]
 
     def test_one_that_is_parked_can_be_told_and_forgotten(self) -> None:
         durable = of_priorities(9, 5)
-        durable.unpark(1)
+        unparked(durable, 1)
         assert [durable.is_parked(LogId(each)) for each in (1, 2, 3)] == [False, True, False]
         durable.forget_parked(LogId(1))
         durable.forget_parked(LogId(2))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Any
 
 from crewel.delivery.entry import NORMAL
@@ -206,13 +207,6 @@ class Durable:
         """Whether something is parked that goes before a message of this place and priority."""
         return bool(self.parked) and self.parked[0] < rank_of(log_id, priority)
 
-    def going_first(self, ids: list[LogId]) -> int:
-        """How many of these, which are in order, go before all that is parked."""
-        if not self.parked:
-            return len(ids)
-        later = (place for place, each in enumerate(ids) if self.find(each) and self._rank(each) > self.parked[0])
-        return next(later, len(ids))
-
     def least_parked(self) -> int | None:
         """The rank of what gives way first among all that is parked: the oldest of the lowest priority. None if nothing is."""
         if not self.parked:
@@ -228,15 +222,21 @@ class Durable:
         waiting = self.open.get(log_id) or self.inbox.get(log_id)
         return rank_of(log_id, NORMAL if waiting is None else waiting.priority)
 
-    def unpark(self, count: int) -> list[LogId]:
-        """The first parked ids that are still open, at most so many; they are parked no more."""
+    def first_parked(self, count: int) -> list[LogId]:
+        """The first parked ids that are still open, at most so many. They stay parked."""
+        return list(islice((place for place in map(place_of, self.parked) if self.find(place) is not None), count))
+
+    def unpark(self, ids: Collection[LogId]) -> list[LogId]:
+        """Those of the ids that go before all else that is parked, and are still open; they are parked no more."""
         taken: list[LogId] = []
         position = 0
-        while position < len(self.parked) and len(taken) < count:
-            log_id = place_of(self.parked[position])
+        while position < len(self.parked):
+            place = place_of(self.parked[position])
+            if self.find(place) is not None:
+                if place not in ids:
+                    break
+                taken.append(place)
             position += 1
-            if log_id in self.open or log_id in self.inbox:
-                taken.append(log_id)
         del self.parked[:position]
         return taken
 

@@ -1,7 +1,7 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
-Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there;
-what arrives meanwhile is parked too, so that the order stays that of priority and age.
+Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there,
+and stay parked until they lie in the queue: what arrives meanwhile is parked behind them, unless it goes first.
 """
 
 from __future__ import annotations
@@ -66,19 +66,15 @@ class Refills:
             self.ring(session)
 
     async def _read_some(self, session: Session, durable: Durable) -> bool:
-        """Read what goes first. True: it lies in the queue, but for what goes behind messages that came meanwhile; or there is
-        nothing to be done. Raises StoreError."""
-        left = ids = durable.unpark(_BURST)
-        try:
-            found = await self._found(durable, ids)
-            if durable.holder is session and not session.is_paused:  # it may have been held back meanwhile
-                first = durable.going_first(ids)
-                self._queue(session, durable, ids[:first], found)
-                left = ids[first:]
-        finally:
-            for log_id in left:
-                durable.park(log_id)
-        return not ids or len(left) < len(ids) or durable.holder is not session or session.is_paused
+        """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
+        it. Raises StoreError."""
+        ids = durable.first_parked(_BURST)
+        found = await self._found(durable, ids)
+        if durable.holder is not session or session.is_paused:  # it may have been held back meanwhile
+            return True
+        queued = durable.unpark(set(ids))
+        self._queue(session, durable, queued, found)
+        return bool(queued) or not durable.parked
 
     async def read(self, durable: Durable, ids: list[LogId]) -> list[Entry]:
         """The messages of these ids that are open, with their bodies. Raises StoreError."""
