@@ -19,7 +19,8 @@ NOTHING: dict[str, Any] = {
     "reply_to": None,
     "properties": None,
     "destroy_delay": None,
-    "persistent": False,
+    "persistent": None,
+    "force_update": None,
     "history_max": None,
 }
 NO_PAST: dict[str, Any] = {"history": None, "newest_first": False, "since": None}
@@ -61,6 +62,7 @@ def test_a_publish_asks_for_what_was_given_only() -> None:
         "destroy_delay": "forever",
         "history_max": 0,
         "persistent": True,
+        "force_update": False,
     }
     assert publish_options(**NOTHING | given) == {
         "priority": "HIGH",
@@ -74,6 +76,7 @@ def test_a_publish_asks_for_what_was_given_only() -> None:
         "destroy_delay_ms": -1,
         "history_max": 0,
         "persistent": True,
+        "force_update": False,
     }
     assert publish_options(**NOTHING | {"priority": "0"}) == {"priority": 0}
 

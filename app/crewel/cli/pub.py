@@ -75,7 +75,7 @@ def pub(
         data = "null"
     _check(channel, data)
     options = asking.publish_options(
-        persistent=persistent,
+        persistent=persistent or None,
         key=key,
         priority=priority,
         to=to,
@@ -83,14 +83,14 @@ def pub(
         distribute=distribute,
         subscribable=subscribable,
         life_time=life_time,
-        force_destroy=force_destroy,
+        force_destroy=force_destroy or None,
         force_update=force_update,
         reply_to=reply_to,
         properties=properties,
         history_max=history,
-        readonly=readonly,
+        readonly=readonly or None,
         destroy_delay=destroy_delay,
-        administrative=administrative,
+        administrative=administrative or None,
     )
     try:
         client = connecting.client(url, transport, token)

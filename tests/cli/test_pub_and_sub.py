@@ -1,0 +1,173 @@
+"""What `crewel pub` and `crewel sub` ask for, as it is typed, done by a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Running, assert_refused
+from tests.cli.operators import Post
+from tests.functional.wire import until
+
+Sub = Callable[..., Running]
+
+
+@pytest.fixture
+def sub(post: Post, tmp_path: Path) -> Iterator[Sub]:
+    """Start `crewel sub` and wait until it is subscribed."""
+    started: list[Running] = []
+
+    def start(*arguments: str) -> Running:
+        url = [f"--url={post.server.url}", f"--token={post.environ['CREWEL_TOKEN']}"]
+        running = Running("sub", *url, *arguments, directory=tmp_path)
+        started.append(running)
+        assert (line := running.told()).startswith("crewel: subscribed to "), line
+        return running
+
+    yield start
+    for running in started:
+        running.process.kill()
+        running.process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def _erased(post: Post) -> Iterator[None]:
+    yield
+    for topic in post.desk.get("/topics?pattern=/typed/**")["topics"]:
+        post.desk.ask("DELETE", f"/topics{topic['channel']}?force=true")
+
+
+def pub(post: Post, *arguments: str) -> None:
+    assert post.run("pub", *arguments) == (0, "", "")
+
+
+def data(running: Running, count: int) -> list[Any]:
+    return [running.said()["data"] for _ in range(count)]
+
+
+def test_what_is_addressed_to_a_name_is_printed(post: Post, sub: Sub) -> None:
+    named = sub("--name=joe/1", "--count=3")
+    both = sub("/typed/a", "--name=ann/1", "--count=3")
+    pub(post, "/typed/a", "1", "--to=client/joe", "--to=client/ann/1")
+    pub(post, "/typed/b", "2", "--to=joe/1", "--to=ann", "--not-subscribable")
+    pub(post, "/service/mail", "3", "--to=joe")
+    first = named.said()
+    assert (first["channel"], first["data"], first["ext"]["update"]["subscription"]) == ("/typed/a", 1, "__subId:PtP")
+    assert data(named, 2) == [2, 3]
+    assert named.end() == (0, "")
+    # ann is subscribed to the first one's channel, and hears it a second time.
+    assert data(both, 3) == [1, 1, 2]
+    assert both.end() == (0, "")
+
+
+def test_a_message_waits_for_its_subject(post: Post, sub: Sub) -> None:
+    pub(post, "/typed/a", "low", "--to=client/joe", "--force-queuing", "--priority=low")
+    pub(post, "/typed/a", "high", "--to=client/joe", "--force-queuing", "--priority=8", "--key=once")
+    pub(post, "/typed/a", "high", "--to=client/joe", "--force-queuing", "--priority=8", "--key=once")
+    assert post.desk.cmd("__cmd:client/joe/?subjectQueueNumMsgs") == 2
+    joe = sub("--name=joe", "--count=2")
+    assert data(joe, 2) == ["high", "low"]
+    assert joe.end() == (0, "")
+
+
+def test_what_does_not_arrive_is_one_line_that_tells_of_each(post: Post) -> None:
+    ended = post.run("pub", "/typed/a", "1", "--to=client/nobody")
+    assert_refused(ended, "404:client/nobody:user.ptp.unknownDestination")
+    ended = post.run("pub", "/typed/a", "1", "--to=joe", "--force-queuing", "--to=ann/7")
+    assert_refused(
+        ended,
+        "user.ptp.unknownDestinationSession",
+        "of all destinations: client/joe OK, client/ann/7 user.ptp.unknownDestinationSession",
+    )
+    ended = post.run("pub", "/typed/a", "1", "--to=client/nobody", "--json")
+    assert ended.status == 1
+    (state,) = json.loads(ended.out)["ext"]["publish"]["destinations"]
+    assert state["errorCode"] == "user.ptp.unknownDestination"
+    post.desk.cmd("__cmd:client/joe/?clearSubjectQueue")
+
+
+def test_a_topic_is_configured_and_read(post: Post, sub: Sub) -> None:
+    pub(post, "/typed/a", "--administrative", "--history=2", "--destroy-delay=1h")
+    for number in range(3):
+        pub(post, "/typed/a", str(number), "--life-time=10m", '--property=kind="pizza"')
+    (shown,) = post.lines("topics", "show", "/typed/a")
+    assert (shown["history"]["entries"], shown["destroyDelay"]) == (2, 3_600_000)
+    assert data(sub("/typed/a", "--history=5"), 2) == [1, 2]
+    assert data(sub("/typed/a", "--history=5", "--newest-first"), 2) == [2, 1]
+    message = sub("/typed/a", "--history=1").said()
+    assert message["ext"]["update"]["initial"] is True
+    assert message["ext"]["update"]["clientProperties"] == {"kind": "pizza"}
+    assert 0 < message["ext"]["update"]["remainingLife"] <= 600_000
+
+
+def test_a_readonly_topic_and_a_message_that_changes_nothing(post: Post, sub: Sub) -> None:
+    pub(post, "/typed/a", "1", "--readonly")
+    assert_refused(post.run("pub", "/typed/a", "2"), "409:/typed/a:user.publish.readonly")
+    heard = sub("/typed/b", "--count=2")
+    for text in ("same", "same", "other"):
+        pub(post, "/typed/b", text, "--history=1", "--no-force-update")
+    assert data(heard, 2) == ["same", "other"]
+
+
+def test_only_what_fits_is_printed(post: Post, sub: Sub) -> None:
+    large = sub("/typed/a", "--filter=data.n > `2`", "--count=2")
+    for number in range(5):
+        pub(post, "/typed/a", json.dumps({"n": number}))
+    assert data(large, 2) == [{"n": 3}, {"n": 4}]
+    ended = post.run("sub", "/typed/a", "--filter=data.[")
+    assert_refused(ended, "/typed/a was refused: 400:", "filter")
+
+
+def test_members_of_a_group_share(post: Post, sub: Sub) -> None:
+    cooks = [sub("/typed/a", "--group=cooks", f"--name=cook/{number}", "--count=2") for number in (1, 2)]
+    pub(post, "/typed/a", "pizza", "--count=4")
+    assert [data(cook, 2) for cook in cooks] == [["pizza"] * 2] * 2
+    assert [cook.end() for cook in cooks] == [(0, "")] * 2
+
+
+def test_reading_goes_on_where_it_ended(post: Post, sub: Sub) -> None:
+    pub(post, "/typed/a", "--administrative", "--history=10")
+    first = sub("/typed/a", "--since=now", "--count=2")
+    assert first.told() == "crewel: /typed/a: recovered\n"
+    for number in range(2):
+        pub(post, "/typed/a", str(number))
+    assert data(first, 2) == [0, 1]
+    status, err = first.end()
+    place = err.removeprefix("crewel: go on with --since ").strip()
+    assert (status, place.count(":")) == (0, 1), err
+    for number in range(2, 5):
+        pub(post, "/typed/a", str(number))
+    again = sub("/typed/a", f"--since={place}", "--count=3")
+    assert again.told() == "crewel: /typed/a: recovered\n"
+    assert data(again, 3) == [2, 3, 4]
+    post.lines("topics", "clear", "/typed/a")
+    late = sub("/typed/a", f"--since={place}")
+    assert late.told() == "crewel: /typed/a: not recovered\n"
+    status, err = late.end(signal.SIGINT)
+    assert status == 0
+    assert "go on with --since" in err
+
+
+def test_the_end_of_a_topic_is_printed_and_the_next_one_heard(post: Post, sub: Sub) -> None:
+    heard = sub("/typed/a", "--count=3")
+    pub(post, "/typed/a", "old")
+    assert heard.said()["data"] == "old"
+    post.lines("topics", "erase", "/typed/a", "--force")
+    notice = heard.said()
+    assert (notice["data"], notice["ext"]["update"]["state"]) == (None, "ERASED")
+    assert heard.told() == "crewel: /typed/a was erased, subscribing again\n"
+    until(lambda: post.desk.ask("GET", "/topics/typed/a").status == 200)
+    pub(post, "/typed/a", "new")
+    assert heard.said()["data"] == "new"
+    assert heard.end() == (0, "")
+
+
+def test_a_client_need_not_hear_itself(post: Post, sub: Sub) -> None:
+    heard = sub("/typed/a", "--no-local", "--count=1")
+    pub(post, "/typed/a", "1")
+    assert data(heard, 1) == [1]
