@@ -17,10 +17,12 @@ from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
-from crewel.settings.table import as_text, declared
+from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
 from crewel.storage.keys import KEYS
+from crewel.topics import lifecycle as topic_life
+from crewel.topics.expiry import MESSAGE_STATES
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -39,6 +41,40 @@ def settings() -> str:
         for setting in declared().values()
     )
     return table(("name", "default", "takes", "live", "meaning"), rows)
+
+
+def topic_rules() -> str:
+    """Return the table of what a rule for topics can set."""
+    rows = (
+        (f"`{name}`", code(as_text(field.default)), field.expected, field.why)
+        for name, field in declared_rules().items()
+    )
+    return table(("field", "default", "takes", "meaning"), rows)
+
+
+def topic_states() -> str:
+    """Return the table of what the state of a topic follows from."""
+    rows = (
+        (f"`{state.value}`" if state else "cannot be", *("yes" if fact else "" for fact in facts))
+        for facts, state in topic_life.STATES.items()
+    )
+    return table(("state", "configured", "in a history", "in a queue", "subscribed to by name"), rows)
+
+
+def topic_transitions() -> str:
+    """Return the table of what may follow each state of a topic."""
+    rows = (
+        (f"`{state.value}`", event.value, " or ".join(f"`{each.value}`" for each in follows))
+        for state, row in topic_life.TRANSITIONS.items()
+        for event, follows in row.items()
+    )
+    return table(("state", "what happens", "the state then"), rows)
+
+
+def message_states() -> str:
+    """Return the table of the states of a message."""
+    rows = ((*("yes" if fact else "" for fact in facts), f"`{state.value}`") for facts, state in MESSAGE_STATES.items())
+    return table(("its life is over", "`forceDestroy`", "a history or a queue holds it", "state"), rows)
 
 
 def figures() -> str:
@@ -174,6 +210,10 @@ def decisions() -> str:
 
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
+    "topic-rules": topic_rules,
+    "topic-states": topic_states,
+    "topic-transitions": topic_transitions,
+    "message-states": message_states,
     "metrics": figures,
     "errors": errors,
     "codes": codes,

@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 
-__all__ = ["USUAL", "TopicSettings"]
+__all__ = ["HISTORY_MAX", "USUAL", "TopicSettings"]
 
-_NAMES: Final = {"history_max": "historyMax", "is_readonly": "readonly", "destroy_delay_ms": "destroyDelay"}
+HISTORY_MAX: Final = "historyMax"
+"""The one of the settings that the store obeys: a history that is longer is cut."""
+
+_NAMES: Final = {"history_max": HISTORY_MAX, "is_readonly": "readonly", "destroy_delay_ms": "destroyDelay"}
 """Attribute -> name in the store."""
 
 

@@ -124,6 +124,15 @@ class TestTime:
             world.settle()
         assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == set()
 
+    def test_the_store_forgets_one_that_had_a_history_by_a_rule(self, make_stored: MakeStored) -> None:
+        world = make_stored("topics./a.history.max_entries=3", "topics./a.destroy_delay_ms=0")
+        publish(Receiver(world).started(), "/a", lifeTime=1)
+        while "/a" in world.broker.topics.known:
+            world.sweep_after(0.1)
+        world.settle()
+        assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == set()
+        assert not world.wait(world.store.reader.exists(world.store.keys.topic("/a")))
+
     def test_after_its_death_it_begins_anew(self, world: World) -> None:
         client = Client(world).joined()
         publish(client, "/a", destroyDelay=0)

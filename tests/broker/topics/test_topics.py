@@ -206,6 +206,23 @@ class TestTheStore:
         topic = again.broker.topics.find("/a")
         assert topic is None or topic.history_count == 0
 
+    @pytest.mark.parametrize("rule", [0, 2], ids=["asked", "as the rule says"])
+    def test_a_history_that_is_made_shorter_loses_its_oldest_at_once(self, make_stored: MakeStored, rule: int) -> None:
+        world = make_stored(history("/a", rule))
+        sender = Receiver(world).started()
+        for value in range(5):
+            publish(sender, "/a", value, history={"maxEntries": 5})
+        publish(sender, "/a", administrative=True, history={"maxEntries": 2})
+        topic = world.broker.topics.find("/a")
+        view = world.wait(world.broker.topics.view("/a"))
+        assert topic is not None
+        assert view is not None
+        assert topic.history_count == view.history == 2
+        world.crash()
+        again = make_stored(history("/a", rule), prefix=world.prefix).broker.topics.find("/a")
+        assert again is not None
+        assert (again.history_count, again.settings.history_max) == (2, 2)
+
     def test_the_count_stops_at_what_the_history_keeps(self, make_stored: MakeStored) -> None:
         world = make_stored(history("/a", 2))
         sender = Receiver(world).started()

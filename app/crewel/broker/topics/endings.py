@@ -144,7 +144,7 @@ class Endings:
     def _remove(self, topic: Topic) -> None:
         """Take it out of the store, if it is there."""
         durability = self._broker.durability
-        if durability is not None and (topic.is_stored or topic.epoch):
+        if durability is not None and (topic.is_stored or topic.epoch or topic.settings.history_max):
             step = histories.erase(durability.store.keys, durability.token, topic.name, durability.facts_max)
             durability.writing.submit(step, lambda _: None, insists=True)
 

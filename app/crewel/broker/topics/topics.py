@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from asyncio import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
@@ -24,7 +25,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
-from crewel.topics.configured import USUAL, TopicSettings
+from crewel.topics.configured import HISTORY_MAX, USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 
 if TYPE_CHECKING:
@@ -89,20 +90,28 @@ class Topics:
             usual, history_max=now.history_max, readonly=now.is_readonly, destroy_delay_ms=now.destroy_delay_ms
         )
 
-    def administer(self, channel: Channel, qos: PublishQos) -> Future[None] | None:
+    def administer(self, channel: Channel, qos: PublishQos) -> Future[Any] | None:
         """Configure the topic anew. What is returned must be waited for: the store keeps it then. It raises StoreError, and
         then only this server knows."""
         topic = self.publish(channel, qos)
         self._configure(topic, TopicSettings.of(qos), is_kept=True)
-        durability = self._broker.durability
-        if durability is None:
+        if self._broker.durability is None:
             return None
-        done = self._store(topic) if topic.asked or topic.is_stored else None
-        if topic.history_count and not topic.settings.history_max:
-            topic.emptied()
-            step = histories.clear(durability.store.keys, durability.token, topic.name)
-            done = durability.writing.ask(step)
-        return done
+        shortened = self._shorten(topic)
+        return self._store(topic) if topic.asked else shortened
+
+    def _shorten(self, topic: Topic) -> Future[Any] | None:
+        """Take out of the history what it is too short for now."""
+        most = topic.settings.history_max
+        if topic.history_count <= most:
+            return None
+        topic.history_count = most
+        if most:
+            return self._tell_store(topic, encode({HISTORY_MAX: most}))
+        topic.emptied()
+        durability = self._broker.durability
+        assert durability is not None
+        return durability.writing.ask(histories.clear(durability.store.keys, durability.token, topic.name))
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
@@ -187,24 +196,32 @@ class Topics:
     def _store(self, topic: Topic) -> Future[None] | None:
         """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
         the next publish tries again."""
+        topic.is_stored = True
+        done = self._tell_store(topic, topic.asked)
+        if done is not None:
+            done.add_done_callback(partial(self._stored, topic))
+        return done
+
+    @staticmethod
+    def _stored(topic: Topic, done: Future[None]) -> None:
+        error = done.exception()
+        if error is not None:
+            log.warning("the settings of %s are not stored: %s", topic.name, error)
+            topic.is_stored = False
+
+    def _tell_store(self, topic: Topic, settings: bytes) -> Future[None] | None:
         durability = self._broker.durability
         if durability is None:
             return None
-        topic.is_stored = True
         done: Future[None] = self._broker.loop.create_future()
 
         def answered(answer: str | StoreError) -> None:
-            if isinstance(answer, StoreError):
-                log.warning("the settings of %s are not stored: %s", topic.name, answer)
-                topic.is_stored = False
-                done.add_done_callback(Future.exception)  # nobody may wait for it
-                resolve(done, answer)
-            else:
+            if not isinstance(answer, StoreError):
                 topic.epoch = answer
-                resolve(done, None)
+            resolve(done, answer if isinstance(answer, StoreError) else None)
 
         keys, epoch = durability.store.keys, histories.new_epoch()
-        durability.writing.submit(histories.configure(keys, durability.token, topic.name, topic.asked, epoch), answered)
+        durability.writing.submit(histories.configure(keys, durability.token, topic.name, settings, epoch), answered)
         return done
 
     # The start
