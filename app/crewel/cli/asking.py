@@ -41,6 +41,11 @@ def _address(text: str) -> str:
     return text
 
 
+def addresses(texts: Sequence[str] | None) -> list[str] | None:
+    """Names of sessions and subjects. Raises BadParameter."""
+    return [_address(each) for each in texts] if texts else None
+
+
 def duration_ms(text: str) -> int:
     """Milliseconds; -1 for ever. Raises BadParameter."""
     if text in _FOR_EVER:
@@ -136,7 +141,7 @@ def publish_options(
     """The options of a publish as the client takes them. Raises BadParameter for those that do not fit."""
     if not to and (force_queuing or distribute is not None or subscribable is not None):
         raise typer.BadParameter("--force-queuing, --distribute and --subscribable need --to")
-    options = {name: given for name, given in same.items() if given is not None and given is not False}
+    options = {name: given for name, given in same.items() if given is not None}
     if priority is not None:
         options["priority"] = _priority(priority)
     if to:
