@@ -9,7 +9,8 @@ import pytest
 
 from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission, Waiting
 from crewel.errors import Fenced
-from crewel.storage import log, shared_queues
+from crewel.storage import letters, log, sessions, shared_queues
+from crewel.storage.letters import RedriveOutcome
 from crewel.storage.shared_queues import (
     Addressed,
     Delivery,
@@ -21,6 +22,7 @@ from crewel.storage.shared_queues import (
     Sent,
 )
 from crewel.storage.store import Store
+from tests.storage.buried import all_letters
 from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, started
 
 JOE_2 = SessionName("client/joe/2")
@@ -370,10 +372,7 @@ async def test_what_is_discarded_is_told(store: Store) -> None:
 async def test_what_dies_in_a_queue_leaves_letters(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_SUBJECT, sender=ANN)
-    step = shared_queues.bury(
-        store.keys, owner.token, SUBJECT, None, FACTS_MAX, LETTERS_MAX, code="user.x", reason="why"
-    )
-    buried: Discarded = await owner.do(step)
+    buried: Discarded = await owner.do(_bury(owner))
     assert (buried.count, len(buried.letters)) == (1, 1)
     (letter,) = await owner.letters()
     assert (letter["receiver"], letter["code"], letter["sender"], letter["t"]) == (SUBJECT, "user.x", ANN, SUBJECT)
@@ -405,6 +404,32 @@ async def test_a_superseded_server_moves_nothing(store: Store) -> None:
 
 
 def _join(owner: Owner, name: str) -> Any:
-    from crewel.storage import sessions
-
     return sessions.subscribe(owner.keys, owner.token, name, (), FACTS_MAX, {"/a/*": b'[{"group":"workers"}]'})
+
+
+async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await send(owner, TO_SUBJECT, priority=9, qos=b'{"priority":9}', sender=ANN)
+    await owner.do(_bury(owner))
+    (letter,) = await all_letters(owner)
+    moved = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    assert moved.outcome is RedriveOutcome.MOVED
+    (found,) = await shared_queues.look_at(store, SUBJECT, 9)
+    assert (found.logged.id, found.logged.redrive_of, found.logged.to, found.priority) == (
+        moved.id,
+        letter.dead_id,
+        SUBJECT,
+        9,
+    )
+    (fact,) = await owner.facts("redriven")
+    assert fact["session"] == SUBJECT
+    await owner.do(_bury(owner))
+    await send(owner, TO_SUBJECT)
+    (letter,) = await all_letters(owner)
+    full = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    assert full.outcome is RedriveOutcome.FULL
+
+
+def _bury(owner: Owner) -> Any:
+    bounds = FACTS_MAX, LETTERS_MAX
+    return shared_queues.bury(owner.keys, owner.token, SUBJECT, None, *bounds, code="user.x", reason="why")

@@ -250,6 +250,8 @@ class Redriving:
         session = self._broker.logins.names.find(letter.receiver)
         if session is not None and session.durable is not None:
             self._broker.dispatching.arrived(session, moved.id, Waiting(0, moved.size, letter.channel))
+        elif letter.receiver.count("/") == 1:  # a subject
+            self._broker.shared.filled(letter.receiver)
 
 
 def _gone(dead_id: str) -> Undone:

@@ -1,6 +1,6 @@
 #!lua
--- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or
--- lies in the log like something just published. Whatever server owns the receiver; one that does not know yet sees that
+-- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
+-- the queue of the subject that was its receiver, or lies in the log like something just published. Whatever server owns the receiver; one that does not know yet sees that
 -- ids were given that it has not taken.
 --
 -- Returns {'moved', id, bytes}; {'gone'}: somebody was quicker; {'no receiver'}: the session is not in the store, or its
@@ -13,7 +13,7 @@
 -- KEYS[4]  dead
 -- KEYS[5]  facts
 -- KEYS[6]  k:<scope> of this call
--- ARGV[1]  what all keys begin with; s:, inbox: and dead: are built from it
+-- ARGV[1]  what all keys begin with; s:, inbox:, q:, qb: and dead: are built from it
 -- ARGV[2]  id in `dead`
 -- ARGV[3]  bound of the facts, entries
 -- ARGV[4]  how long the answer is remembered, milliseconds
@@ -29,14 +29,16 @@ local call, format = redis.call, string.format
 
 -- include shared/packed.lua
 
+-- include shared/queues.lua
+
 -- include shared/room.lua
 
 -- include shared/waiting.lua
 
 -- The fields of the log's entry.
 local function entry_of(letter, returns)
-  local entry = {'c', letter.channel, 'b', letter.body}
-  for field, value in pairs({s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns}) do
+  local entry, to = {'c', letter.channel, 'b', letter.body}, not to_channel and letter.t or ''
+  for field, value in pairs({s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = to}) do
     if value ~= '' then
       entry[#entry + 1] = field
       entry[#entry + 1] = value
@@ -68,7 +70,12 @@ end
 
 local size = #letter.body
 local session, inbox = base .. 's:' .. letter.receiver, base .. 'inbox:' .. letter.receiver
-if not to_channel then
+local is_subjects = string.match(letter.receiver, '^client/[^/]+$')
+if is_subjects and not to_channel then
+  if max_entries > 0 and call('ZCARD', base .. 'q:' .. letter.receiver) >= max_entries then
+    return {'full'}
+  end
+elseif not to_channel then
   local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
     return {'no receiver'}
@@ -91,6 +98,9 @@ if to_channel then
   call('XADD', log, text .. '-0', unpack(entry))
   told('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
   where = '"channel":' .. cjson.encode(letter.channel)
+elseif is_subjects then
+  enqueue(letter.receiver, text, packed(entry), priority_of(letter), '0')
+  where = '"session":' .. cjson.encode(letter.receiver)
 else
   call('HSET', inbox, text, packed(entry))
   call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
