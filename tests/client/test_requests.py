@@ -239,8 +239,20 @@ class TestResponder:
     async def test_a_subscription_that_is_lost_ends_it(self, caplog: Any) -> None:
         subscription = subscribed(Router(), "/power")
         subscription.end(ClientError("refused"))
-        await Responder(lambda message: 1, Published(), 1).run(subscription)
+        responder = Responder(lambda message: 1, Published(), 1)
+        await responder.keep_on(subscription)
         assert "/power ended: refused" in caplog.text
+        with pytest.raises(ClientError, match="refused"):
+            await responder.run(subscription)
+
+    async def test_it_may_answer_so_many_and_no_more(self) -> None:
+        subscription = subscribed(Router(), "/power")
+        for number in range(3):
+            subscription.offer(request(number))
+        published = Published()
+        await Responder(lambda message: message.data, published, 2).run(subscription, 2)
+        assert sorted(response.data for response in published.sent) == [0, 1]
+        assert subscription.queued == 1
 
     def test_it_works_on_one_at_least(self) -> None:
         with pytest.raises(ValueError, match="1 request at once"):

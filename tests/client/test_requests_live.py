@@ -311,4 +311,4 @@ async def test_an_answer_passes_a_queue_that_is_full(server: Server, transport: 
             await ann.publish(f"{channel}/full", number)
         while not unread.is_full:
             await asyncio.sleep(0.01)
-        assert [(await joe.request(channel, number)).data for number in range(3)] == [0, 1, 2]
+        assert (await joe.request(channel, 1)).data == 1

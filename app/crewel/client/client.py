@@ -268,7 +268,7 @@ class Client:
         """
         responder = Responder(callback, self.publish, at_once)
         subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
-        self._own(asyncio.create_task(responder.run(subscription), name=f"crewel-client {channel}"))
+        self._own(asyncio.create_task(responder.keep_on(subscription), name=f"crewel-client {channel}"))
         return subscription
 
     async def subscribe(

@@ -60,19 +60,38 @@ class Responder:
         self._publish = publish
         self._places = asyncio.Semaphore(at_once)
 
-    async def run(self, subscription: Subscription) -> None:
-        """Answer until the subscription ends, then until all is answered."""
+    async def run(self, subscription: Subscription, count: int | None = None) -> None:
+        """Answer until the subscription ends, or so many messages have come; returns when all is answered. Raises what ended
+        the subscription, if that was not the application's wish."""
+        failure = None
         async with asyncio.TaskGroup() as group:
             try:
-                while True:
+                while count != 0:
                     await self._places.acquire()
-                    message = await anext(subscription)
+                    message = await self._next(subscription)
                     message.defer()  # it is settled when it has been answered, and not by asking for the next one
                     group.create_task(self._respond(message)).add_done_callback(lambda _: self._places.release())
+                    count = None if count is None else count - 1
             except StopAsyncIteration:
-                return
+                pass
             except ClientError as error:
-                log.warning("%s ended: %s", subscription.channel, error)
+                failure = error
+        if failure is not None:
+            raise failure
+
+    async def _next(self, subscription: Subscription) -> Message:
+        try:
+            return await anext(subscription)
+        except BaseException:
+            self._places.release()
+            raise
+
+    async def keep_on(self, subscription: Subscription) -> None:
+        """Answer until the subscription ends, whyever."""
+        try:
+            await self.run(subscription)
+        except ClientError as error:
+            log.warning("%s ended: %s", subscription.channel, error)
 
     async def _respond(self, message: Message) -> None:
         channel = reply_channel(message.fields)

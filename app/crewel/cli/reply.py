@@ -1,0 +1,117 @@
+"""`crewel reply`: answers requests, with what they said or with what a command prints."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from crewel.cli import asking, connecting
+
+if TYPE_CHECKING:
+    from crewel.client import Client, Message
+    from crewel.client.responders import OnRequest
+
+FAILED: Final = "user.clientCode"
+"""What a command that fails answers."""
+SLOW: Final = "communication.timeout"
+"""What a command that takes too long answers."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add `reply` to the command line."""
+    app.command(name="reply")(reply)
+
+
+def reply(
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A name or a wildcard: /power /power/**")],
+    echo: Annotated[bool, typer.Option("--echo", help="Answer each request with its own data.")] = False,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CMD",
+            help="Answer with what this command of the shell prints, JSON or else text. It reads the request's data, as JSON,"
+            " from its standard input; CREWEL_CHANNEL and CREWEL_SENDER tell where it was asked and by whom. If it fails, the"
+            " last line of its standard error is told.",
+        ),
+    ] = None,
+    timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="How long the command may take.")] = 60_000,
+    at_once: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many requests are worked on at the same time.")
+    ] = 1,
+    count: Annotated[int | None, typer.Option(min=1, help="End after this many requests.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
+    ] = None,
+    group: asking.Group = None,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    transport: connecting.Transports = None,
+) -> None:
+    """Answer requests until interrupted. Tells on stderr once it listens. What is no request is let pass."""
+    connecting.check_channels([channel])
+    if echo is (command is not None):
+        raise typer.BadParameter("either --echo or --command CMD says how requests are answered")
+    answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
+    try:
+        client = connecting.client(url, transport, token, name=name, update=True)
+        connecting.run(_reply(client, channel, answer, at_once, count, {} if group is None else {"group": group}))
+    except connecting.Interrupted as interrupted:
+        # Without --count there is no other end, so the signal is the regular one.
+        raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
+
+
+async def _reply(
+    client: "Client", channel: str, answer: "OnRequest", at_once: int, count: int | None, options: dict[str, Any]
+) -> None:
+    from crewel.client.responders import Responder
+
+    async with client:
+        subscription = await client.subscribe(channel, **options)
+        print(f"crewel: replying on {channel}", file=sys.stderr, flush=True)
+        await Responder(answer, client.publish, at_once).run(subscription, count)
+
+
+def _echo(message: "Message") -> Any:
+    return message.data
+
+
+def _command(command: str, timeout: float) -> "OnRequest":
+    """What answers with the output of this command."""
+    from crewel.client import ErrorAnswer
+
+    async def answer(message: "Message") -> Any:
+        told = {"CREWEL_CHANNEL": message.channel, "CREWEL_SENDER": message.sender or ""}
+        try:
+            async with asyncio.timeout(timeout):
+                status, out, err = await _run(command, message.data, told)
+        except TimeoutError:
+            raise ErrorAnswer(SLOW, f"the command took longer than {timeout:g} s") from None
+        if status:
+            words = err.strip().splitlines()
+            raise ErrorAnswer(FAILED, words[-1] if words else f"the command ended with {status}")
+        return asking.value(out.strip())
+
+    return answer
+
+
+async def _run(command: str, data: Any, told: dict[str, str]) -> tuple[int, str, str]:
+    """Run it to its end: its status, what it printed, and what it said of errors. Cancelled, it is killed."""
+    import orjson
+
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | told, start_new_session=True
+    )
+    try:
+        out, err = await process.communicate(orjson.dumps(data) + b"\n")
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")

@@ -1,0 +1,59 @@
+"""`crewel request`: asks, and prints the answer."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crewel.cli import asking, connecting
+
+if TYPE_CHECKING:
+    from crewel.client import Client
+
+
+def register(app: typer.Typer) -> None:
+    """Add `request` to the command line."""
+    app.command(name="request")(request)
+
+
+def request(
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where responders listen.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="What is asked: JSON, or else text. `-`: all of standard input.")
+    ],
+    timeout_ms: Annotated[
+        int, typer.Option(min=1, metavar="MS", help="How long the answer may take, from the start of the command.")
+    ] = 10_000,
+    to: asking.To = None,
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="Have the request stored before it is answered.")
+    ] = False,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    transport: connecting.Transports = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole message as a JSON object, and not only its data.")
+    ] = False,
+) -> None:
+    """Publish a request, wait for the answer, and print its data as JSON.
+
+    Without an answer in time, or with one that tells of a failure, nothing is printed but a line on stderr.
+    """
+    name = asking.channel_name(channel)
+    text = sys.stdin.read().strip() if data == "-" else data
+    options: dict[str, Any] = {"persistent": persistent or None, "to": asking.addresses(to)}
+    try:
+        client = connecting.client(url, transport, token)
+        connecting.run(_request(client, name, asking.value(text), timeout_ms / 1000, options, as_json))
+    except connecting.Interrupted as interrupted:
+        raise typer.Exit(interrupted.exit_code) from None
+
+
+async def _request(
+    client: "Client", channel: str, data: Any, limit_s: float, options: dict[str, Any], as_json: bool
+) -> None:
+    import orjson
+
+    async with client:
+        answer = await client.request(channel, data, limit_s, **options)
+        print(orjson.dumps(answer.fields if as_json else answer.data).decode(), flush=True)
