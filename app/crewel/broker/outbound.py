@@ -133,7 +133,9 @@ class Outbound:
         if session.durable is not None and self.has_room is not None:
             # What is stored was asked about when it was taken, and comes in order.
             return bool(entry.position) or self.has_room(session, session.durable, entry)
-        if session.is_reliable or session.ends_when_full:
+        if session.recovered is not None and session.recovered not in session.queue:
+            session.recovered = None  # it has gone out
+        if session.is_reliable or session.ends_when_full or session.recovered is not None:
             self._metrics.dropped["disconnect"] += 1
             self.end_soon(session)
             return False

@@ -140,6 +140,7 @@ class Session:
         "plain",
         "queue",
         "queue_limit",
+        "recovered",
         "reply_id",
         "retained",
         "socket",
@@ -177,6 +178,8 @@ class Session:
     """What it was sent and has not acknowledged; None unless it acknowledges."""
     queue_limit: int
     """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says; below 0: none."""
+    recovered: Entry | None
+    """The last message that it was told to have missed: while that waits, the session ends rather than lose one."""
     ends_when_full: bool
     """Whether it ends when its queue is full, although it does not acknowledge."""
     name: str
@@ -233,6 +236,7 @@ class Session:
         self.is_reliable = False
         self.batches = None
         self.queue_limit = 0
+        self.recovered = None
         self.ends_when_full = False
         self.burst = _ANY_BURST
         self.is_ready = False

@@ -15,6 +15,7 @@ from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
+from crewel.storage.commits import Left
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 
@@ -26,12 +27,12 @@ class Store:
 
     def __init__(self) -> None:
         self.node = Node(LogId(10))
+        self.index: set[str] = set()
         self.joe = Durable(SessionName("client/joe/1"))
         self.node.add(self.joe)
-        self.session = SimpleNamespace(is_live=True)
+        self.session = SimpleNamespace(is_live=True, subscriptions=self.index)
         self.joe.holder = self.session
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
-        self.index: set[str] = set()
         self.metrics = Metrics()
         self.letters: list[Letter] = []
         self.membership = Membership(self._durability(), self._broker())
@@ -50,19 +51,27 @@ class Store:
         )
 
     def _broker(self) -> Any:
-        channels = SimpleNamespace(
-            subscribe=lambda session, pattern: self.index.add(pattern),
-            unsubscribe=lambda session, pattern: self.index.discard(pattern),
+        subscribing = SimpleNamespace(
+            enter=lambda session, pattern, choices: self.index.add(pattern),
+            leave=lambda session, pattern: self.index.discard(pattern),
         )
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
         loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
-        return SimpleNamespace(loop=loop, channels=channels, letters=letters, metrics=self.metrics, expiring=expiring)
+        shared = SimpleNamespace(returning=lambda durable: {}, ended=lambda returning, returned: None)
+        return SimpleNamespace(
+            loop=loop,
+            subscribing=subscribing,
+            letters=letters,
+            metrics=self.metrics,
+            expiring=expiring,
+            shared=shared,
+        )
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
         self.asked.append((step, done, insists))
 
     def subscribe(self, *patterns: str) -> asyncio.Future[None]:
-        return self.membership.subscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
+        return self.membership.subscribe(self.session, self.joe, dict.fromkeys(patterns, ()))  # type: ignore[arg-type]
 
     def unsubscribe(self, *patterns: str) -> asyncio.Future[None]:
         return self.membership.unsubscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
@@ -163,7 +172,7 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     assert store.answer(LogId(10)) == "close!"
     store.membership.bury(store.joe)
     assert store.membership.leaving == {"client/joe/1"}
-    assert store.answer([]) == "end!"
+    assert store.answer(Left([], [], [])) == "end!"
     assert store.membership.leaving == set()
 
 
@@ -172,6 +181,6 @@ async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:
     store.membership.end(store.joe)
     store.answer(LogId(10))
     store.membership.bury(store.joe)
-    store.answer(["5-0", "5-1"])
+    store.answer(Left(["5-0", "5-1"], [], []))
     assert store.metrics.ended[EndReason.DEAD] == 2
     assert [letter.code for letter in store.letters] == [DEAD_SESSION] * 2

@@ -282,3 +282,79 @@ class TestRestart:
             assert not again.broker.subscribing.wants_notice(session, "/b")
         finally:
             again.close()
+
+
+class TestGroups:
+    def test_a_member_hears_by_its_group_only(self, world: StoredWorld) -> None:
+        receiver = Receiver(world).started()
+        assert ask(receiver, "/a/*", group="cooks")["successful"]
+        assert world.broker.groups.of(receiver.session) == [("/a/*", "cooks")]
+        assert "/a/*" not in world.broker.channels
+        assert ask(receiver, "/a/*", group="cooks")["successful"]
+        record = world.record(receiver.session)
+        assert "s:/a/*" not in record
+        assert record["p:/a/*"] == '[{"group":"cooks"}]'
+
+    def test_it_leaves_by_unsubscribing(self, world: StoredWorld) -> None:
+        receiver = Receiver(world).started()
+        ask(receiver, "/a", group="cooks")
+        assert receiver.say("/meta/unsubscribe", subscription="/a")["successful"]
+        assert world.broker.groups.of(receiver.session) == []
+        assert "p:/a" not in world.record(receiver.session)
+        assert receiver.session.subscriptions == set()
+
+    @pytest.mark.parametrize(("first", "second"), [("cooks", None), (None, "cooks")])
+    def test_a_member_cannot_hear_by_itself_too(
+        self, world: StoredWorld, first: str | None, second: str | None
+    ) -> None:
+        receiver = Receiver(world).started()
+        assert ask(receiver, "/a", group=first)["successful"]
+        assert ask(receiver, "/a", group=second)["error"] == "400:group:user.illegalArgument"
+
+    def test_of_several_groups_until_it_says_otherwise(self, world: StoredWorld) -> None:
+        receiver = Receiver(world).started()
+        for group in ("cooks", "smiths"):
+            assert ask(receiver, "/a", group=group)["successful"]
+        assert sorted(world.broker.groups.of(receiver.session)) == [("/a", "cooks"), ("/a", "smiths")]
+        assert ask(receiver, "/a", group="tailors", multiSubscribe=False)["successful"]
+        assert world.broker.groups.of(receiver.session) == [("/a", "tailors")]
+
+    def test_nor_be_sent_the_past(self, world: StoredWorld) -> None:
+        publish(world, "/h/a", 1)
+        receiver = Receiver(world).started()
+        assert ask(receiver, "/h/a", group="cooks")["ext"]["subscribe"] == {"position": {}}
+        assert receiver.take() == []
+
+    @pytest.mark.parametrize("channel", ["/__sys__deadMessage", "/service/x"])
+    def test_not_every_channel_can_be_shared(self, world: StoredWorld, channel: str) -> None:
+        assert ask(Receiver(world).started(), channel, group="a")["error"] == "400:group:user.illegalArgument"
+
+    def test_membership_survives(self, world: StoredWorld) -> None:
+        receiver = Receiver(world).started(name="client/joe/1", persistent=True)
+        ask(receiver, "/a", group="cooks")
+        world.crash()
+        again = StoredWorld(RULES, prefix=world.prefix)
+        try:
+            session = again.broker.sessions[str(receiver.id)]
+            assert again.broker.groups.of(session) == [("/a", "cooks")]
+            assert session.subscriptions == {"/a"}
+        finally:
+            again.close()
+
+
+def test_wishes_of_another_version_are_left_out(world: StoredWorld) -> None:
+    receiver = Receiver(world).started("/a")
+    stored = {"/a": [{"local": False, "mood": "good"}], "/gone": [{"local": False}]}
+    world.broker.subscribing.restore(receiver.session, stored)
+    assert world.broker.subscribing.told(receiver.session) == {}
+    world.broker.subscribing.restore(receiver.session, {"/a": {"local": False}})
+    assert world.broker.subscribing.told(receiver.session) == {"/a": [{"local": False}]}
+
+
+def test_who_does_not_want_notices_says_so(world: StoredWorld) -> None:
+    receiver = Receiver(world).started("/b")
+    ask(receiver, "/a", notify=False)
+    wants = world.broker.subscribing.wants_notice
+    assert (wants(receiver.session, "/a"), wants(receiver.session, "/b")) == (False, True)
+    ask(receiver, "/a", notify=True)
+    assert wants(receiver.session, "/a")

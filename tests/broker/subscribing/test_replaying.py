@@ -217,10 +217,10 @@ def test_without_the_extension_nobody_numbers() -> None:
 
 
 def test_numbers_follow_one_another_while_the_clock_stands_still_or_goes_back() -> None:
-    now = 1000.0
-    numbers = Numbers(lambda: now)
+    times = iter((1000.0, 1000.0, 500.0, 2000.0))
+    numbers = Numbers(lambda: next(times))
     written = []
-    for now in (1000.0, 1000.0, 500.0, 2000.0):
+    for _ in range(4):
         fields: Fields = {"channel": "/a", "data": {}}
         numbers.write(fields)
         written.append(fields["data"]["event"]["replayId"])

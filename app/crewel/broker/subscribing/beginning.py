@@ -245,8 +245,11 @@ class Reading:
             if not entry.origin.is_initial and entry.origin.id in waiting:
                 continue
             heard = broker.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
-            if heard is not Heard.NO:
-                broker.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
+            if heard is Heard.NO:
+                continue
+            broker.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
+            if not entry.origin.is_initial:
+                session.recovered = entry
 
 
 def _waiting(session: Session) -> set[str]:

@@ -149,13 +149,18 @@ class Subscribing:
 
     def enter(self, session: Session, pattern: str, choices: Choices) -> None:
         """The session is subscribed to this pattern, and wants this of it."""
+        former = self.choosing.get(session, {}).get(pattern, ())
         self.choose(session, pattern, choices)
-        group = group_of(choices)
-        if group:
-            session.subscriptions.add(pattern)
-            self._broker.groups.join(session, pattern, group)
-        else:
+        if not group_of(choices):
             self._broker.channels.subscribe(session, pattern)
+            return
+        session.subscriptions.add(pattern)
+        groups = [each.group for each in choices]
+        for choice in former:
+            if choice.group and choice.group not in groups:
+                self._broker.groups.leave(session, pattern, choice.group)
+        for group in groups:
+            self._broker.groups.join(session, pattern, group)
 
     def leave(self, session: Session, pattern: str) -> None:
         """The session is subscribed to this pattern no more."""
