@@ -163,8 +163,9 @@ class Endings:
             log.warning("what has expired could not be removed: %s", answer)
             return
         for name, left in answer:
-            topic = self._topics.find(name)
-            if topic is not None:
+            if not name.startswith("/"):
+                self._broker.shared.left(name, left)
+            elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
     # By an operator
