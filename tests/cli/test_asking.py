@@ -6,24 +6,11 @@ from typing import Any
 import pytest
 import typer
 
-from crewel.cli.asking import duration_ms, publish_options, shown, subscribe_options
+from crewel.cli.asking import OF_PUBLISH, OF_SUBSCRIPTION, duration_ms, publish_options, shown, subscribe_options
 from tests.cli.command import crewel
 
-NOTHING: dict[str, Any] = {
-    "priority": None,
-    "to": None,
-    "force_queuing": False,
-    "distribute": None,
-    "subscribable": None,
-    "life_time": None,
-    "reply_to": None,
-    "properties": None,
-    "destroy_delay": None,
-    "persistent": None,
-    "force_update": None,
-    "history_max": None,
-}
-NO_PAST: dict[str, Any] = {"history": None, "newest_first": False, "since": None}
+NOTHING: dict[str, Any] = dict.fromkeys(OF_PUBLISH)
+NO_PAST: dict[str, Any] = dict.fromkeys(OF_SUBSCRIPTION)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +38,7 @@ def test_what_is_no_time_is_wrong_usage(text: str) -> None:
 
 
 def test_a_publish_asks_for_what_was_given_only() -> None:
-    assert publish_options(**NOTHING) == {}
+    assert publish_options(NOTHING) == {}
     given = {
         "priority": "high",
         "to": ["joe", "client/ann/1"],
@@ -64,12 +51,10 @@ def test_a_publish_asks_for_what_was_given_only() -> None:
         "persistent": True,
         "force_update": False,
     }
-    assert publish_options(**NOTHING | given) == {
+    assert publish_options(NOTHING | given) == {
         "priority": "HIGH",
         "to": ["joe", "client/ann/1"],
         "force_queuing": True,
-        "distribute": None,
-        "subscribable": None,
         "life_time_ms": 300_000,
         "reply_to": "/ret/a/3000000",
         "properties": {"a": 1, "b": "x=y", "c": {"d": 2}, "e": ""},
@@ -78,12 +63,12 @@ def test_a_publish_asks_for_what_was_given_only() -> None:
         "persistent": True,
         "force_update": False,
     }
-    assert publish_options(**NOTHING | {"priority": "0"}) == {"priority": 0}
+    assert publish_options(NOTHING | {"priority": "0"}) == {"priority": 0}
 
 
 def test_a_subscription_asks_for_what_was_given_only() -> None:
-    assert subscribe_options(["/a"], **NO_PAST, group=None, local=None) == {}
-    assert subscribe_options(["/a"], **NO_PAST | {"history": -1}, group="cooks", filter="data.a") == {
+    assert subscribe_options(["/a"], NO_PAST) == {}
+    assert subscribe_options(["/a"], NO_PAST | {"history": -1, "group": "cooks", "filter": "data.a"}) == {
         "history": -1,
         "newest_first": False,
         "group": "cooks",
@@ -100,14 +85,14 @@ def test_a_subscription_asks_for_what_was_given_only() -> None:
     ],
 )
 def test_a_position_is_read_as_it_is_shown(since: str, position: Any) -> None:
-    assert subscribe_options(["/a"], **NO_PAST | {"since": since}) == {"since": position}
+    assert subscribe_options(["/a"], NO_PAST | {"since": since}) == {"since": position}
 
 
 def test_a_position_is_shown_as_it_is_read() -> None:
     assert shown({"/a": {"epoch": "e", "id": "17"}}) == "e:17"
     assert shown({"/a": {"id": "1"}}) == '{"/a":{"id":"1"}}'
     both = {"/a": {"epoch": "e", "id": "1"}, "/b": {"epoch": "e", "id": "2"}}
-    assert subscribe_options(["/a", "/b"], **NO_PAST | {"since": shown(both)}) == {"since": both}
+    assert subscribe_options(["/a", "/b"], NO_PAST | {"since": shown(both)}) == {"since": both}
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """What `pub` and `sub` may ask of the server for their messages: the options, and how they are read."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from crewel.client import Position
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _PRIORITIES: Final = ("MIN", "LOW", "NORM", "HIGH", "MAX")
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -76,6 +79,24 @@ def value(text: str) -> Any:
         return text
 
 
+def with_options(options: Mapping[str, Any]) -> Callable[[CommandT], CommandT]:
+    """Let a command take these options, by the names of its arguments, as its `**asked`: before its `token`, which it has to
+    have. Those that are not given are None."""
+
+    def extended(command: CommandT) -> CommandT:
+        own = [each for each in signature(command).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        more = [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+        place = [each.name for each in own].index("token")
+        parameters = [*own[:place], *more, *own[place:]]
+        vars(command)["__signature__"] = signature(command).replace(parameters=parameters)
+        return command
+
+    return extended
+
+
 # Of a publish
 
 Priority = Annotated[str | None, typer.Option(metavar="0-9|NAME", help="MIN, LOW, NORM, HIGH and MAX are names.")]
@@ -88,7 +109,7 @@ To = Annotated[
     ),
 ]
 ForceQueuing = Annotated[
-    bool, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
+    bool | None, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
 ]
 ToOne = Annotated[
     Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
@@ -103,7 +124,9 @@ LifeTime = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
 ]
-ForceDestroy = Annotated[bool, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")]
+ForceDestroy = Annotated[
+    bool | None, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")
+]
 ForceUpdate = Annotated[
     bool | None,
     typer.Option("--force-update/--no-force-update", help="Whether it is heard if it says the same as the one before."),
@@ -116,45 +139,55 @@ Properties = Annotated[
 History = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="Of the topic: how many messages its history keeps.")
 ]
-Readonly = Annotated[bool, typer.Option("--readonly", help="Of the topic: it takes no second message.")]
+Readonly = Annotated[bool | None, typer.Option("--readonly", help="Of the topic: it takes no second message.")]
 DestroyDelay = Annotated[
     str | None, typer.Option(metavar="TIME", help="Of the topic: how long it lives when nothing refers to it.")
 ]
 Administrative = Annotated[
-    bool, typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out.")
+    bool | None,
+    typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out."),
 ]
 
 
-def publish_options(
-    *,
-    priority: str | None,
-    to: Sequence[str] | None,
-    force_queuing: bool,
-    distribute: Distribute | None,
-    subscribable: bool | None,
-    life_time: str | None,
-    reply_to: str | None,
-    properties: Sequence[str] | None,
-    destroy_delay: str | None,
-    **same: Any,
-) -> dict[str, Any]:
+OF_PUBLISH: Final[Mapping[str, Any]] = {
+    "priority": Priority,
+    "to": To,
+    "force_queuing": ForceQueuing,
+    "distribute": ToOne,
+    "subscribable": Subscribable,
+    "life_time": LifeTime,
+    "force_destroy": ForceDestroy,
+    "force_update": ForceUpdate,
+    "reply_to": ReplyTo,
+    "properties": Properties,
+    "history_max": History,
+    "readonly": Readonly,
+    "destroy_delay": DestroyDelay,
+    "administrative": Administrative,
+}
+"""What `publish_options` reads."""
+
+_READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "priority": ("priority", _priority),
+    "to": ("to", addresses),
+    "distribute": ("distribute", str),
+    "life_time": ("life_time_ms", duration_ms),
+    "destroy_delay": ("destroy_delay_ms", duration_ms),
+    "reply_to": ("reply_to", channel_name),
+    "properties": ("properties", lambda texts: dict(map(_property, texts))),
+}
+"""Options that are not passed on as they are: what the client calls them, and how they are read."""
+
+
+def publish_options(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a publish as the client takes them. Raises BadParameter for those that do not fit."""
-    if not to and (force_queuing or distribute is not None or subscribable is not None):
+    given = {name: option for name, option in asked.items() if option is not None and option != []}
+    if "to" not in given and not given.keys().isdisjoint(("force_queuing", "distribute", "subscribable")):
         raise typer.BadParameter("--force-queuing, --distribute and --subscribable need --to")
-    options = {name: given for name, given in same.items() if given is not None}
-    if priority is not None:
-        options["priority"] = _priority(priority)
-    if to:
-        options |= {"to": [_address(each) for each in to], "force_queuing": force_queuing, "subscribable": subscribable}
-        options["distribute"] = distribute.value if distribute is not None else None
-    if life_time is not None:
-        options["life_time_ms"] = duration_ms(life_time)
-    if destroy_delay is not None:
-        options["destroy_delay_ms"] = duration_ms(destroy_delay)
-    if reply_to is not None:
-        options["reply_to"] = channel_name(reply_to)
-    if properties:
-        options["properties"] = dict(map(_property, properties))
+    options = {}
+    for name, option in given.items():
+        called, read = _READ.get(name, (name, None))
+        options[called] = option if read is None else read(option)
     return options
 
 
@@ -181,7 +214,7 @@ Filter = Annotated[
 Past = Annotated[
     int | None, typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages; -1: with all.")
 ]
-NewestFirst = Annotated[bool, typer.Option("--newest-first", help="With --history: in this order.")]
+NewestFirst = Annotated[bool | None, typer.Option("--newest-first", help="With --history: in this order.")]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -190,20 +223,31 @@ Since = Annotated[
         " end. JSON for several channels.",
     ),
 ]
-Local = Annotated[bool, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")]
+Local = Annotated[
+    bool | None, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")
+]
 
 
-def subscribe_options(
-    channels: Sequence[str], *, history: int | None, newest_first: bool, since: str | None, **same: Any
-) -> dict[str, Any]:
+OF_SUBSCRIPTION: Final[Mapping[str, Any]] = {
+    "group": Group,
+    "filter": Filter,
+    "history": Past,
+    "newest_first": NewestFirst,
+    "since": Since,
+    "local": Local,
+}
+"""What `subscribe_options` reads."""
+
+
+def subscribe_options(channels: Sequence[str], asked: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a subscription as the client takes them. Raises BadParameter for those that do not fit."""
-    options = {name: given for name, given in same.items() if given is not None}
-    if history is not None:
-        options |= {"history": history, "newest_first": newest_first}
-    elif newest_first:
+    options = {name: option for name, option in asked.items() if option is not None}
+    if "history" in options:
+        options.setdefault("newest_first", False)  # people read downwards
+    elif "newest_first" in options:
         raise typer.BadParameter("--newest-first needs --history")
-    if since is not None:
-        options["since"] = _position(since, channels)
+    if "since" in options:
+        options["since"] = _position(options["since"], channels)
     return options
 
 

@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command(name="pub")(pub)
 
 
+@asking.with_options(asking.OF_PUBLISH)
 def pub(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where to.")],
     data: Annotated[
@@ -51,47 +52,17 @@ def pub(
             " has KEY-2. --persistent alone makes a random one.",
         ),
     ] = None,
-    priority: asking.Priority = None,
-    to: asking.To = None,
-    force_queuing: asking.ForceQueuing = False,
-    distribute: asking.ToOne = None,
-    subscribable: asking.Subscribable = None,
-    life_time: asking.LifeTime = None,
-    force_destroy: asking.ForceDestroy = False,
-    force_update: asking.ForceUpdate = None,
-    reply_to: asking.ReplyTo = None,
-    properties: asking.Properties = None,
-    history: asking.History = None,
-    readonly: asking.Readonly = False,
-    destroy_delay: asking.DestroyDelay = None,
-    administrative: asking.Administrative = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each reply as a JSON object a line.")] = False,
+    **asked: Any,
 ) -> None:
     """Publish one message, or many; each is answered before the next is sent. Says nothing if all goes well."""
-    if administrative and data is None:
+    if asked["administrative"] and data is None:
         data = "null"
     _check(channel, data)
-    options = asking.publish_options(
-        persistent=persistent or None,
-        key=key,
-        priority=priority,
-        to=to,
-        force_queuing=force_queuing,
-        distribute=distribute,
-        subscribable=subscribable,
-        life_time=life_time,
-        force_destroy=force_destroy or None,
-        force_update=force_update,
-        reply_to=reply_to,
-        properties=properties,
-        history_max=history,
-        readonly=readonly or None,
-        destroy_delay=destroy_delay,
-        administrative=administrative or None,
-    )
+    options = asking.publish_options({"persistent": persistent or None, "key": key, **asked})
     try:
         client = connecting.client(url, transport, token)
         texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)

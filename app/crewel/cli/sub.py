@@ -25,6 +25,12 @@ class Settle(StrEnum):
     BATCH = "batch"
 
 
+Channels = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**. None: what is addressed to --name."
+    ),
+]
 UpdateException = Annotated[
     str | None,
     typer.Option(metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."),
@@ -44,13 +50,9 @@ def register(app: typer.Typer) -> None:
     app.command(name="sub")(sub)
 
 
+@asking.with_options(asking.OF_SUBSCRIPTION)
 def sub(
-    channels: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**. None: what is addressed to --name."
-        ),
-    ] = None,
+    channels: Channels = None,
     ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     name: Annotated[
@@ -61,12 +63,6 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
-    group: asking.Group = None,
-    filter_by: asking.Filter = None,
-    history: asking.Past = None,
-    newest_first: asking.NewestFirst = False,
-    since: asking.Since = None,
-    local: asking.Local = True,
     update_exception: UpdateException = None,
     update_message: UpdateMessage = "",
     retries: Retries = None,
@@ -77,26 +73,15 @@ def sub(
     url: connecting.Url = connecting.DEFAULT_URL,
     transport: connecting.Transports = None,
     as_json: connecting.AsJson = None,
+    **asked: Any,
 ) -> None:
     """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
 
     Unless --no-ack says otherwise, what is printed is settled, and what is not comes again. With --name, what is addressed to
     that session or its subject is printed too, whatever its channel.
     """
-    channels = channels or []
-    if not channels and name is None:
-        raise typer.BadParameter("CHANNEL is missing, or --name for what is addressed to it")
-    connecting.check_channels(channels)
-    wanted = widest(channels)
-    options = asking.subscribe_options(
-        wanted,
-        group=group,
-        filter=filter_by,
-        history=history,
-        newest_first=newest_first,
-        since=since,
-        local=None if local else False,
-    )
+    wanted = _wanted(channels or [], name)
+    options = asking.subscribe_options(wanted, asked)
     settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
@@ -112,6 +97,13 @@ def sub(
         # `crewel sub … | head -3`: nobody reads any more. Python would flush to the broken pipe once more at its end.
         sys.stdout = None
         raise typer.Exit(0) from None
+
+
+def _wanted(channels: list[str], name: str | None) -> list[str]:
+    if not channels and name is None:
+        raise typer.BadParameter("CHANNEL is missing, or --name for what is addressed to it")
+    connecting.check_channels(channels)
+    return widest(channels)
 
 
 def widest(channels: Iterable[str]) -> list[str]:
