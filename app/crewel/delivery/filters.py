@@ -7,6 +7,7 @@ become larger than the message that it was found in, and the steps of one evalua
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -117,7 +118,11 @@ class Filter:
 
 def _parsed(text: str) -> _Node:
     try:
-        tree: _Node = jmespath.compile(text).parsed
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PendingDeprecationWarning)
+            tree: _Node = jmespath.compile(text).parsed
+    except PendingDeprecationWarning:
+        raise ValueError("a JMESPath expression, with JSON between back-ticks") from None
     except EmptyExpressionError:
         raise ValueError("a JMESPath expression, and not nothing") from None
     except IncompleteExpressionError:

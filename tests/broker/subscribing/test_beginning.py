@@ -134,6 +134,19 @@ def test_initial_messages_are_marked_and_later_ones_are_not(world: StoredWorld) 
     assert "initial" not in origin(new)
 
 
+def test_a_pattern_begins_with_the_histories_of_all_channels_that_it_matches(
+    world: StoredWorld, asking: Asking
+) -> None:
+    for channel in ("/h/a", "/h/b", "/h/deep/c", "/other/a"):
+        publish(world, channel, f"{channel} 1", f"{channel} 2")
+    told = asking.subscribe(["/h/*", "/h/b"], history={"numEntries": 2, "newestFirst": False})["ext"]["subscribe"]
+    assert told["position"].keys() == {"/h/a", "/h/b"}
+    publish(world, "/h/a", "new")
+    assert data_of(asking.take()) == ["/h/a 1", "/h/a 2", "/h/b 1", "/h/b 2", "new"]
+    assert asking.subscribe("/h/**", initialUpdate=False)["ext"]["subscribe"] == {"position": {}}
+    assert asking.take() == []
+
+
 class TestSince:
     def test_all_that_was_missed_comes_in_order(self, world: StoredWorld, asking: Asking) -> None:
         (first,) = publish(world, "/h/a", 1)

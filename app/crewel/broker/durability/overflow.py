@@ -50,6 +50,8 @@ class Overflow:
 
     def _apply(self, session: Session, durable: Durable, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
         """Do as the policy says; True if the entry may be queued by that."""
+        if policy is OverflowPolicy.DROP_OLDEST and session.recovered in session.queue:
+            policy = OverflowPolicy.DISCONNECT  # who was told that nothing is missing sees no gap
         self._broker.metrics.dropped[policy.value] += 1
         self._broker.events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):

@@ -41,6 +41,8 @@ class Start:
     `newest_first` do not count."""
 
     channel: str
+    pattern: str
+    """What is subscribed to: the channel, or a pattern that matches it."""
     entries: int = 0
     """How many messages of the history; ALL: all of them."""
     newest_first: bool = True
@@ -157,7 +159,7 @@ class Reading:
         self._broker = broker
         self._durability = durability
         self._session = session
-        self._wanted = wanted
+        self._wanted = {start.channel: wanted[start.pattern] for start in starts}
         self._starts = starts
         self._begun = begun
         self._answers: list[History] = []

@@ -94,18 +94,23 @@ def _told(begun: Begun, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
 
 def _starts(broker: Broker, message: Message, qos: SubscribeQos, channels: list[Channel], begun: Begun) -> list[Start]:
     """The histories to be read. Where there is none, nothing can be recovered."""
-    starts = []
+    starts: dict[str, Start] = {}
+    entries = qos.history_entries if qos.initial_update else 0
     for channel in channels:
-        since = (qos.since or {}).get(channel.name)
+        name = channel.name
+        if channel.is_wildcard:
+            kept = broker.subscribing.histories(channel) if entries else []
+            starts |= {each: Start(each, name, entries, qos.newest_first) for each in kept if each not in starts}
+            continue
+        since = (qos.since or {}).get(name)
         replay = _replay(broker, message, channel)
-        if channel.is_wildcard or not broker.subscribing.has_history(channel):
+        if not broker.subscribing.has_history(channel):
             if replay is not None and replay >= 0:
                 raise replaying.refusal(replay)
             begun.is_recovered &= since is None
         elif since is not None or replay is not None or "subscribe" in message.ext:
-            entries = qos.history_entries if qos.initial_update else 0
-            starts.append(Start(channel.name, entries, qos.newest_first, since, None if since is not None else replay))
-    return starts
+            starts[name] = Start(name, name, entries, qos.newest_first, since, None if since is not None else replay)
+    return list(starts.values())
 
 
 def _replay(broker: Broker, message: Message, channel: Channel) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crewel.bayeux.channel import Channel
+from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
@@ -16,7 +16,7 @@ from crewel.broker.subscribing.newest import outdate
 from crewel.broker.subscribing.past import SERVICE, get, past, told
 from crewel.broker.subscribing.replaying import Numbers
 from crewel.delivery.entry import Entry
-from crewel.delivery.subscribe_qos import USUAL, Choice, SubscribeQos, joined, read_choice
+from crewel.delivery.subscribe_qos import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
 from crewel.errors import IllegalArgument
 
 if TYPE_CHECKING:
@@ -104,6 +104,17 @@ class Subscribing:
             return self._broker.topics.usual(channel).history_max > 0
         return topic.settings.history_max > 0 or topic.history_count > 0
 
+    def histories(self, pattern: Channel) -> list[str]:
+        """The channels that this pattern matches and that have a history with messages in it, by name, `MAX_POSITIONS` at
+        most."""
+        beginning = pattern.name.rstrip("*")
+        found = [
+            name
+            for name, topic in self._broker.topics.known.items()
+            if topic.history_count and name.startswith(beginning) and not topic.is_erased
+        ]
+        return [name for name in sorted(found) if matches(pattern.name, name)][:MAX_POSITIONS]
+
     async def past(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
         """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
         Raises StoreError."""
@@ -124,7 +135,7 @@ class Subscribing:
         choices = self.choosing.get(session, {}).get(pattern, ())
         if pattern not in session.subscriptions:
             return joined((), qos.choice)
-        if {each.group for each in choices or (USUAL,)} != {qos.choice.group}:
+        if bool(group_of(choices)) is not bool(qos.choice.group):
             raise IllegalArgument(
                 "group", f"must be as before: the session is subscribed to {pattern}; unsubscribe first"
             )

@@ -1,0 +1,154 @@
+"""Filters: what they take, what they refuse and where, and that none can make the server work for long."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewel.delivery.filters import FUNCTIONS, MAX_LENGTH, MAX_STEPS, Filter, FilterFailed
+
+MESSAGE = {
+    "data": {"price": 12, "kind": "x", "tags": ["red", "blue"], "items": [{"a": 1, "b": "c"}, {"a": 2}], "none": None},
+    "channel": "/shop/offers",
+    "clientProperties": {"country": "it"},
+    "sender": "client/joe/1",
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("data.price > `10`", True),
+        ("data.price > `12`", False),
+        ("data.price >= `12` && data.kind == 'x'", True),
+        ("data.kind != 'x' || sender == 'client/joe/1'", True),
+        ("!(data.kind == 'x')", False),
+        ("starts_with(channel, '/shop/')", True),
+        ("clientProperties.country == 'it'", True),
+        ("contains(data.tags, 'red')", True),
+        ("contains(['x', 'y'], data.kind)", True),
+        ('contains(`["y", "z"]`, data.kind)', False),
+        ("contains(data.kind, 'x')", True),
+        ("length(data.items[?a > `1`]) == `1`", True),
+        ("data.items[?b]", True),
+        ("data.items[?a > `5`]", False),
+        ("data.items[*].a | [0] == `1`", True),
+        ("data.tags[::-1] | [0] == 'blue'", True),
+        ("max_by(data.items, &a).a == `2`", True),
+        ("not_null(data.missing, data.kind) == 'x'", True),
+        ("type(data.missing) == 'null'", True),
+        # What JMESPath takes for true: all but null, false, and what is empty.
+        ("data.kind", True),
+        ("`0`", True),
+        ("data.missing", False),
+        ("data.none", False),
+        ("''", False),
+        ("`[]`", False),
+        ("`{}`", False),
+        ("`false`", False),
+    ],
+)
+def test_what_is_true_for_a_message(expression: str, expected: bool) -> None:
+    assert Filter(expression).accepts(MESSAGE) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "where"),
+    [
+        ("", "and not nothing"),
+        ("data ==", "at its end"),
+        ("data.?x", "Unknown token ? at column 6"),
+        ("data x", "'x' at column 6"),
+        ("`red` == data", "JSON between back-ticks"),
+        ("data.", "the end at column 6"),
+        ("data.x = `1`", "Unknown token '=' at column 8"),
+        ("data.x == 'open", "column 11"),
+        ("!" * 1000 + "a", "nested less deeply"),
+        ("data.x && nothing(data)", "there is no function nothing(); known are abs, "),
+        ("data.x && nothing(data)", "(column 11)"),
+        ("length(data, channel)", "length() takes 1, and not 2 (column 1)"),
+        ("not_null()", "not_null() takes 1 or more, and not 0"),
+        ("to_string(data) == 'x'", "there is no function to_string()"),
+        ("data.x[0] && [data, channel]", "as literals, between back-ticks (column 14)"),
+        ("{a: data}", "as literals, between back-ticks (column 1)"),
+        ("contains(data, ['a'])", "as literals, between back-ticks (column 16)"),
+        ("contains([[data]], 'a')", "as literals, between back-ticks"),
+    ],
+)
+def test_what_is_refused_and_where(expression: str, where: str) -> None:
+    with pytest.raises(ValueError, match="a JMESPath expression") as refused:
+        Filter(expression)
+    assert where in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "expression", ["length(data.price)", "contains(channel, `1`)", "avg(data.tags)", "data.tags[::0]", "abs(data.none)"]
+)
+def test_one_that_fails_says_so(expression: str) -> None:
+    with pytest.raises(FilterFailed):
+        Filter(expression).accepts(MESSAGE)
+
+
+def test_one_that_takes_too_many_steps_fails_and_the_next_message_is_its_first() -> None:
+    expression = Filter("data[*].a || data[*].b")
+    with pytest.raises(FilterFailed, match="more than 5000 steps"):
+        expression.accepts({"data": [{}] * MAX_STEPS})
+    assert expression.accepts({"data": [{"b": 1}]})
+
+
+BOMBS = (
+    "|".join(["[@, @]"] * 100),
+    "|".join(["[@, @][]"] * 100),
+    "|".join(["not_null([@, @])"] * 40) + "|to_string(@)",
+    "to_string(to_array(" * 40 + "data" + "))" * 40,
+    "join(data, data)",
+    "map(&[@, @], data)",
+    "merge(data, data)",
+    "(" * 500 + "data" + ")" * 500,
+    "||".join(["data[*][*][*]"] * 60),
+    "||".join(["contains(data, 'x')"] * 48),
+    "&&".join(["data == data"] * 70),
+    "data" + "[]" * 500,
+    "|".join(["data[::-1]"] * 90),
+)
+
+
+@pytest.mark.parametrize("expression", BOMBS)
+@pytest.mark.parametrize(
+    "data", [[[["x"] * 20] * 20] * 20, ["x" * 100] * 500, "x" * 60_000], ids=["deep", "long", "text"]
+)
+def test_none_can_make_the_server_work_for_long(expression: str, data: Any) -> None:
+    assert len(expression) <= MAX_LENGTH
+    start = time.process_time()
+    with suppress(ValueError, FilterFailed):
+        Filter(expression).accepts({"data": data})
+    assert time.process_time() - start < 1
+
+
+@given(st.text(alphabet="data.[]()'`&|!=<>@*?,:0 lengthcontains{}\"", max_size=60))
+def test_whatever_is_asked_is_taken_or_refused(expression: str) -> None:
+    try:
+        made = Filter(expression)
+    except ValueError:
+        return
+    with suppress(FilterFailed):
+        assert made.accepts(MESSAGE) in (True, False)
+
+
+def test_filters_of_one_text_are_one() -> None:
+    assert Filter("data.a") == Filter("data.a")
+    assert hash(Filter("data.a")) == hash(Filter("data.a"))
+    assert Filter("data.a") != Filter("data.b")
+    assert Filter("data.a") != "data.a"
+    assert repr(Filter("data.a")) == "Filter('data.a')"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_function_of_the_list_is_there(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}\(\) takes"):
+        Filter(f"{name}(" + ", ".join(["data"] * (0 if name == "not_null" else 7)) + ")")
