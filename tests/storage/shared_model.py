@@ -46,12 +46,13 @@ class SharedModel:
         for log_id in self.order(queue):
             message = self.queues[queue][log_id]
             able = [each for each in room if each not in message.failed]
-            with_room = [each for each in able if room[each] > 0]
-            if able and not with_room:
+            free = [each for each in able if room[each] > 0] if able else [next(iter(room))]
+            free = [each for each in free if log_id not in self.inboxes[each]]
+            if not free:
                 if not any(each > 0 for each in room.values()):
                     break
                 continue
-            name = max(with_room, key=lambda each: room[each]) if able else next(iter(room))
+            name = max(free, key=lambda each: room[each])
             room[name] -= 1
             del self.queues[queue][log_id]
             self.box(name, log_id, message)

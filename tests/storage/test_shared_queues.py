@@ -23,7 +23,7 @@ from crewel.storage.shared_queues import (
 )
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters
-from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, started
+from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, change, started
 
 JOE_2 = SessionName("client/joe/2")
 SUBJECT = "client/joe"
@@ -313,6 +313,19 @@ async def test_what_nobody_with_room_may_have_does_not_stop_the_rest(store: Stor
     await put_back(owner, JOE, ids[0], failed=True)
     found = await lease(owner, (JOE, 1), (ANN, 0))
     assert given(found.leased) == [(JOE, ids[1])]
+
+
+async def test_who_has_it_by_another_group_gets_it_when_that_is_settled(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    other = "group:/a/b others"
+    (log_id,) = (await owner.append([Submission("/a/b", b"{}", groups=(GROUP, other))])).ids
+    (subscribed,) = await owner.publish("/a/b", groups=(other,))
+    await owner.commit(subscribed, change(opened=[subscribed]), low=0)
+    assert given((await lease(owner, (JOE, 1))).leased) == [(JOE, log_id)]
+    found = await lease(owner, (JOE, 9), (ANN, 1), queue=other)
+    assert (given(found.leased), found.left) == ([(ANN, log_id)], 1)
+    await owner.commit(subscribed, change(settled=[subscribed], unboxed=[log_id]))
+    assert given((await lease(owner, (JOE, 9), queue=other)).leased) == [(JOE, subscribed)]
 
 
 async def test_a_message_from_no_queue_stays(store: Store) -> None:

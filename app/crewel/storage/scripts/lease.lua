@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Leases messages of a shared queue, the best first: each to the member that has the most room and has not failed it. It moves
--- into that session's inbox. What all members have failed is leased to the first of them, whatever its room, so that it can
+-- Leases messages of a shared queue, the best first: each to the member that has the most room, has not failed it, and has not
+-- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased to the first of them, whatever its room, so that it can
 -- become a dead letter. What has expired goes. A repeated call answers the same again.
 --
 -- Returns a JSON object: `left`, how many wait in the queue now, and `leased`, objects with `receiver`, `id`, `size` in bytes,
@@ -46,20 +46,26 @@ for at = 6, #ARGV, 2 do
   end
 end
 
--- The member that gets a message that some have failed, by a text of their names: the one with the most room, or the first if
+-- Whether a session has a message open.
+local function has(name, id)
+  local session = base .. 's:' .. name
+  return call('HEXISTS', session, 'i:' .. id) == 1 or call('HEXISTS', session, 'o:' .. id) == 1
+end
+
+-- The member that gets a message, which the sessions of a text of names have failed: the one with the most room, or the first if
 -- all have failed it. And whether any has room for whatever.
-local function chosen(failed)
+local function chosen(id, failed)
   local best, has_any, is_wanted = nil, false, false
   for _, name in ipairs(names) do
     has_any = has_any or room[name] > 0
     if not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true) then
       is_wanted = true
-      if room[name] > (best and room[best] or 0) then
+      if room[name] > (best and room[best] or 0) and not has(name, id) then
         best = name
       end
     end
   end
-  if not is_wanted then
+  if not is_wanted and not has(names[1], id) then
     best = names[1]
   end
   return best, has_any
@@ -98,7 +104,7 @@ local function look_at(place)
   if fields.e and tonumber(fields.e) <= microseconds then
     expired[#expired + 1] = id
   else
-    local name, has_any = chosen(fields.f or '')
+    local name, has_any = chosen(id, fields.f or '')
     if not name then
       passed_over = passed_over + 1
       return has_any and passed_over < most_passed_over
