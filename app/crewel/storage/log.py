@@ -111,6 +111,8 @@ def _asked(submission: Submission) -> tuple[str | int, ...]:
 @unless_refused
 def _appended(answer: Any) -> Appended:
     prev, *ids = answer
+    if ids and bytes not in map(type, ids) and min(ids) > 0:  # as nearly all groups
+        return Appended(prev, ids, [PublishOutcome.NEW] * len(ids))
     return Appended(prev, [LogId(abs(int(each))) for each in ids], [_outcome(each) for each in ids])
 
 
