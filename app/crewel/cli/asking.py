@@ -137,7 +137,7 @@ Properties = Annotated[
     typer.Option("--property", metavar="NAME=VALUE", help="What travels with it, JSON or text; may be repeated."),
 ]
 History = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="Of the topic: how many messages its history keeps.")
+    int | None, typer.Option("--history", min=0, metavar="N", help="Of the topic: how many messages its history keeps.")
 ]
 Readonly = Annotated[bool | None, typer.Option("--readonly", help="Of the topic: it takes no second message.")]
 DestroyDelay = Annotated[
