@@ -16,6 +16,7 @@ from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.connect_qos import Settle
 from crewel.delivery.dispatcher import Rules
 from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node
 from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Waiting
 from tests.delivery.interleaving import Run
@@ -159,6 +160,7 @@ class FailingRun(Run):
         self,
         seed: int,
         *,
+        node: type[Node] = Node,
         durable: type[Durable] = Durable,
         receiver: type[Receiver] = Receiver,
         server: type[ReceivingServer] = ReceivingServer,
@@ -169,7 +171,7 @@ class FailingRun(Run):
         self.clients: dict[Durable, Client] = {}
         self.clock = 0.0
         self._sent = 0
-        super().__init__(seed, (store or FailingStore)(), durable=durable, server=bound)
+        super().__init__(seed, (store or FailingStore)(), node=node, durable=durable, server=bound)
 
     def _new_ledger(self) -> Ledger:
         return FailingLedger()

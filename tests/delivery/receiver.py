@@ -32,6 +32,8 @@ class Receiver:
         self.is_paused = False
         self.is_late = False
         """Whether older messages may come after newer ones: a subscription was answered late."""
+        self.beside: set[LogId] = set()
+        """What came beside the log, and may be newer than what comes from there later."""
 
     # What is where
 
@@ -95,13 +97,13 @@ class Receiver:
         """Read what is parked, unless the session is paused."""
         if not self.dispatcher.is_paused:
             for log_id in self.durable.unpark(self.durable.first_parked(count)):
-                waiting = self.durable.find(log_id)
-                assert waiting is not None
-                origin, known = (
-                    Origin.stored(log_id, "", b""),
-                    {"priority": waiting.priority, "expires": waiting.expires},
-                )
-                self.enqueue(Entry.logged("/a", log_id, b'{"channel":"/a"}', origin=origin, **known))
+                self.enqueue(self._read(log_id))
+
+    def _read(self, log_id: LogId) -> Entry:
+        waiting, origin = self.durable.find(log_id), Origin.stored(log_id, "", b"")
+        assert waiting is not None
+        known = {"priority": waiting.priority, "expires": waiting.expires}
+        return Entry.logged("/a", log_id, b'{"channel":"/a"}', origin=origin, **known)
 
     def enqueue(self, entry: Entry) -> None:
         insert(self.queue, entry, self.batches.resending)
@@ -128,7 +130,8 @@ class Receiver:
         for entries in (again, leaving):
             if entries != in_order(entries):
                 raise Broken(f"{[(each.priority, _id(each)) for each in entries]} were sent in this order")
-        ranks = [rank_of(each.position, each.priority) for each in leaving if each.position]
+        logged = [each for each in leaving if each.position and each.position not in self.beside]
+        ranks = [rank_of(each.position, each.priority) for each in logged]
         first = min((rank for rank in self.durable.parked if self.durable.find(place_of(rank))), default=inf)
         if not self.is_late and (ranks != sorted(ranks) or (ranks and first < ranks[-1])):
             raise Broken(f"{ranks} were sent to {self.durable.name} in this order, and before {first}")

@@ -99,10 +99,10 @@ class ReceivingServer(Server):
             receiver.enqueue(entry)
         receiver.check()
 
-    def push(self, durable: Durable, message_id: str) -> None:
+    def push(self, durable: Durable, message_id: str, **qualities: int) -> None:
         """A message that is not stored arrives."""
         receiver = self.receiver(durable)
-        entry = Entry({"channel": "/a"})
+        entry = Entry({"channel": "/a"}, **qualities)
         entry.origin = Origin(message_id, "0")
         if self._has_room(receiver, entry, is_bounded=True):
             receiver.volatile.add(message_id)
@@ -138,6 +138,7 @@ class ReceivingServer(Server):
                 self._received[durable].add(answer)
                 self.serving.touch(durable)
                 receiver = self.receivers[durable]
+                receiver.beside.add(answer)
                 if receiver.dispatcher.sink is not None:
                     receiver.bury_stored(answer, *receiver.dispatcher.sink)
                 else:

@@ -1,0 +1,215 @@
+"""Messages leave by priority and age, and none when its life is over, whatever happens between any two steps.
+
+`make test` does as many random runs as fit into a quarter of a second, `make faults` 1,000, and CREWEL_RUNS tells any number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from crewel.delivery.batches import Batches
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.node import Node
+from crewel.delivery.order import insert
+from crewel.delivery.records import LogId, SessionRecord
+from tests.delivery.ledger import Broken
+from tests.delivery.ranked import RankedReceiver, RankedRun, RankedServer
+
+RUNS = int(os.environ.get("CREWEL_RUNS") or (1000 if os.environ.get("FAULTS") == "full" else 20))
+STEPS = 500
+MOST_SEEDS = 500
+"""Runs in which a rule taken out must have been noticed."""
+PORTION = 20
+
+pytestmark = pytest.mark.no_cover
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, PORTION))
+def test_order_and_lives_hold_whatever_happens(first: int) -> None:
+    for seed in range(first, min(first + PORTION, RUNS)):
+        _run(seed)
+
+
+def _run(seed: int, **parts: Any) -> None:
+    try:
+        RankedRun(seed, **parts).run(STEPS)
+    except Broken as broken:
+        broken.add_note(f"seed {seed}")
+        raise
+
+
+# One rule taken out each: a run that finds nothing wrong with these would prove nothing.
+
+# Order
+
+
+class ParksByAge(Durable):
+    def _rank(self, log_id: LogId) -> int:
+        return log_id
+
+
+class ComesBackByAge(Durable):
+    @classmethod
+    def adopted(cls, record: SessionRecord) -> Durable:
+        durable = super().adopted(record)
+        durable.parked = sorted(each for each in (*record.open, *record.inbox))
+        return durable
+
+
+class ParksWhatGoesFirst(Durable):
+    def parks_before(self, log_id: LogId, priority: int) -> bool:
+        return bool(self.parked)
+
+
+class ParksNothingThatArrives(Durable):
+    def parks_before(self, log_id: LogId, priority: int) -> bool:
+        return False
+
+
+class TakesAllThatWasRead(Durable):
+    def unpark(self, ids: Iterable[LogId]) -> list[LogId]:
+        taken = [each for each in ids if self.is_parked(each) and self.find(each)]
+        for each in taken:
+            self.forget_parked(each)
+        return taken
+
+
+class QueuesAtTheEnd(RankedReceiver):
+    def enqueue(self, entry: Entry) -> None:
+        self.queue.append(entry)
+
+
+class OvertakesWhatIsSentAgain(RankedReceiver):
+    def enqueue(self, entry: Entry) -> None:
+        insert(self.queue, entry, 0)
+
+
+class RecallsAsItCame(RankedReceiver):
+    def recall(self, entries: Iterable[Entry] = ()) -> None:
+        came = list(dict.fromkeys(each for each in (*entries, *self.queue) if not each.position))
+        super().recall(entries)
+        self.queue = came
+
+
+class GoesOnAsItIs(RankedReceiver):
+    def look(self) -> None:
+        self.is_paused = self.dispatcher.is_paused
+
+
+class SendsAgainAsItWasSent(Batches):
+    def acknowledge(self, batch: int | None, queue: list[Entry], told: list[Entry] | None = None) -> list[Entry]:
+        after = super().acknowledge(batch, queue, told)
+        return [*self.unacknowledged, *after[self.resending :]] if self.must_resend else after
+
+
+class SendsAgainInBatches(RankedReceiver):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.batches = SendsAgainAsItWasSent()
+
+
+# Lives
+
+
+class SendsWhatIsOver(RankedReceiver):
+    def depart(self) -> None:
+        pass
+
+
+class ForgetsWhatIsSentAgain(Batches):
+    def expire(self, now: int, queue: list[Entry], *, is_away: bool) -> tuple[list[Entry], list[Entry]]:
+        gone = [entry for entry in queue if entry.is_over(now)]
+        return [entry for entry in queue if not entry.is_over(now)], gone
+
+
+class ForgetsBatches(RankedReceiver):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.batches = ForgetsWhatIsSentAgain()
+
+
+class LeavesLettersOfWhatIsOver(RankedServer):
+    def _end_open(self, durable: Durable) -> None:
+        super(RankedServer, self)._end_open(durable)
+
+
+class ForgetsLives(Durable):
+    def _note_expiry(self, expires: int) -> None:
+        pass
+
+
+class KnowsTheLastLife(Durable):
+    def _note_expiry(self, expires: int) -> None:
+        self.expiry = max(self.expiry, expires)
+
+
+class ForgetsOldLives(Durable):
+    @classmethod
+    def adopted(cls, record: SessionRecord) -> Durable:
+        durable = super().adopted(record)
+        durable.expiry = 0
+        return durable
+
+
+class LooksOnce(Durable):
+    def expired(self, now: int) -> list[LogId]:
+        found = super().expired(now)
+        self.expiry = 0
+        return found
+
+
+class ExpiresEarly(Durable):
+    def expired(self, now: int) -> list[LogId]:
+        return super().expired(now + 300)
+
+
+class LooksAtTheLogOnly(Durable):
+    def expired(self, now: int) -> list[LogId]:
+        return [each for each in super().expired(now) if each in self.open]
+
+
+class ForgetsWhoHasLives(Node):
+    def touch(self, durable: Durable) -> None:
+        expiry, durable.expiry = durable.expiry, 0
+        super().touch(durable)
+        durable.expiry = expiry
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts", "first"),
+    [
+        ("what is parked goes by priority", {"durable": ParksByAge}, 0),
+        ("what comes back goes by priority", {"durable": ComesBackByAge}, 20),
+        ("what goes before all that is parked is queued", {"durable": ParksWhatGoesFirst}, 235),
+        ("what goes behind something parked is parked", {"durable": ParksNothingThatArrives}, 38),
+        ("what was read goes behind what came meanwhile", {"durable": TakesAllThatWasRead}, 97),
+        ("what is queued goes by priority", {"receiver": QueuesAtTheEnd}, 5),
+        ("what is sent again stays in front", {"receiver": OvertakesWhatIsSentAgain}, 103),
+        ("what is not stored waits again by priority", {"receiver": RecallsAsItCame}, 30),
+        ("after a pause all is in order", {"receiver": GoesOnAsItIs}, 52),
+        ("what is sent again goes by priority", {"receiver": SendsAgainInBatches}, 250),
+        ("nothing leaves when its life is over", {"receiver": SendsWhatIsOver}, 3),
+        ("what is over leaves its batch", {"receiver": ForgetsBatches}, 128),
+        ("what is over is no letter", {"server": LeavesLettersOfWhatIsOver}, 32),
+        ("what is taken has a life", {"durable": ForgetsLives}, 2),
+        ("the shortest life counts", {"durable": KnowsTheLastLife}, 32),
+        ("what comes back has a life", {"durable": ForgetsOldLives}, 15),
+        ("who has more lives is looked at again", {"durable": LooksOnce}, 109),
+        ("nothing goes before its time", {"durable": ExpiresEarly}, 20),
+        ("what lies in the inbox has a life", {"durable": LooksAtTheLogOnly}, 98),
+        ("who comes back with lives is known", {"node": ForgetsWhoHasLives}, 2),
+    ],
+)
+def test_each_rule_taken_out_is_noticed(rule: str, parts: dict[str, Any], first: int) -> None:
+    with pytest.raises(Broken):
+        _run_many(parts, first)
+
+
+def _run_many(parts: dict[str, Any], first: int) -> None:
+    for seed in range(first, first + MOST_SEEDS):
+        _run(seed, **parts)
