@@ -139,6 +139,37 @@ class TestTime:
         assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == set()
         assert not world.wait(world.store.reader.exists(world.store.keys.topic("/a")))
 
+    def test_a_history_that_was_not_counted_is_found_before_the_topic_dies(self, stored: StoredWorld) -> None:
+        publish(Receiver(stored).started(), "/a", history={"maxEntries": 3}, destroyDelay=0)
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        topic.history_count = 0  # as if the answer had been lost
+        for _ in range(3):
+            stored.sweep_after(0.1)
+        assert topic.history_count == 1
+        assert state(stored, "/a") is State.ALIVE
+
+    def test_it_does_not_die_when_it_is_published_to_at_the_last_moment(self, stored: StoredWorld) -> None:
+        sender = Client(stored).joined()
+        publish(sender, "/a", persistent=True, destroyDelay=0)
+        stored.sweep_after(0.1)
+        stored.broker.sweep()  # the store is being asked
+        stored.broker.publish("/a", 2)
+        stored.settle()
+        assert state(stored, "/a") is State.UNREFERENCED
+
+    def test_it_does_not_die_while_the_store_does_not_answer(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(Client(stored).joined(), "/a", persistent=True, destroyDelay=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            for _ in range(3):
+                stored.sweep_after(0.1)
+            assert state(stored, "/a") is State.UNREFERENCED
+        stored.sweep_after(0.1)
+        assert state(stored, "/a") is State.DEAD
+
     def test_after_its_death_it_begins_anew(self, world: World) -> None:
         client = Client(world).joined()
         publish(client, "/a", destroyDelay=0)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
@@ -16,10 +17,12 @@ from crewel.broker.topics.references import queued, queued_anywhere
 from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError
 from crewel.storage import histories
+from crewel.storage.histories import History
 from crewel.topics.lifecycle import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
+    from crewel.broker.durability.durability import Durability
     from crewel.broker.topics.topics import Topics
 
 __all__ = ["Endings"]
@@ -124,9 +127,31 @@ class Endings:
             if topic.unreferenced_at is None:
                 topic.unreferenced_at = now
             if self._is_due(topic, now):
-                after(state, Event.DELAY_OVER, Facts())
-                self._remove(topic)
-                self._forget(topic)
+                self._end(topic)
+
+    def _end(self, topic: Topic) -> None:
+        """End a topic whose time is over. Where there may be a history, the store says whether it is empty: a publish of which
+        the answer was lost is not counted here."""
+        durability = self._broker.durability
+        if durability is None or not (topic.is_stored or topic.epoch or topic.settings.history_max):
+            after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
+            self._forget(topic)
+        elif durability.trouble is None:
+            keys, token = durability.store.keys, durability.token
+            step = histories.history(keys, token, topic.name, newest=0)
+            durability.writing.submit(step, partial(self._end_stored, durability, topic))
+
+    def _end_stored(self, durability: Durability, topic: Topic, answer: History | StoreError) -> None:
+        if isinstance(answer, StoreError):
+            return  # the next sweep asks again
+        topic.history_count = answer.total
+        is_referenced = answer.total or topic.is_fresh or self._broker.channels.count(topic.name)
+        if self._topics.known.get(topic.name) is topic and not is_referenced:
+            after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
+            keys, token = durability.store.keys, durability.token
+            step = histories.erase(keys, token, topic.name, durability.facts_max)
+            durability.writing.submit(step, lambda _: None, insists=True)
+            self._forget(topic)
 
     def dies_in_ms(self, topic: Topic) -> int | None:
         """How long a topic that nothing refers to will live; None: for ever."""
@@ -140,13 +165,6 @@ class Endings:
         topic.is_erased = True  # for the channel, which may still know it
         if self._topics.known.get(topic.name) is topic:
             del self._topics.known[topic.name]
-
-    def _remove(self, topic: Topic) -> None:
-        """Take it out of the store, if it is there."""
-        durability = self._broker.durability
-        if durability is not None and (topic.is_stored or topic.epoch or topic.settings.history_max):
-            step = histories.erase(durability.store.keys, durability.token, topic.name, durability.facts_max)
-            durability.writing.submit(step, lambda _: None, insists=True)
 
     def _expire(self) -> None:
         durability = self._broker.durability
