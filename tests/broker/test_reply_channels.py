@@ -207,6 +207,13 @@ class TestAnswering:
             assert ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)["successful"]
         assert list(world.broker.channels) == before
 
+    @pytest.mark.parametrize("qos", [{"destination": [{"to": "client/joe"}]}, {"administrative": True}])
+    def test_an_answer_does_nothing_but_answer(self, world: World, qos: dict[str, Any]) -> None:
+        """No policy is asked about it: what a policy might deny must not be had by it."""
+        joe, mine = come(world)
+        reply = ask(joe, f"/ret/{mine}/3000001", data=1, ext={"publish": qos})
+        assert reply["error"] == "400:publish:user.illegalArgument"
+
     @pytest.mark.parametrize("qos", [{"persistent": True}, {"history": {"maxEntries": 5}}, {"priority": 9}])
     def test_an_answer_is_never_stored(self, make_stored: MakeStored, qos: dict[str, Any]) -> None:
         world = make_stored()

@@ -82,6 +82,9 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
 def _publish_with_qos(
     broker: Broker, session: Session, message: Message, qos: PublishQos
 ) -> Reply | Steps[Reply] | Then[Reply]:
+    if message.channel.is_reply and (qos.destinations or qos.administrative):
+        # No policy is asked about an answer, so it must do nothing but answer.
+        raise IllegalArgument("publish", "an answer goes to who asked, and is kept nowhere")
     if qos.destinations:
         return _publish_to_destinations(broker, session, message, qos)
     if not message.channel.is_broadcast:
