@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.delivery.entry import Entry
+from crewel.delivery.entry import Entry, priority_in
 from crewel.delivery.records import Logged, LogId
 from crewel.delivery.update_qos import Origin
 
@@ -123,6 +123,15 @@ class TestReadBack:
         assert (entry.priority, entry.expires, entry.to) == (priority, expires, "client/joe")
         assert (entry.position, entry.channel, entry.origin) == (17, "/a", Origin.logged(logged))
         assert entry.fields == {"channel": "/a", "id": "17"}
+
+    def test_what_an_operator_has_sent_again_stays_until_it_is_delivered(self) -> None:
+        qos = b'{"priority":9,"lifeTime":3,"forceDestroy":true}'
+        entry = Entry.read_back(Logged(LogId(17), "/a", b"{}", qos=qos, redrive_of="9-0"))
+        assert (entry.priority, entry.expires) == (9, 0)
+
+
+def test_the_priority_can_be_read_of_what_is_kept_with_a_message() -> None:
+    assert [priority_in(each) for each in (b"", b'{"lifeTime":3}', b'{"priority":0}')] == [5, 5, 0]
 
 
 class TestRemembered:

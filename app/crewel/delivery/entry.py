@@ -9,7 +9,7 @@ from crewel.bayeux.message import Fields
 from crewel.delivery.records import Logged, LogId
 from crewel.delivery.update_qos import POINT_TO_POINT, Origin, life_ends, own, shared
 
-__all__ = ["NORMAL", "Entry"]
+__all__ = ["NORMAL", "Entry", "priority_in"]
 
 NORMAL: Final = 5
 """The priority of a message of which nothing else is said."""
@@ -86,8 +86,11 @@ class Entry:
 
     @classmethod
     def read_back(cls, logged: Logged) -> Entry:
-        """A stored message as it was read from the log or an inbox."""
-        priority, expires = _kept(logged) if logged.qos else (NORMAL, 0)
+        """A stored message as it was read from the log or an inbox. What an operator has sent again goes out of no queue by
+        itself."""
+        priority, expires = _kept(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
+        if logged.redrive_of:
+            expires = 0
         return cls.logged(
             logged.channel,
             logged.id,
@@ -170,9 +173,13 @@ class Entry:
         return reread(self.wire)
 
 
-def _kept(logged: Logged) -> tuple[int, int]:
-    """The priority of a stored message, and when it goes out of all queues: what is kept with it says so."""
-    qos = reread(logged.qos)
+def priority_in(qos: bytes) -> int:
+    """The priority of a message with which this is kept (PublishQos.kept)."""
+    return _kept(qos, LogId(0))[0] if qos else NORMAL
+
+
+def _kept(kept: bytes, received: LogId) -> tuple[int, int]:
+    qos = reread(kept)
     life_ms = qos.get("lifeTime", -1)
-    expires = logged.id + life_ms * 1000 if life_ms >= 0 and qos.get("forceDestroy") else 0
+    expires = received + life_ms * 1000 if life_ms >= 0 and qos.get("forceDestroy") else 0
     return qos.get("priority", NORMAL), expires
