@@ -140,6 +140,15 @@ class TestSubscribing:
             assert reply["error"] == "403:denied_by_security_policy:subscribe_denied"
             assert not client.session.subscriptions
 
+    @pytest.mark.parametrize("asked", [{}, {"group": "spies"}, {"history": {"numEntries": 5}}, {"since": {}}])
+    def test_nor_does_asking_for_more_help(self, world: World, asked: dict[str, Any]) -> None:
+        _, owners = come(world)
+        stranger, _ = come(world)
+        for name in (f"/ret/{owners}/*", f"/ret/{owners}/3000001"):
+            reply = ask(stranger, "/meta/subscribe", subscription=name, ext={"subscribe": asked})
+            assert not reply["successful"]
+            assert not stranger.session.subscriptions
+
     def test_an_operator_neither(self, world: World) -> None:
         _, owners = come(world)
         stranger, _ = come(world)
