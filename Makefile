@@ -15,6 +15,7 @@ PYTHON_READY   := $(STAMPS)/python
 PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
+PIPELINE_READY := $(STAMPS)/pipeline
 
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
@@ -27,16 +28,16 @@ help:  ## Show this list
 run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/chat/
 	$(BIN)/crewel serve
 
-test: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
+test: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
 	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal
 
-faults: $(PYTHON_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term -p no:aiohttp -p no:valkey
 
-check: $(PYTHON_READY)  ## Check format, style, types and import directions
+check: $(PYTHON_READY) $(PIPELINE_READY)  ## Check format, style, types and import directions
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -55,6 +56,7 @@ bench: $(PYTHON_READY)  ## Measure; docs/performance.md tells what
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --upgrade --quiet --extra test pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --universal --upgrade --quiet --extra pipeline pyproject.toml --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules
@@ -65,6 +67,12 @@ $(STAMPS):
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
 	tools/venv $(VENV) $(PYTHON)
+	@touch $@
+
+# PySpark comes as source and takes half a gigabyte; the server does not need it.
+$(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
+	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-pipeline.lock
 	@touch $@
 
 $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
