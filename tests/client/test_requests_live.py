@@ -177,6 +177,15 @@ async def test_of_two_responders_the_first_counts(server: Server, transport: str
         assert joe.requests.late == 0
 
 
+async def test_members_of_a_group_share_the_requests(server: Server, transport: str, channel: str) -> None:
+    async with two(server, transport, update=True) as (joe, ann), Client(server.url, update=True) as bob:
+        for name, client in (("ann", ann), ("bob", bob)):
+            await client.reply(channel, lambda message, name=name: name, group="workers")
+        answers = [(await joe.request(channel, number)).data for number in range(10)]
+        assert set(answers) <= {"ann", "bob"}
+        assert (joe.requests.late, joe.requests.duplicates) == (0, 0)
+
+
 async def test_a_request_that_is_redelivered_is_answered_twice_and_heard_once(
     server: Server, transport: str, channel: str
 ) -> None:
