@@ -109,13 +109,11 @@ def room_of(broker: Broker, session: Session) -> Room:
     return Room(max(limit - waiting - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
 
 
-def decide(
-    begun: Begun, starts: Sequence[Start], answers: Sequence[History], tips: Sequence[History], room: Room
-) -> None:
-    """Work out how subscriptions begin: of each start there is its history as `Reading` asks for it, and its newest message.
-    What is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
+def decide(begun: Begun, starts: Sequence[Start], pasts: Sequence[tuple[History, History]], room: Room) -> None:
+    """Work out how subscriptions begin: of each start there is its history as `Reading` asks for it, and where that ends. What
+    is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
     recovered: list[Logged] = []
-    for start, history, tip in zip(starts, answers, tips, strict=True):
+    for start, (history, tip) in zip(starts, pasts, strict=True):
         newest = tip.entries[-1].id if tip.entries else LogId(0)
         begun.positions[start.channel] = Position(tip.epoch, newest)
         if start.since is not None:
@@ -136,7 +134,7 @@ def decide(
         room = room.less(recovered)
         recovered.sort(key=lambda logged: logged.id)
         begun.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
-    for start, history in zip(starts, answers, strict=True):
+    for start, (history, _) in zip(starts, pasts, strict=True):
         if start.is_initial and start.entries:
             initial = room.newest(history.entries if start.entries == ALL else history.entries[-start.entries :])
             room = room.less(initial)
@@ -164,30 +162,32 @@ class Reading:
         self._begun = begun
         self._answers: list[History] = []
         self._error: StoreError | None = None
+        self._room = Room(0)
         self._awaited = 0
         self._done: Callable[[], None] | None = None
 
     def ask(self, done: Callable[[], None] | None = None) -> None:
         """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
+        self._room = room_of(self._broker, self._session)
         steps = [step for start in self._starts for step in self._steps(start)]
         self._answers, self._error = [], None
         self._awaited, self._done = len(steps), done
         for step in steps:
             self._durability.writing.submit(step, self._answered)
 
-    def _steps(self, start: Start) -> tuple[Step[History], Step[History]]:
+    def _steps(self, start: Start) -> list[Step[History]]:
+        """Its messages; and the newest one, if that need not be among them."""
         keys, token = self._durability.store.keys, self._durability.token
-        room = room_of(self._broker, self._session).entries
-        since: LogId | None = None
-        newest = room if start.entries == ALL else min(start.entries, room)
-        if start.since is not None:
-            since, newest = start.since.id, room + 1  # one more than fits shows that they do not
-        elif start.replay is not None:
-            newest = room + 1 if start.replay >= 0 else room
-        return (
+        room = self._room.entries
+        if start.is_initial:
+            newest = room if start.entries == ALL else min(start.entries, room)
+            return [histories.history(keys, token, start.channel, newest=max(newest, 1), since=None)]
+        since = None if start.since is None else start.since.id
+        newest = room if start.replay == replaying.ALL else room + 1  # one more than fits shows that they do not
+        return [
             histories.history(keys, token, start.channel, newest=newest, since=since),
             histories.history(keys, token, start.channel, newest=1, since=None),
-        )
+        ]
 
     def _answered(self, answer: History | StoreError) -> None:
         if isinstance(answer, StoreError):
@@ -230,8 +230,12 @@ class Reading:
             raise self._error
         if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
             raise StoreUnavailable("the log is not read up to its end at the moment")
-        room = room_of(self._broker, self._session)
-        decide(self._begun, self._starts, self._answers[::2], self._answers[1::2], room)
+        answers = iter(self._answers)
+        pasts = [(past := next(answers), past if start.is_initial else next(answers)) for start in self._starts]
+        now = room_of(self._broker, self._session)
+        # Of what is more than the room that there was, the oldest messages were not read.
+        room = Room(min(now.entries, self._room.entries), now.size)
+        decide(self._begun, self._starts, pasts, room)
         if self._session.is_live:
             self._queue()
 
