@@ -31,6 +31,7 @@ from crewel.broker.peer import Peer
 from crewel.broker.ptp.destinations import Destinations, Sending
 from crewel.broker.ptp.groups import Groups
 from crewel.broker.ptp.presence import Presence
+from crewel.broker.ptp.returning import Returning
 from crewel.broker.ptp.shared import SharedQueues
 from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
@@ -81,6 +82,7 @@ class Broker:
         self.broadcasting = Broadcasting(self)
         self.subscribing = Subscribing(self)
         self.shared = SharedQueues(self)
+        self.returning = Returning(self)
         self.destinations = Destinations(self)
         self.presence = Presence(self)
         self.groups = Groups(self)
@@ -92,6 +94,7 @@ class Broker:
         self.metrics.gauge("sessions", lambda: len(self.sessions))
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
         self.metrics.gauge("channels", lambda: len(self.channels))
+        self.metrics.gauge("topics", lambda: len(self.topics.known))
         for extension in self.outbound.pipe.extensions:
             extension.installed(self)
 

@@ -57,14 +57,14 @@ class Store:
         )
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
         loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
-        shared = SimpleNamespace(returning=lambda durable: {}, ended=lambda returning, returned: None)
+        returning = SimpleNamespace(of=lambda durable: {}, ended=lambda returning, returned: None)
         return SimpleNamespace(
             loop=loop,
             subscribing=subscribing,
             letters=letters,
             metrics=self.metrics,
             expiring=expiring,
-            shared=shared,
+            returning=returning,
         )
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, queue, settled
+from crewel.broker.letters.redriving import Chosen, Limits, Redriving
+from crewel.storage import letters as stored_letters
+from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, origin, store
 from tests.broker.world import Client, data_of
 
@@ -196,16 +198,40 @@ class TestQueuesOfSubjects:
         assert data(come(login(world, "joe/1"))) == [0, 1]
         world.close()
 
-    def test_what_nobody_comes_for_lapses(self) -> None:
+    def test_what_nobody_comes_for_becomes_a_letter(self) -> None:
         world = StoredWorld("ptp.subject_idle_ms=60000")
-        message_id = Clerk(world).post("hi", queue("joe"))
+        clerk = Clerk(world)
+        message_id, other = clerk.post("hi", queue("joe")), clerk.post("hi", one("ann", waits=True))
         world.sweep_after(59.0)
-        assert world.broker.destinations.waiting("joe") == 1
+        assert (world.broker.destinations.waiting("joe"), world.broker.destinations.waiting("ann")) == (1, 1)
         world.sweep_after(2.0)
-        assert world.broker.destinations.waiting("joe") == 0
-        assert ends(world) == {(message_id, "lapsed"): 1}
+        code = "communication.noConnection.dead"
+        assert letters(world) == [("client/joe", code, message_id), ("client/ann", code, other)]
+        assert ends(world) == {(message_id, "dead"): 1, (other, "dead"): 1}
+        assert (world.broker.destinations.waiting("joe"), world.broker.destinations.waiting("ann")) == (0, 0)
+        assert world.broker.metrics.ended["dead"] == 2
         world.sweep_after(1.0)
         assert come(login(world, "joe/1")) == []
+        world.close()
+
+    def test_more_of_them_than_one_step_buries(self) -> None:
+        world = StoredWorld("ptp.subject_idle_ms=60000", "ptp.subject_queue_max_entries=3000")
+        clerk = Clerk(world)
+        for number in range(1001):
+            clerk.post(number, queue("joe"))
+        world.sweep_after(61.0)
+        assert world.wait(stored_letters.count(world.store, stored_letters.LetterFilter())) == 1001
+        world.close()
+
+    def test_a_letter_of_a_subject_can_be_sent_again(self) -> None:
+        world = StoredWorld("ptp.subject_idle_ms=60000")
+        Clerk(world).post("hi", queue("joe"))
+        world.sweep_after(61.0)
+        (letter,) = world.letters()
+        report = world.wait(Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        assert report.done == 1
+        assert world.broker.destinations.waiting("joe") == 1
+        assert data(come(login(world, "joe/1"))) == ["hi"]
         world.close()
 
     def test_a_session_without_room_leaves_the_rest_in_the_queue(self, world: StoredWorld, clerk: Clerk) -> None:

@@ -156,12 +156,12 @@ class Dispatching:
         self._broker.events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
-        shared = self._broker.shared
+        shared, returning = self._broker.shared, self._broker.returning
         for each in judgement.buried:
-            if not shared.passes_on(session, each.entry, each.code, each.reason, each.attempts):
+            if not returning.passes_on(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or ("", "")
-        put_back = [entry for entry in judgement.put_back if not shared.passes_on(session, entry, *failure)]
+        put_back = [entry for entry in judgement.put_back if not returning.passes_on(session, entry, *failure)]
         for entry in put_back:
             if session.batches is not None:
                 session.queue = session.batches.take_out(entry, session.queue)
@@ -169,7 +169,7 @@ class Dispatching:
             unsettled.recall(session, put_back)
         self._broker.metrics.redeliveries += len(judgement.put_back)
         if dispatcher.is_paused or dispatcher.sink is not None:
-            shared.relieve(session)
+            returning.relieve(session)
         unsettled.note_retained(session)
         if judgement.death is not None:
             self.die(session, *judgement.death)
@@ -227,6 +227,7 @@ class Dispatching:
             return inf
         if dispatcher.resume(now):
             self._look(session)
+            self._broker.shared.here(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now)
             if judgement.buried or judgement.put_back:
@@ -295,7 +296,7 @@ class Dispatching:
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
             self._broker.events.held(session, dispatcher.holdback)
-            self._broker.shared.relieve(session)
+            self._broker.returning.relieve(session)
             self._look(session)
             await self._stored(session)
 

@@ -165,7 +165,7 @@ class Membership:
         node.leave(durable)
         for log_id in durable.expired(self._broker.expiring.now()):
             durable.settle(log_id, EndReason.EXPIRED)
-        returning = self._broker.shared.returning(durable)
+        returning = self._broker.returning.of(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
@@ -184,7 +184,7 @@ class Membership:
             node.drop(durable)
             if not isinstance(left, StoreError):
                 self._tell_left(durable, letters, returning, left)
-                self._broker.shared.ended(returning, left.returned)
+                self._broker.returning.ended(returning, left.returned)
 
         self._durability.writing.submit(step, has_left, insists=True)
 

@@ -12,8 +12,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from crewel.broker.ptp.naming import is_queue
 from crewel.broker.steps import resolve
 from crewel.delivery.bounds import Bounds
+from crewel.delivery.entry import priority_in
 from crewel.delivery.records import Waiting
 from crewel.errors import StoreUnavailable
 from crewel.storage import letters as stored_letters
@@ -211,7 +213,10 @@ class Redriving:
     def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
         know yet."""
-        if receiver not in rooms:
+        if receiver not in rooms and is_queue(receiver):
+            delivery, most = self._broker.settings.delivery, self._broker.settings.ptp.subject_queue_max_entries
+            rooms[receiver] = _Room(Bounds(most, delivery.queue_max_bytes), self._broker.shared.waiting(receiver), 0)
+        elif receiver not in rooms:
             session, dispatching = self._broker.logins.names.find(receiver), self._broker.dispatching
             if session is not None and session.bounds is not None:
                 waiting, size = dispatching.waiting(session), dispatching.waiting_bytes(session)
@@ -248,8 +253,12 @@ class Redriving:
 
     def _arrived(self, letter: StoredLetter, moved: Redriven) -> None:
         session = self._broker.logins.names.find(letter.receiver)
-        if session is not None and session.durable is not None:
-            self._broker.dispatching.arrived(session, moved.id, Waiting(0, moved.size, letter.channel))
+        if is_queue(letter.receiver):
+            self._broker.shared.filled(letter.receiver)
+        elif session is not None and session.durable is not None:
+            self._broker.dispatching.arrived(
+                session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
+            )
         elif letter.receiver.count("/") == 1:  # a subject
             self._broker.shared.filled(letter.receiver)
 

@@ -15,6 +15,7 @@ __all__ = [
     "group_queue",
     "is_exclusive",
     "is_group_name",
+    "is_queue",
     "one_queue",
     "subject_of",
     "subject_queue",
@@ -58,6 +59,11 @@ def group_of(queue: str) -> tuple[str, str] | None:
 def subject_of(queue: str) -> str:
     """The subject that the queue is of; empty if it is a group's."""
     return "" if queue.startswith(_GROUP) else queue.rpartition("/")[2]
+
+
+def is_queue(receiver: str) -> bool:
+    """Whether a dead letter is of a queue of a subject, and not of a session."""
+    return receiver.startswith(_ONE) or (receiver.startswith(SUBJECT) and receiver.count("/") == 1)
 
 
 def is_group_name(text: str) -> bool:

@@ -7,21 +7,20 @@ soon as somebody is there who has room for it. A leased message lies in the inbo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from math import inf
 from time import time
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.durability.membership import DEAD_SESSION
+from crewel.broker.ptp.failures import Failures
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session, State
-from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreError, StoreUnavailable
-from crewel.errors.dotted import is_below
 from crewel.storage import shared_queues
-from crewel.storage.shared_queues import Lease, Leased, Member
+from crewel.storage.shared_queues import Discarded, Lease, Leased, Member
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -34,9 +33,6 @@ log = logging.getLogger(__name__)
 _AHEAD: Final = 100
 """Messages of a group that one member has at a time, unless its login said how many it takes at once."""
 _AT_ONCE: Final = 500
-_FAILURES: Final = 10_000  # messages of which is remembered who has failed them
-_LETTER: Final = "user.update.deadMessage"
-_NOBODY: Final = "user.update.error"
 
 
 class SharedQueue:
@@ -62,8 +58,7 @@ class SharedQueues:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._known: dict[str, SharedQueue] = {}
-        self._failed: dict[LogId, tuple[tuple[str, ...], str, str]] = {}
-        """Who has failed a message that was leased, and code and reason of the last failure."""
+        self.failures = Failures()
         self.starving: set[str] = set()
         """Queues with messages for which nobody who is there has room."""
         broker.registry.session_added.append(self.here)
@@ -72,7 +67,7 @@ class SharedQueues:
 
     async def load(self) -> None:
         """Find out what the store has, and lease what can be leased. Raises StoreError."""
-        found = await shared_queues.queues(self._durability().store)
+        found = await shared_queues.queues(self.durability.store)
         for queue in self._known.values():
             queue.count, queue.is_asked = 0, False
         for stored in found:
@@ -82,7 +77,16 @@ class SharedQueues:
         for name in list(self._known):
             self.ring(name)
 
-    def _durability(self) -> Durability:
+    async def load_again(self) -> None:
+        """The same where something is there of which this server knows nothing."""
+        try:
+            await self.load()
+        except StoreError as error:
+            log.warning("the shared queues cannot be read at the moment: %s", error)
+
+    @property
+    def durability(self) -> Durability:
+        """The broker's durable half. Raises StoreUnavailable if it has none."""
         durability = self._broker.durability
         if durability is None:
             raise StoreUnavailable("this server has no store")
@@ -118,7 +122,7 @@ class SharedQueues:
         """The next messages of the queue, at most so many. Raises StoreError."""
         if not self.waiting(name):
             return []
-        found = await shared_queues.peek(self._durability().store, name, count)
+        found = await shared_queues.peek(self.durability.store, name, count)
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:
@@ -130,7 +134,7 @@ class SharedQueues:
 
     async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
         """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
-        durability = self._durability()
+        durability = self.durability
         step = shared_queues.discard(
             durability.store.keys, durability.token, name, ids, durability.facts_max, reason=reason
         )
@@ -151,7 +155,7 @@ class SharedQueues:
             return self._broker.groups.members(name)
         return [each for each in self._broker.logins.names.of_subject(subject_of(name)) if each.takes_ptp]
 
-    def _is_able(self, session: Session) -> bool:
+    def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
         dispatcher = session.dispatcher
         is_sink = dispatcher is not None and dispatcher.sink is not None
@@ -159,7 +163,7 @@ class SharedQueues:
 
     def _room(self, session: Session, name: str) -> int:
         bounds, durable = session.bounds, session.durable
-        if bounds is None or durable is None or not self._is_able(session):
+        if bounds is None or durable is None or not self.is_able(session):
             return 0
         room = bounds.max_entries - self._broker.dispatching.unsettled.count(session)
         if is_exclusive(name):
@@ -235,16 +239,11 @@ class SharedQueues:
         dispatching.arrived(session, place, waiting)
         if not leased.failed:
             return
-        _, code, reason = self._failed.pop(place, ((), _NOBODY, "everybody who was there has failed it"))
+        failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            dispatching.unsettled.bury_stored(session, place, code, reason)
+            dispatching.unsettled.bury_stored(session, place, failure.code, failure.reason)
         else:
-            self._remember(place, leased.failed, code, reason)
-
-    def _remember(self, place: LogId, failed: tuple[str, ...], code: str, reason: str) -> None:
-        while len(self._failed) >= _FAILURES:
-            del self._failed[next(iter(self._failed))]
-        self._failed[place] = (failed, code, reason)
+            self.failures.note(place, failure._replace(by=leased.failed))
 
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send what waits to sessions that acknowledge nothing; it has ended by that."""
@@ -259,67 +258,7 @@ class SharedQueues:
         finally:
             queue.is_asked = False
 
-    # Back into them
-
-    def passes_on(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> bool:
-        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
-        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
-        a dead letter becomes one at once."""
-        durable, place = session.durable, entry.position
-        waiting = durable.inbox.get(place) if durable is not None and place else None
-        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, _LETTER):
-            return False
-        failed = (*self._failed.get(place, ((),))[0], durable.name)
-        if not self._has_others(waiting.source, failed):
-            return False
-        self._remember(place, failed, code, reason)
-        durable.attempted(place, attempts)
-        self._give_back(session, [place], failed=True)
-        return True
-
-    def relieve(self, session: Session) -> None:
-        """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
-        durable = session.durable
-        if durable is None or not durable.inbox:
-            return
-        places = [
-            place
-            for place, waiting in durable.inbox.items()
-            if is_exclusive(waiting.source)
-            and self._has_others(waiting.source, (*self._failed.get(place, ((),))[0], durable.name))
-        ]
-        if places:
-            self._give_back(session, places, failed=False)
-
-    def _has_others(self, name: str, but: Iterable[str]) -> bool:
-        return any(
-            each.durable is not None and each.durable.name not in but and self._is_able(each)
-            for each in self.members(name)
-        )
-
-    def _give_back(self, session: Session, places: list[LogId], *, failed: bool) -> None:
-        durable, durability, unsettled = session.durable, self._durability(), self._broker.dispatching.unsettled
-        assert durable is not None
-        sources = {place: durable.inbox[place].source for place in places}
-        attempts = {}
-        for place in places:
-            attempts[place] = unsettled.attempts(session, place)
-            unsettled.forget_stored(session, place)
-            durable.give_back(place)
-        durability.node.touch(durable)
-
-        def answered(count: int | StoreError) -> None:
-            if not isinstance(count, StoreError):
-                self._broker.metrics.ended[EndReason.RETURNED] += len(sources)
-                for name in dict.fromkeys(sources.values()):
-                    self._look(name)
-
-        step = shared_queues.put_back(
-            durability.store.keys, durability.token, durable.name, attempts, durability.facts_max, failed=failed
-        )
-        durability.writing.submit(step, answered, insists=True)
-
-    def _look(self, name: str) -> None:
+    def look(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
         queue = self._queue(name)
         queue.touched_at = self._broker.loop.time()
@@ -327,51 +266,60 @@ class SharedQueues:
             queue.count += 1  # more or less: the next answer tells
             queue.is_rung = True
         else:
-            self._lease(self._durability(), queue, self._rooms(name, self.members(name)))
-
-    def returning(self, durable: Durable) -> dict[LogId, Waiting]:
-        """What of an ending session goes back into shared queues. A group whose last member this is gets nothing back: nobody
-        would take it from there."""
-        return {
-            place: waiting
-            for place, waiting in durable.inbox.items()
-            if waiting.source and (group_of(waiting.source) is None or self.members(waiting.source))
-        }
-
-    def ended(self, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
-        """A session has ended, and the store has put these messages of it back into their queues, unless others still have
-        them. Of those that are not among `returning`, this server had not known."""
-        if any(place not in returning for place in returned):
-            self._broker.spawn(self._load_again())
-        for name in dict.fromkeys(returning[place].source for place in returned if place in returning):
-            self._look(name)
-
-    async def _load_again(self) -> None:
-        try:
-            await self.load()
-        except StoreError as error:
-            log.warning("the shared queues cannot be read at the moment: %s", error)
+            self._lease(self.durability, queue, self._rooms(name, self.members(name)))
 
     # What nobody will have
 
     def _lapse(self, name: str) -> None:
-        """Nobody will come for what waits in the queue."""
-        durability = self._durability()
+        """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
+        later."""
+        durability = self.durability
         step = shared_queues.discard(
             durability.store.keys, durability.token, name, None, durability.facts_max, reason=EndReason.LAPSED
         )
 
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
-                # With the last member of a group the store has let lapse what waited.
-                self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name) if group_of(name) else 0))
-                if count == shared_queues.MOST_DISCARDED:
-                    self._lapse(name)
+                self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name)))
+
+        durability.writing.submit(step, answered, insists=True)
+
+    def _bury(self, queue: SharedQueue, idle_s: float) -> None:
+        """Nobody has come for what waits for the subject: it becomes dead letters."""
+        durability, letters_max = self.durability, self._broker.settings.delivery.dead_letters_max
+        reason = f"nobody who is {subject_of(queue.name)} has come for {idle_s:g} s"
+        queue.is_asked = True
+        step = shared_queues.bury(
+            durability.store.keys,
+            durability.token,
+            queue.name,
+            None,
+            durability.facts_max,
+            letters_max,
+            code=DEAD_SESSION,
+            reason=reason,
+        )
+
+        def answered(buried: Discarded | StoreError) -> None:
+            queue.is_asked = False
+            if isinstance(buried, StoreError):
+                return
+            self._discarded(queue.name, EndReason.DEAD, buried.count)
+            letters = self._broker.letters
+            letters.made([Letter(SessionName(queue.name), LogId(0), DEAD_SESSION, reason)] * buried.count)
+            letters.stored(buried.letters)
+            if buried.count < shared_queues.MOST_DISCARDED:
+                queue.count = 0
+            elif not self.members(queue.name):
+                self._bury(queue, idle_s)
+            self.ring(queue.name)
 
         durability.writing.submit(step, answered, insists=True)
 
     def sweep(self) -> None:
-        """Let lapse what has waited for a subject for so long that nobody will come, and forget queues without messages."""
+        """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
+        messages."""
+        self.freed()  # of room that came about in another way nobody has told
         idle = self._broker.settings.ptp.subject_idle_ms / 1000
         now = self._broker.loop.time()
         for queue in list(self._known.values()):
@@ -381,8 +329,7 @@ class SharedQueues:
                 del self._known[queue.name]
                 self.starving.discard(queue.name)
             elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
-                queue.touched_at = inf  # asked for once
-                self._lapse(queue.name)
+                self._bury(queue, idle)
 
 
 def _can_hear(session: Session) -> bool:

@@ -1,0 +1,113 @@
+"""Messages that go back to the shared queue that they came from: their receiver has failed them, or gets nothing for the time
+being, or has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from crewel.broker.ptp.failures import Failure
+from crewel.broker.ptp.naming import group_of, is_exclusive
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.errors import StoreError
+from crewel.errors.dotted import is_below
+from crewel.storage import shared_queues
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Returning"]
+
+_LETTER: Final = "user.update.deadMessage"
+
+
+class Returning:
+    """Gives messages of sessions back, for others."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # While the session lives
+
+    def passes_on(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> bool:
+        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
+        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
+        a dead letter becomes one at once."""
+        durable, place = session.durable, entry.position
+        waiting = durable.inbox.get(place) if durable is not None and place else None
+        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, _LETTER):
+            return False
+        failures = self._broker.shared.failures
+        failed = (*failures.of(place).by, durable.name)
+        if not self._has_others(waiting.source, failed):
+            return False
+        failures.note(place, Failure(failed, code, reason))
+        durable.attempted(place, attempts)
+        self._give_back(session, durable, [place], failed=True)
+        return True
+
+    def relieve(self, session: Session) -> None:
+        """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
+        durable = session.durable
+        if durable is None or not durable.inbox:
+            return
+        failures = self._broker.shared.failures
+        places = [
+            place
+            for place, waiting in durable.inbox.items()
+            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
+        ]
+        if places:
+            self._give_back(session, durable, places, failed=False)
+
+    def _has_others(self, name: str, but: Iterable[str]) -> bool:
+        shared = self._broker.shared
+        return any(
+            each.durable is not None and each.durable.name not in but and shared.is_able(each)
+            for each in shared.members(name)
+        )
+
+    def _give_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
+        durability, unsettled = self._broker.shared.durability, self._broker.dispatching.unsettled
+        sources = {durable.inbox[place].source: None for place in places}
+        attempts = {}
+        for place in places:
+            attempts[place] = unsettled.attempts(session, place)
+            unsettled.forget_stored(session, place)
+            durable.give_back(place)
+        durability.node.touch(durable)
+
+        def answered(count: int | StoreError) -> None:
+            if not isinstance(count, StoreError):
+                self._broker.metrics.ended[EndReason.RETURNED] += len(places)
+                for name in sources:
+                    self._broker.shared.look(name)
+
+        step = shared_queues.put_back(
+            durability.store.keys, durability.token, durable.name, attempts, durability.facts_max, failed=failed
+        )
+        durability.writing.submit(step, answered, insists=True)
+
+    # When it ends
+
+    def of(self, durable: Durable) -> dict[LogId, Waiting]:
+        """What of an ending session goes back. A group whose last member this is gets nothing back: nobody would take it from
+        there."""
+        return {
+            place: waiting
+            for place, waiting in durable.inbox.items()
+            if waiting.source and (group_of(waiting.source) is None or self._broker.shared.members(waiting.source))
+        }
+
+    def ended(self, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
+        """A session has ended, and the store has put these messages of it back into their queues, unless others still have
+        them. Of those that are not among `returning`, this server had not known."""
+        shared = self._broker.shared
+        if any(place not in returning for place in returned):
+            self._broker.spawn(shared.load_again())
+        for name in dict.fromkeys(returning[place].source for place in returned if place in returning):
+            shared.look(name)
