@@ -29,6 +29,9 @@ DECLARED = (
     Declared("crewel_sessions", "gauge", "Sessions that are alive now."),
     Declared("crewel_held_connects", "gauge", "Connects that are held now, waiting for a message."),
     Declared("crewel_channels", "gauge", "Channels that are known now."),
+    Declared(
+        "crewel_topics", "gauge", "Topics that are known now: channels that were published to, or that the store keeps."
+    ),
     Declared("crewel_sockets", "gauge", "WebSockets that are open now."),
     Declared("crewel_tasks", "gauge", "Tasks of the event loop now: one that only grows is a leak."),
     Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
