@@ -1,0 +1,77 @@
+"""Nothing that is sent by name or shared is lost or in two places, whatever happens between any two steps.
+
+`make test` does a few runs, `make faults` 300, and CREWEL_RUNS tells any number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.records import EndReason, LogId, Waiting
+from tests.delivery.ledger import Broken
+from tests.storage.sharing import SharingRun, SharingStore
+from tests.store_process import StoreProcess
+
+RUNS = int(os.environ.get("CREWEL_RUNS") or (300 if os.environ.get("FAULTS") == "full" else 12))
+STEPS = 500
+PORTION = 4
+MOST_SEEDS = 300
+"""Runs in which a rule taken out must have been noticed."""
+
+
+@pytest.fixture
+def client(server: StoreProcess) -> Iterator[redis.Redis]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, PORTION))
+def test_what_is_shared_is_in_one_place_whatever_happens(client: redis.Redis, first: int) -> None:
+    for seed in range(first, min(first + PORTION, RUNS)):
+        _run(client, seed, Durable)
+
+
+# One rule taken out each: a run that finds nothing wrong with these would prove nothing.
+
+
+class RemembersWhatIsGivenBack(Durable):
+    def give_back(self, log_id: LogId) -> None:
+        waiting = self.inbox.pop(log_id)
+        self.size -= waiting.size
+
+
+class TellsWhatIsGivenBack(Durable):
+    def give_back(self, log_id: LogId) -> None:
+        self.settle(log_id, EndReason.RETURNED)
+
+
+class ForgetsWhereItCameFrom(Durable):
+    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+        return super().arrived(log_id, waiting._replace(source=""))
+
+    def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
+        return super().settle(log_id, EndReason.RETURNED if reason is EndReason.LAPSED else reason)
+
+
+@pytest.mark.parametrize("durable", [RemembersWhatIsGivenBack, TellsWhatIsGivenBack, ForgetsWhereItCameFrom])
+def test_each_rule_taken_out_is_noticed(client: redis.Redis, durable: type[Durable]) -> None:
+    with pytest.raises(Broken):
+        _run_many(client, durable)
+
+
+def _run_many(client: redis.Redis, durable: type[Durable]) -> None:
+    for seed in range(MOST_SEEDS):
+        _run(client, seed, durable)
+
+
+def _run(client: redis.Redis, seed: int, durable: type[Durable]) -> None:
+    try:
+        SharingRun(seed, SharingStore(client), durable=durable, loses=seed % 4 == 3).run(STEPS)
+    except Broken as broken:
+        broken.add_note(f"seed {seed}")
+        raise
