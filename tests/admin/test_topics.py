@@ -107,6 +107,25 @@ def test_who_is_subscribed_to_what_was_never_published_waits_for_a_topic(
     assert receiver.take() == []
 
 
+def test_subscriptions_to_a_topic_are_ended(desk: Desk, server: Server, receiver: Receiver, channel: str) -> None:
+    other = Receiver(server).be(f"{receiver.login['name'].split('/')[-2]}/2")
+    other.subscribe(channel, f"{channel}/**")
+    path = f"__cmd:topic{channel}/"
+    assert len(names := desk.cmd(f"{path}?subscribers")) == 2
+    assert desk.cmd(f"{path}?unSubscribeBySessionName={names[0]}") == 1
+    assert desk.cmd(f"{path}?unSubscribeBySessionName={names[0]}") == 0
+    assert desk.cmd(f"{path}?subscribers") == names[1:]
+    for nobody in ("client/nobody/1", "no name", ""):
+        assert "which is not here" in desk.refused(f"{path}?unSubscribeBySessionName={nobody}")
+    assert "lacks a value" in desk.refused(f"{path}?unSubscribeBySessionName")
+    assert desk.cmd(f"{path}?unSubscribeAll") == 1
+    assert "which is not known" in desk.refused(f"{path}?unSubscribeAll")
+    assert desk.cmd(f"__cmd:{names[1]}/?subscribedTopics") == [f"{channel}/**"]
+    publish(server, channel, 1)
+    publish(server, f"{channel}/below", 1, first=1)
+    assert (receiver.take(), data(other.take())) == ([], [1])
+
+
 # Topics by HTTP
 
 
@@ -242,8 +261,17 @@ def test_what_waits_for_a_subject_is_looked_at_and_dropped(desk: Desk, queue: st
     assert "for whom nothing waits" in desk.refused(f"{path}?subjectQueueNumMsgs")
 
 
+def test_what_waits_of_a_topic_for_subjects_ends_with_it(desk: Desk, queue: str, channel: str) -> None:
+    assert desk.get(f"/topics{channel}")["queued"] == 3
+    assert desk.ask("DELETE", f"/topics{channel}").json()["state"] == "SOFTERASED"
+    assert desk.cmd(f"__cmd:client/{queue}/?subjectQueueNumMsgs") == 3
+    assert desk.ask("DELETE", f"/topics{channel}?force=true").json()["state"] == "DEAD"
+    assert desk.ask("GET", f"/subjects/{queue}").status == 404
+
+
 def test_what_waits_goes_to_the_first_session(desk: Desk, server: Server, queue: str) -> None:
-    joe = Receiver(server).be(f"{queue}/1")
+    joe = Receiver(server)
+    joe.shake(name=f"{queue}/1", update=True, settle="message")
     messages: list[Message] = []
     until(lambda: messages.extend(joe.take()) or len(messages) == 3)
     assert data(messages) == [0, 1, 2]
@@ -277,13 +305,16 @@ def test_subjects_are_paged_and_their_sessions_ended(desk: Desk, server: Server,
 
 
 def test_the_audit_has_what_was_done(desk: Desk, server: Server, topic: str, queue: str) -> None:
-    desk.ask("DELETE", f"/history{topic}")
-    desk.ask("DELETE", f"/topics{topic}?force=true")
-    desk.ask("DELETE", f"/subjects/{queue}/messages")
+    for path in (f"/history{topic}", f"/subjects/{queue}/messages", f"/topics{topic}?force=true"):
+        assert desk.ask("DELETE", path).status == 200
 
     def entries() -> list[Any] | None:
         lines = [json.loads(line) for line in server.stderr.splitlines() if '"crewel.audit"' in line]
-        found = [each["message"] for each in lines if topic == each.get("channel") or queue in each.get("subject", "")]
+        found = [
+            each["message"]
+            for each in lines
+            if each.get("channel") == topic or each.get("subject") == f"client/{queue}"
+        ]
         return found if len(found) == 3 else None
 
-    assert until(entries) == ["operator: clear history", "operator: erase topic", "operator: clear subject queue"]
+    assert until(entries) == ["operator: clear history", "operator: clear subject queue", "operator: erase topic"]

@@ -39,6 +39,7 @@ _PEEKED: Final = Argument(_N, _count, 1)
 _REMOVED: Final = Argument(_N, _count)
 _ON: Final = Argument("true or false", _flag)
 _FORCED: Final = Argument("true or false", _flag, False)
+_SESSION_NAME: Final = Argument("the name of a session: client/joe/1", str)
 _DELAY: Final = Argument("milliseconds, or -1", _delay)
 
 _NODE, _SUBJECT, _SESSION, _TOPIC = Level
@@ -333,6 +334,15 @@ COMMANDS: Final = (
         _DELAY,
         topic_facts.set_destroy_delay,
     ),
+    Command(
+        _TOPIC,
+        "unSubscribeBySessionName",
+        _X,
+        "Ends the subscription of a session to just this channel; its client is not told. How many: 1, or 0.",
+        topic_facts.unsubscribe_one,
+        _SESSION_NAME,
+    ),
+    Command(_TOPIC, "unSubscribeAll", _X, "Ends them all: how many.", topic_facts.unsubscribe_all),
     Command(
         _TOPIC,
         "eraseTopic",

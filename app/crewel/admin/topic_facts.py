@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,10 @@ from crewel.admin.calls import Call
 from crewel.admin.node_facts import hearers
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
+from crewel.broker.sessions import Session
 from crewel.broker.topics.topic import TopicView
+from crewel.delivery.names import parse_name
+from crewel.errors import IllegalArgument
 from crewel.topics.lifecycle import State
 
 __all__ = [
@@ -25,6 +28,8 @@ __all__ = [
     "state",
     "subscribers",
     "topic_json",
+    "unsubscribe_all",
+    "unsubscribe_one",
 ]
 
 
@@ -105,6 +110,31 @@ async def set_destroy_delay(call: Call) -> None:
     stored = topics.administer(channel, asked)
     if stored is not None:
         await stored
+
+
+async def unsubscribe_all(call: Call) -> int:
+    """End all subscriptions to its very name; how many it were. Raises StoreError."""
+    return await _unsubscribe(call, list(call.admin.broker.sessions.values()))
+
+
+async def unsubscribe_one(call: Call) -> int:
+    """End the one of the session of this name: 1, or 0 if it has none. Raises StoreError, IllegalArgument."""
+    name = parse_name(call.value)
+    session = call.admin.find(name.relative) if name is not None else None
+    if session is None:
+        raise IllegalArgument("command", f"is about the session {call.value}, which is not here")
+    return await _unsubscribe(call, [session])
+
+
+async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
+    broker, ended = call.admin.broker, 0
+    for session in [each for each in sessions if call.name in each.subscriptions]:
+        if session.durable is None or broker.durability is None:
+            broker.subscribing.leave(session, call.name)
+        else:
+            await broker.durability.membership.unsubscribe(session, session.durable, [call.name])
+        ended += 1
+    return ended
 
 
 def _channel(name: str) -> Channel:
