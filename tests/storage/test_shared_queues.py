@@ -443,6 +443,16 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     assert full.outcome is RedriveOutcome.FULL
 
 
-def _bury(owner: Owner) -> Any:
+async def test_what_waited_for_one_session_of_a_subject_waited_for_the_subject(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await send(owner, Delivery(SUBJECT, queue=f"one:{SUBJECT}"))
+    await owner.do(_bury(owner, f"one:{SUBJECT}"))
+    (letter,) = await all_letters(owner)
+    assert letter.receiver == SUBJECT
+    moved = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
+    assert await waiting(owner, SUBJECT) == [moved.id]
+
+
+def _bury(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
-    return shared_queues.bury(owner.keys, owner.token, SUBJECT, None, *bounds, code="user.x", reason="why")
+    return shared_queues.bury(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")

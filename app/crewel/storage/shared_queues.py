@@ -270,7 +270,8 @@ def bury(
     code: str,
     reason: str,
 ) -> Step[Discarded]:
-    """Make dead letters of messages of a queue, these or all (None), at most `MOST_DISCARDED`. Their receiver is the queue."""
+    """Make dead letters of messages of a queue, these or all (None), at most `MOST_DISCARDED`. Their receiver is
+    the subject."""
 
     @unless_refused
     def parse(answer: Any) -> Discarded:

@@ -48,10 +48,12 @@ for at = 8, #ARGV do
   end
 end
 
+-- What waited for one of a subject's sessions waited for the subject.
+local receiver = string.match(queue, '^one:(.*)$') or queue
 local letters, bodies = {}, base .. 'qb:' .. queue
 for _, id in ipairs(code ~= '' and ids or {}) do
   local fields = unpacked(call('HGET', bodies, id) or '')
-  letters[#letters + 1] = bury(queue, bodies, id, code, reason, fields.a or '0', '')
+  letters[#letters + 1] = bury(receiver, bodies, id, code, reason, fields.a or '0', '')
 end
 keep_bound(#letters)
 dequeue(queue, ids, places)

@@ -70,7 +70,7 @@ end
 
 local size = #letter.body
 local session, inbox = base .. 's:' .. letter.receiver, base .. 'inbox:' .. letter.receiver
-local is_subjects = string.match(letter.receiver, '^client/[^/]+$') or string.match(letter.receiver, '^one:')
+local is_subjects = string.match(letter.receiver, '^client/[^/]+$')
 if is_subjects and not to_channel then
   if max_entries > 0 and call('ZCARD', base .. 'q:' .. letter.receiver) >= max_entries then
     return {'full'}
