@@ -8,7 +8,7 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.broker.topics import endings
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUncertain
 from crewel.topics.lifecycle import State
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
@@ -379,6 +379,22 @@ class TestErase:
             erase(stored, "/a")
         assert state(stored, "/a") is State.ALIVE
         assert reader.session.subscriptions == {"/a"}
+
+    def test_if_nobody_knows_what_the_store_did_it_is_asked_until_it_answers(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
+        submit, asked = stored.durability.writing.submit, []
+
+        def losing(step: Any, done: Callable[[Any], None], **options: Any) -> None:
+            asked.append((step.script, options))
+            first = len(asked) == 1
+            submit(step, (lambda _: done(StoreUncertain("no answer"))) if first else done, **options)
+
+        monkeypatch.setattr(stored.durability.writing, "submit", losing)
+        assert erase(stored, "/a")
+        assert asked == [("erase", {}), ("erase", {"insists": True})]
+        assert state(stored, "/a") is State.DEAD
 
     def test_it_stays_erased_after_a_restart(self, make_stored: MakeStored) -> None:
         world = make_stored()

@@ -8,7 +8,7 @@ import pytest
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUncertain
 from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 from tests.broker.stored_world import Receiver, StoredWorld, data
@@ -302,6 +302,30 @@ class TestTheStore:
         assert view.epoch != before.epoch
         publish(sender, "/a", 3)
         assert data(sender.take()) == [1, 2, 3]
+
+    def test_if_nobody_knows_whether_it_was_cleared_it_is_cleared_again(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
+        ask, asked = stored.durability.writing.ask, []
+
+        async def losing(step: Any, **options: Any) -> Any:
+            asked.append(options)
+            answer = await ask(step, **options)
+            if len(asked) == 1:
+                raise StoreUncertain("no answer")
+            return answer
+
+        monkeypatch.setattr(stored.durability.writing, "ask", losing)
+        assert stored.wait(stored.broker.topics.clear("/a")) == 0  # for it had been
+        assert asked == [{}, {"insists": True}]
+
+    def test_a_history_that_somebody_has_deleted_is_seen_to_be_gone(self, stored: StoredWorld) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
+        stored.wait(stored.store.reader.delete(stored.store.keys.history("/a")))
+        view = stored.wait(stored.broker.topics.view("/a"))
+        assert view is not None
+        assert (view.state, view.history) == (State.UNREFERENCED, 0)
 
     def test_an_operator_may_set_how_long_it_lives(self, make_stored: MakeStored) -> None:
         world = make_stored()

@@ -15,7 +15,7 @@ from crewel.broker.steps import resolve
 from crewel.broker.topics.erased import end_messages, end_shared, end_subscriptions, tell
 from crewel.broker.topics.references import queued, queued_anywhere
 from crewel.broker.topics.topic import Topic
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import histories
 from crewel.storage.histories import History
 from crewel.topics.lifecycle import Event, Facts, State, after, state_of
@@ -219,15 +219,19 @@ class Endings:
         broker = self._broker
         done: asyncio.Future[list[asyncio.Future[None]]] = broker.loop.create_future()
 
-        def answered(answer: int | StoreError) -> None:
-            resolve(done, answer if isinstance(answer, StoreError) else self._erase_here(name, force=force))
+        durability = broker.durability
+        if durability is None:
+            resolve(done, self._erase_here(name, force=force))
+            return done
+        step = histories.erase(durability.store.keys, durability.token, name, durability.facts_max)
 
-        if broker.durability is None:
-            answered(0)
-        else:
-            keys, token = broker.durability.store.keys, broker.durability.token
-            step = histories.erase(keys, token, name, broker.durability.facts_max)
-            broker.durability.writing.submit(step, answered)
+        def answered(answer: int | StoreError) -> None:
+            if isinstance(answer, StoreUncertain):
+                durability.writing.submit(step, answered, insists=True)  # it may be half done
+            else:
+                resolve(done, answer if isinstance(answer, StoreError) else self._erase_here(name, force=force))
+
+        durability.writing.submit(step, answered)
         return done
 
     def _erase_here(self, name: str, *, force: bool) -> list[asyncio.Future[None]]:

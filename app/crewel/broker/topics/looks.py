@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crewel.broker.topics.references import channel_of, queued, queued_anywhere
 from crewel.broker.topics.topic import Topic, TopicView
+from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import histories
 from crewel.topics.lifecycle import Facts, State, state_of
@@ -61,19 +61,26 @@ class Looks:
 
     async def view(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
-        view = self._view(name, await self._queued())
+        counts = await self._queued()
+        topic = self._topics.find(name)
+        if topic is not None and (topic.history_count or topic.settings.history_max):
+            await self._count(topic)
+        view = self._view(name, counts)
+        return None if view.state is State.DEAD else view
+
+    async def _count(self, topic: Topic) -> None:
+        """Let the store say what the history holds."""
         durability = self._broker.durability
-        if view.state is State.DEAD:
-            return None
-        if durability is None or not (view.history or view.settings.history_max):
-            return view
-        step = histories.history(durability.store.keys, durability.token, name, newest=0)
+        if durability is None:
+            return
+        step = histories.history(durability.store.keys, durability.token, topic.name, newest=0)
         try:
             history = await durability.writing.ask(step)
         except StoreError as error:
-            log.warning("the history of %s cannot be looked at: %s", name, error)
-            return view
-        return replace(view, epoch=history.epoch, history=history.total)
+            log.warning("the history of %s cannot be looked at: %s", topic.name, error)
+        else:
+            topic.history_count, topic.epoch = history.total, history.epoch
+            topic.newest = topic.newest if history.total else LogId(0)
 
     async def views(self) -> list[TopicView]:
         """The same of all topics, by name; their histories as far as this server knows."""

@@ -22,7 +22,7 @@ from crewel.broker.topics.ruling import read_rules
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import LogId
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
 from crewel.topics.configured import HISTORY_MAX, USUAL, TopicSettings
@@ -145,7 +145,10 @@ class Topics:
         if topic is None or durability is None:
             return 0
         step = histories.clear(durability.store.keys, durability.token, name)
-        removed: int = await durability.writing.ask(step)
+        try:
+            removed: int = await durability.writing.ask(step)
+        except StoreUncertain:
+            removed = await durability.writing.ask(step, insists=True)  # it may have been done
         topic.emptied()
         return removed
 
