@@ -23,7 +23,7 @@ class OverflowPolicy(StrEnum):
 
 _MEANINGS = {
     OverflowPolicy.DEAD_MESSAGE: "The arriving message becomes a dead letter.",
-    OverflowPolicy.DROP_OLDEST: "The oldest message that was not sent yet gives way.",
+    OverflowPolicy.DROP_OLDEST: "The oldest message of the lowest priority that was not sent yet gives way.",
     OverflowPolicy.DISCONNECT: "The session ends.",
 }
 
