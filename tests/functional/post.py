@@ -8,7 +8,7 @@ from typing import Any
 from tests.admin.desk import TOKEN, Desk, Receiver
 from tests.functional.bayeux import Message
 from tests.functional.people import Person
-from tests.functional.wire import until
+from tests.functional.wire import Address, until
 from tests.server_process import Server
 
 SETS = (
@@ -24,6 +24,27 @@ BOX = "/service/post"
 MARK = "__subId:PtP"
 
 _numbers = itertools.count(1)
+
+
+class Keeper(Receiver):
+    """A receiver that throws nothing away: what waits for it often comes with its very first connect."""
+
+    def __init__(self, server: Address) -> None:
+        super().__init__(server)
+        self._early: list[Message] = []
+
+    def be(self, name: str | None = None, **session: Any) -> Keeper:
+        """Shake hands, which has to succeed, and make the first connect."""
+        asked = {"update": True, "settle": "message"} | ({} if name is None else {"name": name}) | session
+        reply = self.shake(**asked)
+        assert reply["successful"] is True, reply
+        self._early = self.take()
+        return self
+
+    def take(self, *, timeout: int = 0) -> list[Message]:
+        """The messages of the first connect, or else of another."""
+        early, self._early = self._early, []
+        return early or super().take(timeout=timeout)
 
 
 class Office:
@@ -42,7 +63,7 @@ class Office:
 
     def login(self, number: int = 1, **session: Any) -> Receiver:
         """A session of the subject that has made its first connect, and settles each message by itself."""
-        return Receiver(self.server).be(self.name(number), **session)
+        return Keeper(self.server).be(self.name(number), **session)
 
     def ask(self, data: Any, *destinations: Message, channel: str = BOX, **qos: Any) -> Message:
         """The answer to a publish to these destinations."""
