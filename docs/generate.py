@@ -14,6 +14,7 @@ from crewel import metrics
 from crewel.admin.commands import COMMANDS
 from crewel.client.states import TRANSITIONS
 from crewel.delivery.bounds import OverflowPolicy
+from crewel.delivery.filters import FUNCTIONS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
@@ -50,6 +51,11 @@ def topic_rules() -> str:
         for name, field in declared_rules().items()
     )
     return table(("field", "default", "takes", "meaning"), rows)
+
+
+def filter_functions() -> str:
+    """Return the table of what a filter may call."""
+    return table(("function", "answers"), ((f"`{name}`", meaning) for name, meaning in FUNCTIONS.items()))
 
 
 def topic_states() -> str:
@@ -211,6 +217,7 @@ def decisions() -> str:
 GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "topic-rules": topic_rules,
+    "filter-functions": filter_functions,
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
     "message-states": message_states,

@@ -29,27 +29,27 @@ MAX_LENGTH: Final = 1024
 MAX_STEPS: Final = 5000
 """Parts of an expression that one evaluation visits at most: some milliseconds."""
 
-FUNCTIONS: Final = (
-    "abs",
-    "avg",
-    "ceil",
-    "contains",
-    "ends_with",
-    "floor",
-    "keys",
-    "length",
-    "max",
-    "max_by",
-    "min",
-    "min_by",
-    "not_null",
-    "starts_with",
-    "sum",
-    "to_number",
-    "type",
-    "values",
-)
-"""What a filter may call."""
+FUNCTIONS: Final = {
+    "abs": "The number without its sign.",
+    "avg": "The mean of a list of numbers; null of an empty one.",
+    "ceil": "The next whole number upwards.",
+    "contains": "Whether a list has the value, or a text the other text.",
+    "ends_with": "Whether a text ends with the other one.",
+    "floor": "The next whole number downwards.",
+    "keys": "The names of an object's fields.",
+    "length": "How many characters, items or fields there are.",
+    "max": "The largest of a list of numbers or texts.",
+    "max_by": "The item for which an expression (`&price`) is largest.",
+    "min": "The smallest of a list of numbers or texts.",
+    "min_by": "The item for which an expression is smallest.",
+    "not_null": "The first of several values that is not null.",
+    "starts_with": "Whether a text begins with the other one.",
+    "sum": "The sum of a list of numbers.",
+    "to_number": "The number that a text writes; null if it writes none.",
+    "type": "`'string'`, `'number'`, `'boolean'`, `'array'`, `'object'` or `'null'`.",
+    "values": "The values of an object's fields.",
+}
+"""What a filter may call, and what it answers."""
 
 _BUILDERS: Final = {
     "multi_select_list": r"(?<![\w\])\"*@])\[(?!\s*[-\d?\]*:])",  # and not an index, a slice, a filter
