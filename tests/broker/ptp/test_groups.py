@@ -10,7 +10,7 @@ from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, settle
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, reply_to
 
-WORK = "/work/a"
+WORK = "/jobs/a"
 
 
 @pytest.fixture
@@ -97,15 +97,15 @@ class TestOneOfThem:
 
     def test_each_group_has_each_message(self, world: StoredWorld) -> None:
         one, two = member(world, "joe/1", group="one"), member(world, "joe/2", group="two")
-        wide = member(world, "joe/3", "/work/*", group="one")  # of another pattern: another group
+        wide = member(world, "joe/3", "/jobs/*", group="one")  # of another pattern: another group
         wanted = publish(world, 1, 2)
         assert [ids(come(each)) for each in (one, two, wide)] == [wanted] * 3
 
     def test_the_pattern_is_told(self, world: StoredWorld) -> None:
-        wide = member(world, "joe/1", "/work/**")
+        wide = member(world, "joe/1", "/jobs/**")
         publish(world, 1)
         (message,) = come(wide)
-        assert origin(message)["subscription"] == "/work/**"
+        assert origin(message)["subscription"] == "/jobs/**"
         literal = member(world, "joe/2", WORK)
         publish(world, 2)
         (message,) = come(literal)

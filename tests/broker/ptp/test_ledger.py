@@ -20,7 +20,7 @@ from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
 from tests.broker.world import Request, World, reply_to
 
 NAMES = ("joe/1", "joe/2", "joe/3", "ann/1")
-WORK = "/work/a"
+WORK = "/jobs/a"
 CODES = ("user.update.error", "user.update.deadMessage", "communication.timeout", "user.update.holdback")
 STEPS = 100
 
