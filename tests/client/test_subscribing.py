@@ -26,8 +26,13 @@ from tests.client.test_router import nobody
         ({"update_oneway": True, "newest_only": True}, {"updateOneway": True, "newestOnly": True}),
         ({"group": "cooks", "filter": "data.n > `3`"}, {"group": "cooks", "filter": "data.n > `3`"}),
         ({"persistent": True}, {"persistent": True}),
-        ({"since": {}}, {"since": {}}),
-        ({"since": {"/a": {"epoch": "e", "id": "1"}}}, {"since": {"/a": {"epoch": "e", "id": "1"}}}),
+        ({"since": {}}, {"since": {}, "initialUpdate": False}),
+        ({"since": {}, "initial_update": True}, {"since": {}, "initialUpdate": True}),
+        ({"since": {}, "history": 3}, {"since": {}, "history": {"numEntries": 3}}),
+        (
+            {"since": {"/a": {"epoch": "e", "id": "1"}}},
+            {"since": {"/a": {"epoch": "e", "id": "1"}}, "initialUpdate": False},
+        ),
     ],
 )
 def test_each_option_is_a_field(options: dict[str, Any], asked: Fields) -> None:
@@ -125,19 +130,42 @@ async def test_a_new_session_asks_for_what_was_missed() -> None:
     world.deliver("7")
     await anext(subscription)
     await world.renew({"recovered": True, "position": place("9")})
-    assert world.asked == [{"since": place("5")}, {"since": place("7")}]
+    assert [asked["since"] for asked in world.asked] == [place("5"), place("7")]
     assert subscription.position == place("6")  # 7 is in the queue
     await world.renew({"recovered": False, "position": place("3", "f")})
     assert (subscription.recovered, subscription.position) == (False, place("3", "f"))
     await world.renew({"recovered": True})
-    assert world.asked[-1] == {"since": place("3", "f")}
+    assert world.asked[-1]["since"] == place("3", "f")
+
+
+@pytest.mark.parametrize(
+    ("came", "reached"),
+    [
+        (["6", "7"], "7"),
+        (["8 high"], "8"),  # there may be others of this kind only
+        (["6", "9 high"], "6"),
+        (["6", "9 high", "7"], "7"),
+        (["9 high", "6"], "6"),
+        (["9 high", "6", "8 low"], "8"),
+        (["9 low", "10"], "9"),
+    ],
+)
+async def test_what_was_overtaken_is_asked_for_again(came: list[str], reached: str) -> None:
+    world = World()
+    subscription = await world.subscribe({"position": place("5")}, since={})
+    for message_id, _, priority in (each.partition(" ") for each in came):
+        world.deliver(message_id, priority={"": 5, "high": 7, "low": 3}[priority])
+        await anext(subscription)
+    assert subscription.position == place(reached)
+    await world.renew({})
+    assert world.asked[-1]["since"] == place(reached)
 
 
 async def test_a_subscription_may_begin_now_and_recover_later() -> None:
     world = World()
     await world.subscribe({"recovered": True, "position": place("5")}, since={})
     await world.renew({"recovered": True, "position": place("8")})
-    assert world.asked == [{"since": {}}, {"since": place("5")}]
+    assert [asked["since"] for asked in world.asked] == [{}, place("5")]
 
 
 async def test_one_that_asks_for_no_past_never_does() -> None:
@@ -224,4 +252,4 @@ def test_a_message_tells_what_the_server_told() -> None:
 
 
 def test_an_interest_begins_nowhere() -> None:
-    assert Interest("/a", None).position == {}
+    assert not Interest("/a", None).progress

@@ -15,7 +15,7 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.client.message import Message, is_delivery
 from crewel.client.settling import Handling
-from crewel.client.subscribing import advance
+from crewel.client.subscribing import Progress
 from crewel.client.subscription import Overflow, Subscription
 
 
@@ -23,13 +23,13 @@ from crewel.client.subscription import Overflow, Subscription
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `asked` is set when the question that is on its way to the server, if any, has been settled. `position` is how far the
+    `asked` is set when the question that is on its way to the server, if any, has been settled. `progress` is how far the
     channel's messages have come, for a subscription that asks for what it missed.
     """
 
     channel: str
     ext: Fields | None
-    position: dict[str, dict[str, str]] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Progress)
     recovered: bool | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
@@ -52,7 +52,7 @@ class Router:
             raise ValueError(f"this client is subscribed to {subscription.channel} with other options")
         interest.subscriptions.append(subscription)
         if interest.confirmed:
-            subscription.confirmed(interest.recovered, interest.position)
+            subscription.confirmed(interest.recovered, interest.progress.position)
         return interest
 
     def add_listener(self, subscription: Subscription) -> None:
@@ -115,8 +115,8 @@ class Router:
                 message = Message(channel.name, fields["data"], fields, handling.part())
             subscription.offer(message, retained=retained)
         for pattern in channel.patterns:
-            if (interest := self._interests.get(pattern)) is not None and interest.position:
-                advance(interest.position, message)
+            if (interest := self._interests.get(pattern)) is not None and interest.progress:
+                interest.progress.advance(message)
         if message.is_erased and (erased := self._interests.pop(channel.name, None)) is not None:
             _end(erased.subscriptions, None)  # the server has forgotten it with its topic
 

@@ -14,6 +14,7 @@ from crewel.client.life import Life
 from crewel.client.message import SUBSCRIBE, is_successful
 from crewel.client.replies import told_of
 from crewel.client.router import Interest, Router
+from crewel.client.subscribing import Progress
 
 UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
@@ -94,8 +95,8 @@ def _message(interest: Interest) -> Fields:
     message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
     if interest.ext is not None:
         message["ext"] = copy.deepcopy(interest.ext)
-        if interest.position and "since" in _asked(message):
-            message["ext"]["subscribe"]["since"] = copy.deepcopy(interest.position)
+        if interest.progress and "since" in _asked(message):
+            message["ext"]["subscribe"]["since"] = interest.progress.position
     return message
 
 
@@ -108,16 +109,16 @@ def _take_position(interest: Interest, message: Fields, reply: Fields) -> None:
     told = told_of(reply, "subscribe")
     recovered = told.get("recovered")
     interest.recovered = recovered if isinstance(recovered, bool) else None
-    position = told.get("position")
-    interest.position = {
+    told_position = told.get("position")
+    position = {
         channel: {name: text for name, text in place.items() if isinstance(text, str)}
-        for channel, place in (position.items() if isinstance(position, dict) else ())
+        for channel, place in (told_position.items() if isinstance(told_position, dict) else ())
         if isinstance(place, dict)
     }
     since = _asked(message).get("since")
     if interest.recovered and isinstance(since, dict):
-        for channel, place in since.items():
-            if channel in interest.position:
-                interest.position[channel] |= place
+        position |= {channel: position[channel] | place for channel, place in since.items() if channel in position}
+    interest.progress = Progress()
+    interest.progress.begin(position)
     for subscription in interest.subscriptions:
-        subscription.confirmed(interest.recovered, interest.position)
+        subscription.confirmed(interest.recovered, position)

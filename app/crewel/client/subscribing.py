@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict, Unpack
 from crewel.bayeux.message import Fields
 from crewel.client.message import Message
 
-__all__ = ["Position", "SubscribeOptions", "advance", "subscribe_ext"]
+__all__ = ["Position", "Progress", "SubscribeOptions", "subscribe_ext"]
 
 Position = Mapping[str, Mapping[str, str]]
 """How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are the server's, and nobody else's to read."""
@@ -69,17 +69,47 @@ def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fi
     history = {_HISTORY[name]: value for name, value in given.items() if name in _HISTORY}
     if history:
         asked["history"] = history
+    elif "since" in asked:
+        asked.setdefault("initialUpdate", False)  # a channel that it does not name begins now
     if not asked:
         return ext
     before = ext.get("subscribe") if ext is not None else None
     return {**(ext or {}), "subscribe": {**(before if isinstance(before, dict) else {}), **asked}}
 
 
-def advance(position: dict[str, dict[str, str]], message: Message) -> None:
-    """Move a position on to this message, if it is one of a history: neither an old one of it, nor one that no history
-    keeps."""
-    place = position.get(message.channel)
-    if place is None or message.id is None:
-        return
-    if not (message.is_initial or message.is_addressed or message.is_erased or message.life_time_ms == 0):
-        place["id"] = message.id
+class Progress:
+    """How far a receiver is in the histories of some channels.
+
+    In a queue the higher priorities go first. So a message says that all older ones of its priority and above have come, and
+    nothing of those below: only messages of the lowest priority that was seen move the place. What a newer one has overtaken
+    is then asked for again, with some that have come already.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, str]] = {}
+        self._lowest: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    @property
+    def position(self) -> dict[str, dict[str, str]]:
+        """The position, for `since`."""
+        return {channel: dict(place) for channel, place in self._places.items()}
+
+    def begin(self, position: Position) -> None:
+        """Be there, in the histories that this position names, and stay where it was in all others."""
+        for channel, place in position.items():
+            self._places[channel] = dict(place)
+            self._lowest.pop(channel, None)
+
+    def advance(self, message: Message) -> None:
+        """Move on to this message, if it is one of a history: neither an old one of it, nor one that no history keeps."""
+        place = self._places.get(message.channel)
+        if place is None or message.id is None:
+            return
+        if message.is_initial or message.is_addressed or message.is_erased or message.life_time_ms == 0:
+            return
+        if message.priority <= self._lowest.get(message.channel, message.priority):
+            self._lowest[message.channel] = message.priority
+            place["id"] = message.id

@@ -17,7 +17,7 @@ from typing import Self
 from crewel.client.errors import SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
 from crewel.client.settling import INTERNAL_ERROR
-from crewel.client.subscribing import Position, advance
+from crewel.client.subscribing import Position, Progress
 
 
 class Overflow(Enum):
@@ -79,19 +79,19 @@ class Subscription:
         self._on_room = on_room
         self.recovered: bool | None = None
         """Whether all that was missed since the position came or comes; None if no position was given."""
-        self._position: dict[str, dict[str, str]] = {}
+        self._progress = Progress()
 
     @property
     def position(self) -> Position:
-        """How far the application is: after the last message that it was given. For `since` of a later subscription."""
-        return {channel: dict(place) for channel, place in self._position.items()}
+        """How far the application is with what it was given. For `since` of a later subscription."""
+        return self._progress.position
 
     def confirmed(self, recovered: bool | None, position: Position) -> None:
         """The server has it, from this position on."""
         self.recovered = recovered
-        begun = {channel: dict(place) for channel, place in position.items()}
         # What the queue still holds came before a position that was recovered.
-        self._position = begun | self._position if recovered else self._position | begun
+        known = self._progress.position if recovered else {}
+        self._progress.begin({channel: place for channel, place in position.items() if channel not in known})
 
     @property
     def queued(self) -> int:
@@ -179,7 +179,7 @@ class Subscription:
         message = self._queue.popleft()
         if was_full and not self.is_full:
             self._on_room()
-        advance(self._position, message)
+        self._progress.advance(message)
         if message.part is not None:
             self._taken = message
         return message
