@@ -96,7 +96,7 @@ def test_a_store_that_does_not_tell_everything_is_unknown_there(tmp_path: Path) 
 
 def test_another_format_is_wrong(tmp_path: Path) -> None:
     with shared_store().client() as client:
-        client.set("doctor:{crewel}:format", 2)
+        client.set("doctor:{crewel}:format", 99)
     found = examined(doctor(tmp_path, f"storage.url={shared_store().url}", "storage.prefix=doctor:"))
     assert found["format"]["state"] == "wrong"
     assert "use the newer version" in found["format"]["found"]

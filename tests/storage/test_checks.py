@@ -62,6 +62,10 @@ def test_an_empty_store_gets_the_format_of_today() -> None:
     assert check_format(b"%d" % FORMAT, is_empty=False) == FORMAT
 
 
+def test_an_older_format_becomes_that_of_today() -> None:
+    assert check_format(b"1", is_empty=False) == FORMAT
+
+
 @pytest.mark.parametrize(
     ("found", "words"),
     [

@@ -377,7 +377,7 @@ async def test_a_store_that_starts_to_forget_is_not_used_any_more(
     await until(lambda: store.is_up)
 
 
-@pytest.mark.parametrize(("found", "words"), [("2", "use the newer version"), ("0", "no version of Crewel")])
+@pytest.mark.parametrize(("found", "words"), [("3", "use the newer version"), ("0", "no version of Crewel")])
 async def test_another_format_is_refused(server: StoreProcess, store: Store, found: str, words: str) -> None:
     await store.reader.set(store.keys.format, found)
     prefix = prefix_of(store)
@@ -395,10 +395,18 @@ async def test_keys_without_a_format_are_refused(server: StoreProcess, store: St
 
 
 async def test_the_format_is_written_once(server: StoreProcess, store: Store) -> None:
-    assert await store.reader.get(store.keys.format) == b"1"
+    assert await store.reader.get(store.keys.format) == b"2"
     other = Store(at(server, prefix_of(store)))
     await other.open()
     await other.close()
+
+
+async def test_a_store_of_an_older_version_is_of_this_one_from_now_on(server: StoreProcess, store: Store) -> None:
+    await store.reader.set(store.keys.format, "1")
+    other = Store(at(server, prefix_of(store)))
+    await other.open()
+    await other.close()
+    assert await store.reader.get(store.keys.format) == b"2"
 
 
 async def test_a_wrong_password_is_told_at_once(start_store: StartStore, open_store: OpenStore) -> None:

@@ -106,7 +106,7 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
             "the store holds keys of Crewel without their format, as an interrupted restore leaves them:"
             " restore again with --force"
         )
-    if found == str(FORMAT).encode():
+    if found.isdigit() and 1 <= int(found) <= FORMAT:
         return FORMAT
     if found.isdigit() and int(found) > FORMAT:
         raise SettingsError(

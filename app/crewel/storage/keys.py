@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 __all__ = ["FORMAT", "KEYS", "Key", "Keys"]
 
-FORMAT = 1
-"""The version of this layout, which the store keeps under `format`. A server refuses a newer one."""
+FORMAT = 2
+"""The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
+is, and from then on it is of this version: 1 says less of what waits."""
 
 _TAG = "{crewel}:"
 
@@ -62,9 +63,9 @@ KEYS: tuple[Key, ...] = (
         "string",
         "a whole number",
         _EVER,
-        "the server, the first time it starts on an empty store",
+        "the server, the first time it starts on an empty store or on one of an older version",
         "each start",
-        "Version of this layout. A newer one than the server knows is refused.",
+        "Version of this layout. A newer one than the server knows is refused, an older one becomes this one.",
     ),
     Key(
         "log",

@@ -205,10 +205,11 @@ class Store:
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
         if found is None:
             last = await self._ask(("EXISTS", self.keys.last, self.keys.nodes))
-            found = check_format(None, is_empty=not last[0])
-            await self._ask(("SET", self.keys.format, found, "NX"))
-        else:
-            check_format(found, is_empty=False)
+            version = check_format(None, is_empty=not last[0])
+            await self._ask(("SET", self.keys.format, version, "NX"))
+        elif (version := check_format(found, is_empty=False)) != int(found):
+            log.info("the store was of an older version of Crewel, and is of this one from now on")
+            await self._ask(("SET", self.keys.format, version))
         await self._note_space(facts)
 
     async def _forget_last_client(self, facts: Facts, client: int) -> None:
