@@ -253,7 +253,9 @@ def test_what_subscriptions_ask_for_is_shown(desk: Desk, server: Server, subject
 def test_what_waits_for_a_subject_is_looked_at_and_dropped(desk: Desk, queue: str) -> None:
     path = f"__cmd:client/{queue}/"
     assert desk.cmd(f"{path}?subjectQueueNumMsgs") == 3
-    assert data(desk.cmd(f"{path}?peekSubjectMessages=2")) == [0, 1]
+    peeked = desk.cmd(f"{path}?peekSubjectMessages=2")
+    assert data(peeked) == [0, 1]
+    assert all(each["ext"]["update"]["sender"].startswith("client/anonymous/") for each in peeked)
     assert (desk.cmd(f"{path}?numSessions"), desk.cmd(f"{path}?sessionList")) == (0, [])
     assert (desk.cmd(f"{path}?uptime"), desk.cmd(f"{path}?creationDate")) == (0, "")
     assert desk.cmd(f"{path}?killClient") == 0

@@ -8,6 +8,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.calls import Call
 from crewel.admin.session_facts import login_date
 from crewel.admin.session_facts import uptime as session_uptime
+from crewel.broker.subscribing.past import told
 
 __all__ = ["clear", "creation_date", "names", "numbers", "peek", "queued", "subject_view", "uptime"]
 
@@ -52,7 +53,7 @@ def queued(call: Call) -> int:
 async def peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of them, as a session would get them. Raises StoreError."""
     entries = await call.admin.broker.destinations.peek(call.subject, call.value)
-    return [entry.fields for entry in entries]
+    return [told(entry, with_origin=True) for entry in entries]
 
 
 async def clear(call: Call) -> int:
