@@ -453,6 +453,19 @@ async def test_what_waited_for_one_session_of_a_subject_waited_for_the_subject(s
     assert await waiting(owner, SUBJECT) == [moved.id]
 
 
+async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_members(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await share(owner)
+    await owner.do(_bury(owner, GROUP))
+    (letter,) = await all_letters(owner)
+    assert letter.receiver == GROUP
+    redrive = letters.redrive(store.keys, owner.token, letter, FACTS_MAX)
+    assert (await owner.do(redrive)).outcome is RedriveOutcome.NO_RECEIVER
+    await owner.do(_join(owner, JOE))
+    moved = await owner.do(redrive)
+    assert await waiting(owner) == [moved.id]
+
+
 def _bury(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
     return shared_queues.bury(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")

@@ -1,11 +1,11 @@
 #!lua
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
--- the queue of the subject that was its receiver, or lies in the log like something just published. Whatever server owns the receiver; one that does not know yet sees that
--- ids were given that it has not taken.
+-- the queue of the subject or group that was its receiver, or lies in the log like something just published. Whatever server
+-- owns the receiver; one that does not know yet sees that ids were given that it has not taken.
 --
--- Returns {'moved', id, bytes}; {'gone'}: somebody was quicker; {'no receiver'}: the session is not in the store, or its
--- end has begun; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the message. Or 'fenced' if the
--- server has been superseded. A repeated call that had moved the letter answers the same again.
+-- Returns {'moved', id, bytes}; {'gone'}: somebody was quicker; {'no receiver'}: the session is not in the store, its end has
+-- begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the message. Or
+-- 'fenced' if the server has been superseded. A repeated call that had moved the letter answers the same again.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  last
@@ -13,7 +13,7 @@
 -- KEYS[4]  dead
 -- KEYS[5]  facts
 -- KEYS[6]  k:<scope> of this call
--- ARGV[1]  what all keys begin with; s:, inbox:, q:, qb: and dead: are built from it
+-- ARGV[1]  what all keys begin with; s:, inbox:, members:, q:, qb: and dead: are built from it
 -- ARGV[2]  id in `dead`
 -- ARGV[3]  bound of the facts, entries
 -- ARGV[4]  how long the answer is remembered, milliseconds
@@ -70,9 +70,12 @@ end
 
 local size = #letter.body
 local session, inbox = base .. 's:' .. letter.receiver, base .. 'inbox:' .. letter.receiver
-local is_subjects = string.match(letter.receiver, '^client/[^/]+$')
-if is_subjects and not to_channel then
-  if max_entries > 0 and call('ZCARD', base .. 'q:' .. letter.receiver) >= max_entries then
+local is_group = string.match(letter.receiver, '^group:')
+local is_queue = is_group or string.match(letter.receiver, '^client/[^/]+$')
+if is_queue and not to_channel then
+  if is_group and call('EXISTS', base .. 'members:' .. letter.receiver) == 0 then
+    return {'no receiver'}
+  elseif max_entries > 0 and call('ZCARD', base .. 'q:' .. letter.receiver) >= max_entries then
     return {'full'}
   end
 elseif not to_channel then
@@ -98,7 +101,7 @@ if to_channel then
   call('XADD', log, text .. '-0', unpack(entry))
   told('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
   where = '"channel":' .. cjson.encode(letter.channel)
-elseif is_subjects then
+elseif is_queue then
   enqueue(letter.receiver, text, packed(entry), priority_of(letter), '0')
   where = '"session":' .. cjson.encode(letter.receiver)
 else
