@@ -72,8 +72,8 @@ class Account:
     """Of these, letters that were sent again."""
     ends: dict[int, tuple[str, str]] = field(default_factory=dict)
     """How each message ended: reason and code."""
-    returned: list[int] = field(default_factory=list)
-    """Ends of messages that went back to a shared queue, and that it was given once more."""
+    past: list[tuple[int, str, str]] = field(default_factory=list)
+    """Earlier ends (log id, reason, code) of messages that it was given once more: they had been back in a shared queue."""
     is_closed: bool = False
 
     def owed(self, published: Mapping[int, str]) -> set[int]:
@@ -162,12 +162,12 @@ class Audit:
     def ends(self) -> Counter[str]:
         """How many messages ended, by reason, counted once for each receiver."""
         ends = Counter(reason for account in self.accounts for reason, _ in account.ends.values())
-        return ends + Counter(returned=sum(len(account.returned) for account in self.accounts))
+        return ends + Counter(reason for account in self.accounts for _, reason, _ in account.past)
 
     @property
     def owed(self) -> int:
         """Published messages x matching intervals + what was given beside the log, each time."""
-        return sum(len(account.owed(self.published)) + len(account.returned) for account in self.accounts)
+        return sum(len(account.owed(self.published)) + len(account.past) for account in self.accounts)
 
     def of(self, session: str) -> list[Account]:
         """The lives of a session, oldest first."""
@@ -264,8 +264,11 @@ class Audit:
         assert boxed == self.inboxes.get(name, set()), f"the inbox of {name} is not what its record says"
         assert not opened & boxed, f"{opened & boxed} wait twice for {name}"
         assert not (crossed := (opened | boxed) - waiting), f"{crossed} wait for {name}: not owed, or ended"
-        lost = {each for each in waiting - opened - boxed if each <= cursor or each in self.addressed}
-        assert not lost, f"{lost} are lost for {name}: its cursor has passed them, and they neither ended nor wait"
+        lost = {each for each in waiting - opened - boxed if each <= cursor or each in account.given}
+        assert not lost, (
+            f"{lost} are lost for {name}: its cursor {cursor} has passed them, and they neither ended nor wait;"
+            f" {[self.story(each) for each in sorted(lost)[:3]]}"
+        )
         early = {each for each in account.ends.keys() - account.given if each > cursor}
         assert not early, f"{early} have ended for {name}, and will be found again beyond its cursor"
 
@@ -280,7 +283,7 @@ class Audit:
         dead = [
             (account.session, str(log_id), code)
             for account in self.accounts
-            for log_id, (reason, code) in account.ends.items()
+            for log_id, reason, code in (*account.past, *((each, *end) for each, end in account.ends.items()))
             if reason == "dead"
         ]
         ends = Counter((log_id, code) for _, log_id, code in dead)
@@ -331,6 +334,15 @@ class Audit:
                 )
                 assert entry["c"] == channel
 
+    def story(self, log_id: int) -> list[tuple[str, dict[str, Any]]]:
+        """The facts that tell of a message, for whoever looks for a failure."""
+        return [
+            (kind, fact)
+            for kind, fact in self.facts
+            if (kind == "published" and fact["first"] <= log_id < fact["first"] + len(fact["channels"]))
+            or (kind != "published" and str(log_id) in json.dumps(fact))
+        ]
+
     # Where messages come from
 
     def origins(self) -> dict[str, str]:
@@ -355,11 +367,11 @@ def patterns_of(name: str) -> tuple[str, ...]:
 def _give(account: Account, ids: list[int]) -> None:
     for log_id in ids:
         if log_id in account.ends:
-            reason, _ = account.ends.pop(log_id)
-            assert reason == "returned", (
-                f"{log_id} has ended for {account.session} as {reason}, and was given to it again"
+            reason, code = account.ends.pop(log_id)
+            assert reason in ("returned", "dead"), (
+                f"{log_id} was {reason} for {account.session}, and was given to it again"
             )
-            account.returned.append(log_id)
+            account.past.append((log_id, reason, code))
         account.given.add(log_id)
 
 

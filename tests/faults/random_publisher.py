@@ -20,6 +20,8 @@ class Published(NamedTuple):
     channel: str
     data: Any
     is_persistent: bool
+    qos: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    """What else was asked for it."""
 
 
 class RandomPublisher:
@@ -35,8 +37,10 @@ class RandomPublisher:
         transient: float = 0.0,
         pause_s: float = 0.01,
         more: Callable[[random.Random], dict[str, Any]] = lambda _: {},
+        choose: Callable[[random.Random], tuple[str, dict[str, Any]]] = lambda rng: (rng.choice(CHANNELS), {}),
     ) -> None:
-        """`transient`: how many are not stored. `more`: what stands in the data beside the number."""
+        """`transient`: how many are not stored. `more`: what stands in the data beside the number. `choose`: the channel, and
+        what else is asked in `ext.publish`."""
         self.answered: dict[str, Published] = {}
         self.trouble: BaseException | None = None
         self._server = server
@@ -45,6 +49,7 @@ class RandomPublisher:
         self._transient = transient
         self._pause_s = pause_s
         self._more = more
+        self._choose = choose
         self._prefix = secrets.token_hex(4)
         self._client: Client | None = None
         self._is_ending = threading.Event()
@@ -68,9 +73,9 @@ class RandomPublisher:
     def _run(self) -> None:
         try:
             for number in self._numbers:
-                channel = self._rng.choice(CHANNELS)
+                channel, qos = self._choose(self._rng)
                 is_persistent = self._rng.random() >= self._transient
-                published = Published(channel, {"n": number, **self._more(self._rng)}, is_persistent)
+                published = Published(channel, {"n": number, **self._more(self._rng)}, is_persistent, qos)
                 while not self._is_ending.is_set() and not self._publish(number, published):
                     self._is_ending.wait(0.05)
                 self._is_ending.wait(self._rng.uniform(0, 2 * self._pause_s))
@@ -83,6 +88,7 @@ class RandomPublisher:
             if self._client is None:
                 self._client = Client(self._server).start()
             kept = {"persistent": True, "key": f"{self._prefix}-{number}"} if published.is_persistent else {}
+            kept |= published.qos
             (reply,) = self._client.send(
                 self._client.message(published.channel, data=published.data, ext={"publish": kept})
             )

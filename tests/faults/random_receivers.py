@@ -46,6 +46,8 @@ class Habits:
     """How often it goes away, for up to two seconds, in one of several ways."""
     changes: float = 0.0
     """How often it unsubscribes, for a while."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Of these patterns, those of which it is a member of a group: the group."""
 
     @property
     def tells(self) -> bool:
@@ -238,7 +240,9 @@ class RandomReceiver:
 
     def _subscribe(self) -> None:
         pattern = self._missing[0]
-        if self._ask("/meta/subscribe", subscription=pattern):
+        group = self.habits.groups.get(pattern)
+        asked = {} if group is None else {"ext": {"subscribe": {"group": group}}}
+        if self._ask("/meta/subscribe", subscription=pattern, **asked):
             self._patterns.add(pattern)
             del self._missing[0]
             if not self._missing:
