@@ -122,7 +122,7 @@ class TestPersistent:
 
     def test_while_the_store_refuses_nobody_has_it(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
-        world.store.is_full = True  # type: ignore[misc]
+        world.store.is_full = True
         reply = clerk.ask("hi", "joe/1", persistent=True)
         assert not reply["successful"]
         assert reply["ext"]["publish"]["errorCode"] == "resource.noMoreSpace"

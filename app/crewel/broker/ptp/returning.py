@@ -84,8 +84,9 @@ class Returning:
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
                 self._broker.metrics.ended[EndReason.RETURNED] += len(places)
-                for name in sources:
-                    self._broker.shared.look(name)
+            # Else the session has ended meanwhile; perhaps this was done before, and only the answer was lost.
+            for name in sources:
+                self._broker.shared.look(name)
 
         step = shared_queues.put_back(
             durability.store.keys, durability.token, durable.name, attempts, durability.facts_max, failed=failed
@@ -109,5 +110,6 @@ class Returning:
         shared = self._broker.shared
         if any(place not in returning for place in returned):
             self._broker.spawn(shared.load_again())
-        for name in dict.fromkeys(returning[place].source for place in returned if place in returning):
+        # Also of those that are not told: a repeated end does not tell of what the first one did.
+        for name in dict.fromkeys(waiting.source for waiting in returning.values()):
             shared.look(name)

@@ -260,13 +260,16 @@ class SharedQueues:
 
     def look(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
+        durability = self._broker.durability
+        if durability is None or durability.is_superseded:
+            return
         queue = self._queue(name)
         queue.touched_at = self._broker.loop.time()
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells
             queue.is_rung = True
         else:
-            self._lease(self.durability, queue, self._rooms(name, self.members(name)))
+            self._lease(durability, queue, self._rooms(name, self.members(name)))
 
     # What nobody will have
 

@@ -1,0 +1,138 @@
+"""Answers of the store that are lost or late: what was done is known in the end, and is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.storage.steps import Step
+from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
+from tests.broker.stored_world import StoredWorld, failed, origin
+
+
+class Line:
+    """The way to the store, on which answers to one kind of step get lost: the step is done, or it is not."""
+
+    def __init__(self, world: StoredWorld, script: str, times: int = 1, *, is_done: bool) -> None:
+        self._submit = world.store.submit
+        self._script, self._is_done = script, is_done
+        self.left = times
+        world.store.submit = self.submit  # type: ignore[method-assign]
+
+    def submit(self, steps: Sequence[Step[Any]], done: Callable[[list[Any]], None]) -> None:
+        hit = [place for place, step in enumerate(steps) if step.script == self._script][: self.left]
+        self.left -= len(hit)
+        error = StoreUncertain("no answer") if self._is_done else StoreUnavailable("away")
+
+        def lost(answers: list[Any]) -> None:
+            told = iter(answers)
+            done([error if place in hit else next(told) for place in range(len(steps))])
+
+        if self._is_done:
+            self._submit(steps, lambda answers: done([error if i in hit else a for i, a in enumerate(answers)]))
+        else:
+            self._submit([step for place, step in enumerate(steps) if place not in hit], lost)
+
+
+@pytest.fixture
+def world() -> Iterator[StoredWorld]:
+    world = StoredWorld()
+    yield world
+    world.close()
+
+
+def wait(world: StoredWorld) -> None:
+    """Until what has to be asked again has been."""
+    world.advance(1.0)
+    world.commit()
+
+
+class TestASend:
+    def test_that_was_done_is_known_although_its_publisher_was_told_otherwise(self, world: StoredWorld) -> None:
+        clerk, joe = Clerk(world), login(world, "joe/1")
+        line = Line(world, "send", is_done=True)
+        reply = clerk.ask("hi", "joe/1", queue("ann"), persistent=True)
+        assert (reply["successful"], line.left) == (False, 0)
+        assert reply["ext"]["publish"]["errorCode"] == "resource.unavailable"
+        wait(world)
+        (message,) = come(joe)
+        settled(joe, message)
+        assert world.broker.destinations.waiting("ann") == 1
+        assert ids(come(login(world, "ann/1"))) == [origin(message)["id"]]
+        assert world.inbox(joe.session) == []
+
+    def test_whose_repeat_has_the_same_key_is_done_once(self, world: StoredWorld) -> None:
+        clerk, joe = Clerk(world), login(world, "joe/1")
+        Line(world, "send", is_done=True)
+        assert not clerk.ask("hi", "joe/1", persistent=True, key="k")["successful"]
+        message_id = clerk.post("hi", "joe/1", persistent=True, key="k")
+        wait(world)
+        messages = come(joe)
+        assert ids(messages) == [message_id]
+        settled(joe, *messages)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_that_was_not_done_leaves_nothing(self, world: StoredWorld) -> None:
+        clerk, joe = Clerk(world), login(world, "joe/1")
+        Line(world, "send", is_done=False)
+        assert not clerk.ask("hi", "joe/1", persistent=True)["successful"]
+        wait(world)
+        assert come(joe) == []
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+class TestTheRest:
+    def test_a_lease(self, world: StoredWorld, is_done: bool) -> None:
+        message_id = Clerk(world).post("hi", queue("joe"))
+        Line(world, "lease", 2, is_done=is_done)
+        joe = login(world, "joe/1")
+        wait(world)
+        messages = come(joe)
+        assert ids(messages) == [message_id]
+        settled(joe, *messages)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_a_going_back(self, world: StoredWorld, is_done: bool) -> None:
+        first = login(world, "joe/1")
+        message_id = Clerk(world).post("hi", one("joe"))
+        second = login(world, "joe/2")
+        Line(world, "put_back", 2, is_done=is_done)
+        first.take(failed(come(first)[0], "user.update.error"))
+        wait(world)
+        messages = come(second)
+        assert ids(messages) == [message_id]
+        settled(second, *messages)
+        assert letters(world) == []
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_an_end(self, world: StoredWorld, is_done: bool) -> None:
+        joe = login(world, "joe/1")
+        message_id = Clerk(world).post("hi", queue("joe"))
+        Line(world, "end", 2, is_done=is_done)
+        joe.say("/meta/disconnect")
+        wait(world)
+        wait(world)
+        later = login(world, "joe/2")
+        wait(world)
+        messages = come(later)
+        assert ids(messages) == [message_id]
+        settled(later, *messages)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_a_session_that_ends_while_something_goes_back(self, world: StoredWorld, is_done: bool) -> None:
+        first = login(world, "joe/1")
+        message_id = Clerk(world).post("hi", one("joe"))
+        second = login(world, "joe/2")
+        Line(world, "put_back", 3, is_done=is_done)
+        first.take(failed(come(first)[0], "user.update.error"))
+        first.say("/meta/disconnect")
+        wait(world)
+        wait(world)
+        messages = come(second)
+        assert ids(messages) == [message_id]
+        settled(second, *messages)
+        assert letters(world) == []
+        assert ends(world) == {(message_id, "settled"): 1}
