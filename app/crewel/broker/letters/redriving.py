@@ -259,8 +259,6 @@ class Redriving:
             self._broker.dispatching.arrived(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
             )
-        elif letter.receiver.count("/") == 1:  # a subject
-            self._broker.shared.filled(letter.receiver)
 
 
 def _gone(dead_id: str) -> Undone:
