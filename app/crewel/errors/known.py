@@ -185,7 +185,10 @@ _USER: Final = (
     ErrorCode("user.security.authentication.inactive", "The account is disabled.", _FINAL),
     ErrorCode("user.security.authentication.expired", "The account has expired.", _FINAL, "The token has expired."),
     ErrorCode(
-        "user.security.authorization.notAuthorized", "This action is not allowed.", _FINAL, "It is for operators only."
+        "user.security.authorization.notAuthorized",
+        "This action is not allowed.",
+        _FINAL,
+        "It is for operators only; or a history is read that the session may not subscribe to.",
     ),
     ErrorCode(
         "user.illegalArgument",
