@@ -7,6 +7,7 @@ broker itself that moves messages. The facts in the store say how each message e
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,7 +16,8 @@ import orjson
 
 from crewel.broker.letters.redriving import Chosen, Limits, Redriving
 from crewel.broker.sessions import Session
-from tests.broker.stored_world import Receiver, StoredWorld, origin, store
+from crewel.delivery.order import in_order, place_of
+from tests.broker.stored_world import Receiver, StoredWorld, origin
 from tests.broker.world import Request
 
 KINDS: Final[dict[str, dict[str, Any]]] = {
@@ -50,7 +52,9 @@ class Round:
         self.random = random.Random(seed)
         self._make = make
         self._sets = ("delivery.on_user_error=dead",) if seed % 4 == 3 else ()
-        self.world = make(*self._sets)
+        self.life = 0.0
+        """Seconds by which messages are older than the clock says."""
+        self.world = self._made()
         self.clients: dict[str, Receiver] = {}
         self.got: dict[str, list[dict[str, Any]]] = {name: [] for name in KINDS}
         """What each client can say something of."""
@@ -70,6 +74,8 @@ class Round:
                 (5, self._lose),
                 (6, self._say),
                 (5, self._pass_time),
+                (4, self._age),
+                (3, self._sweep),
                 (5, self._operate),
                 (2, self._redrive),
                 (1, self._be_away),
@@ -88,6 +94,14 @@ class Round:
 
     # What happens
 
+    def _made(self, **options: Any) -> StoredWorld:
+        world = self._make(*self._sets, **options)
+        world.broker.expiring.clock = self._now
+        return world
+
+    def _now(self) -> float:
+        return time.time() + self.life
+
     def _log_in(self, name: str) -> None:
         client = self.clients[name] = Receiver(self.world)
         self.got[name].clear()
@@ -105,12 +119,31 @@ class Round:
         for _ in range(self.random.randint(1, 4)):
             there = [name for name, client in self.clients.items() if client.is_known]
             self.number += 1
-            (message_id,) = store(self.world, "/a", self.number)
+            message_id = self.world.wait(self.world.broker.publish_stored("/a", self.number, qos=self._qualities()))
             self.owed.update((f"client/{name}", message_id) for name in there)
 
     def _push(self) -> None:
         self.number += 1
-        self.world.broker.publish("/a", self.number)
+        self.world.broker.publish("/a", self.number, qos=self._qualities())
+        self.world.settle()
+
+    def _qualities(self) -> dict[str, Any]:
+        """What a publisher asks for; a life is as much longer as the others are older."""
+        asked: dict[str, Any] = {"priority": self.random.choice([5, 5, 5, 0, 3, 9])}
+        if self.random.random() < 0.3:
+            asked["lifeTime"] = int(self.life * 1000) + self.random.choice([5000, 20_000])
+            asked["forceDestroy"] = self.random.random() < 0.8
+        return asked
+
+    def _age(self) -> None:
+        self.life += self.random.choice([3.0, 10.0])
+
+    def _sweep(self) -> None:
+        now = int(self._now() * 1_000_000)
+        self.world.broker.sweep()
+        for client in self.clients.values():
+            if client.is_known and (left := _left_over(client.session, now)):
+                raise Crossed(f"{left} should not wait for {client.session.name} any more")
         self.world.settle()
 
     def _statuses(self, name: str) -> list[dict[str, Any]]:
@@ -128,9 +161,16 @@ class Round:
             self._heard(name, message)
 
     def _answer(self, client: Receiver, request: Request) -> list[dict[str, Any]]:
+        before = self._now()
         while request.is_held:
             self.world.advance(0.1)  # the pause of a client that makes no progress
-        return client.heard(request)
+        messages = client.heard(request)
+        fresh = [origin(each).get("priority", 5) for each in messages if "redeliver" not in origin(each)]
+        if fresh != sorted(fresh, reverse=True):
+            raise Crossed(f"messages of the priorities {fresh} came in this order")
+        if over := [origin(each) for each in messages if _is_over(origin(each), before)]:
+            raise Crossed(f"the lives of {over} were over at {before}")
+        return messages
 
     def _heard(self, name: str, message: dict[str, Any]) -> None:
         told = origin(message)
@@ -197,7 +237,7 @@ class Round:
         self._begin_again()
 
     def _begin_again(self) -> None:
-        self.world = self._make(*self._sets, prefix=self.world.prefix)
+        self.world = self._made(prefix=self.world.prefix)
         for client in self.clients.values():
             client.world = self.world
 
@@ -257,6 +297,25 @@ def _redriven(world: StoredWorld) -> list[tuple[str, int, str]]:
     return [(each["session"], each["id"], each["message"]) for each in told]
 
 
+def _is_over(told: dict[str, Any], now: float) -> bool:
+    """Whether it should not have been delivered any more."""
+    is_again = "__redriveOf" in told.get("clientProperties", {})
+    return (
+        told.get("forceDestroy", False)
+        and not is_again
+        and int(told["rcvTimestamp"]) / 1e9 + told["lifeTime"] / 1e3 <= now
+    )
+
+
+def _left_over(session: Session, now: int) -> set[int]:
+    """What should not wait any more, and is not at the client either."""
+    assert session.durable is not None
+    assert session.dispatcher is not None
+    assert session.batches is not None
+    sent = [*(entry for entry, _ in session.dispatcher.open.values()), *session.batches.unacknowledged]
+    return {*session.durable.expired(now)} - {entry.position for entry in sent}
+
+
 def _check(session: Session) -> None:
     durable, batches, dispatcher = session.durable, session.batches, session.dispatcher
     assert durable is not None
@@ -264,7 +323,7 @@ def _check(session: Session) -> None:
     assert dispatcher is not None
     is_open = {*durable.open, *durable.inbox}
     waiting = [each.position for each in session.queue if each.position]
-    waiting += [each for each in durable.parked if each in is_open]
+    waiting += [each for each in map(place_of, durable.parked) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
     sent = [*(entry for entry, _ in dispatcher.open.values()), *batches.unacknowledged]
@@ -273,5 +332,7 @@ def _check(session: Session) -> None:
         raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")
     if ghosts := set(waiting) - is_open:
         raise Crossed(f"{sorted(ghosts)} have ended for {session.name}, and would be sent")
+    if batches.must_resend and session.queue[: batches.resending] != in_order(batches.unacknowledged):
+        raise Crossed(f"what {session.name} is sent again is not at the front")
     if not session.is_paused and session.batching:
         raise Crossed(f"{session.name} is paused by nobody")

@@ -80,6 +80,20 @@ class TestSentAgain:
         store(stored, (9, "c"))
         assert data(joe.take()) == ["a", "b", "c"]
 
+    def test_nor_is_it_overtaken_by_what_comes_while_the_client_has_to_wait_for_it(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
+        store(stored, (5, "a"), (1, "b"))
+        for _ in range(2):
+            assert data(joe.take()) == ["a", "b"]
+            joe.ack = 0
+        held = joe.reconnect(advice={"timeout": 0})  # it makes no progress, and has to pause
+        assert held.is_held
+        store(stored, (9, "c"))
+        push(stored, (9, "d"), (5, "e"))
+        stored.advance(0.2)
+        assert data(joe.heard(held)) == ["a", "b", "c", "d", "e"]
+
     def test_what_does_not_fit_into_the_response_waits_as_all_others(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, (5, "a"), (1, "b"))
