@@ -165,9 +165,16 @@ class Ptp(Group):
         live=True,
         ge=1,
     )
+    group_queue_max_entries: Number = setting(
+        10000,
+        "Most messages that wait for the members of a group. One more becomes a dead letter.",
+        unit="messages",
+        live=True,
+        ge=1,
+    )
     subject_idle_ms: Number = setting(
         604800000,
-        "What waits for a subject lapses when nobody has come for this long after the last message to it.",
+        "What waits for a subject becomes dead letters when nobody has come for this long after the last message to it.",
         unit=_MS,
         live=True,
         ge=1,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.letters.redriving import Chosen, Limits, Redriving
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, reply_to
@@ -143,6 +144,25 @@ class TestOneOfThem:
         client = Client(world).joined()
         reply = client.say("/meta/subscribe", subscription=WORK, ext={"subscribe": {"group": "workers"}})
         assert not reply["successful"]
+
+    def test_a_queue_of_a_group_has_a_bound(self) -> None:
+        world = StoredWorld("ptp.group_queue_max_entries=2")
+        joe = member(world, "joe/1", burst={"maxEntries": 1})
+        wanted = publish(world, 1, 2, 3, 4)
+        assert letters(world) == [(f"group:{WORK} workers", "resource.overflow.queue.entries", wanted[3])]
+        assert waiting(world) == 2
+        (letter,) = world.letters()
+        settled(joe, *come(joe))
+        settled(joe, *come(joe))
+        report = world.wait(Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        assert report.done == 1
+        got = []
+        for _ in range(2):
+            messages = come(joe)
+            got += data(messages)
+            settled(joe, *messages)
+        assert got == [3, 4]
+        world.close()
 
 
 class TestFailures:

@@ -5,6 +5,7 @@ from crewel.broker.ptp.naming import (
     group_queue,
     is_exclusive,
     is_group_name,
+    is_queue,
     one_queue,
     subject_of,
     subject_queue,
@@ -33,6 +34,13 @@ def test_only_a_subjects_own_messages_are_open_for_several_at_once() -> None:
     assert not is_exclusive("")  # what came from no queue
     assert is_exclusive(one_queue("joe"))
     assert is_exclusive(group_queue("/a", "workers"))
+
+
+def test_letters_are_of_queues_or_of_sessions() -> None:
+    assert is_queue("client/joe")
+    assert is_queue(group_queue("/a", "workers"))
+    assert not is_queue("client/joe/1")
+    assert not is_queue("client/anonymous/-7")
 
 
 @pytest.mark.parametrize("name", ["a", "workers.eu-1@x", "A" * 64])

@@ -111,7 +111,7 @@ class Intake:
                 if is_next:
                     self._take_own(outgoing, log_id)
                 if outgoing.submission.groups:
-                    self._broker.groups.filled(outgoing.submission.groups)
+                    self._broker.groups.filled(outgoing.submission.groups, log_id)
             elif outcome is PublishOutcome.UNCHANGED:
                 if is_next:
                     self._durability.node.skip(log_id)

@@ -214,8 +214,7 @@ class Redriving:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
         know yet."""
         if receiver not in rooms and is_queue(receiver):
-            delivery, most = self._broker.settings.delivery, self._broker.settings.ptp.subject_queue_max_entries
-            rooms[receiver] = _Room(Bounds(most, delivery.queue_max_bytes), self._broker.shared.waiting(receiver), 0)
+            rooms[receiver] = _Room(self._broker.shared.bounds(receiver), self._broker.shared.waiting(receiver), 0)
         elif receiver not in rooms:
             session, dispatching = self._broker.logins.names.find(receiver), self._broker.dispatching
             if session is not None and session.bounds is not None:

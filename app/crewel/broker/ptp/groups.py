@@ -7,16 +7,19 @@ queue by the step that publishes it; the shared queues lease it to a member. The
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.ptp.naming import group_of, group_queue, is_group_name
 from crewel.broker.sessions import Session
+from crewel.delivery.records import LogId
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["GroupState", "Groups", "is_group_name"]
+__all__ = ["FULL", "GroupState", "Groups", "is_group_name"]
+
+FULL: Final = "resource.overflow.queue.entries"
 
 
 class GroupState(NamedTuple):
@@ -47,10 +50,13 @@ class Groups:
             return ()
         return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
 
-    def filled(self, queues: Iterable[str]) -> None:
-        """The store has put a message into each of these queues."""
+    def filled(self, queues: Iterable[str], log_id: LogId) -> None:
+        """The store has put this message into each of these queues. Where too many wait already it becomes a dead letter."""
+        shared, most = self._broker.shared, self._broker.settings.ptp.group_queue_max_entries
         for queue in queues:
-            self._broker.shared.filled(queue)
+            shared.filled(queue)
+            if shared.waiting(queue) > most:
+                shared.bury(queue, [log_id], FULL, f"more than {most} messages wait for the group")
 
     # Members
 

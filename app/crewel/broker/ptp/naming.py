@@ -62,8 +62,8 @@ def subject_of(queue: str) -> str:
 
 
 def is_queue(receiver: str) -> bool:
-    """Whether a dead letter is of a queue of a subject, and not of a session."""
-    return receiver.startswith(_ONE) or (receiver.startswith(SUBJECT) and receiver.count("/") == 1)
+    """Whether a dead letter is of a shared queue, and not of a session."""
+    return receiver.startswith(_GROUP) or (receiver.startswith(SUBJECT) and receiver.count("/") == 1)
 
 
 def is_group_name(text: str) -> bool:

@@ -16,6 +16,7 @@ from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.ptp.failures import Failures
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session, State
+from crewel.delivery.bounds import Bounds
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreError, StoreUnavailable
@@ -106,6 +107,11 @@ class SharedQueues:
         """How many messages wait in the queue."""
         queue = self._known.get(name)
         return 0 if queue is None else queue.count
+
+    def bounds(self, name: str) -> Bounds:
+        """How much may wait in the queue."""
+        ptp, bytes_max = self._broker.settings.ptp, self._broker.settings.delivery.queue_max_bytes
+        return Bounds(ptp.subject_queue_max_entries if subject_of(name) else ptp.group_queue_max_entries, bytes_max)
 
     def filled(self, name: str, count: int = 1) -> None:
         """The store has put so many messages into the queue."""
@@ -287,35 +293,29 @@ class SharedQueues:
 
         durability.writing.submit(step, answered, insists=True)
 
-    def _bury(self, queue: SharedQueue, idle_s: float) -> None:
-        """Nobody has come for what waits for the subject: it becomes dead letters."""
+    def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
+        """Make dead letters of these messages of the queue, or of all."""
         durability, letters_max = self.durability, self._broker.settings.delivery.dead_letters_max
-        reason = f"nobody who is {subject_of(queue.name)} has come for {idle_s:g} s"
-        queue.is_asked = True
         step = shared_queues.bury(
             durability.store.keys,
             durability.token,
-            queue.name,
-            None,
+            name,
+            ids,
             durability.facts_max,
             letters_max,
-            code=DEAD_SESSION,
+            code=code,
             reason=reason,
         )
 
         def answered(buried: Discarded | StoreError) -> None:
-            queue.is_asked = False
             if isinstance(buried, StoreError):
                 return
-            self._discarded(queue.name, EndReason.DEAD, buried.count)
+            self._discarded(name, EndReason.DEAD, buried.count)
             letters = self._broker.letters
-            letters.made([Letter(SessionName(queue.name), LogId(0), DEAD_SESSION, reason)] * buried.count)
+            letters.made([Letter(SessionName(name), LogId(0), code, reason)] * buried.count)
             letters.stored(buried.letters)
-            if buried.count < shared_queues.MOST_DISCARDED:
-                queue.count = 0
-            elif not self.members(queue.name):
-                self._bury(queue, idle_s)
-            self.ring(queue.name)
+            if ids is None and buried.count == shared_queues.MOST_DISCARDED:
+                self.bury(name, None, code, reason)
 
         durability.writing.submit(step, answered, insists=True)
 
@@ -332,7 +332,9 @@ class SharedQueues:
                 del self._known[queue.name]
                 self.starving.discard(queue.name)
             elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
-                self._bury(queue, idle)
+                queue.touched_at = now  # asked for once
+                reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
+                self.bury(queue.name, None, DEAD_SESSION, reason)
 
 
 def _can_hear(session: Session) -> bool:
