@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.broker.sessions import Event
-from crewel.delivery.records import LogId, Submission
-from crewel.errors import StoreError, StoreUnavailable
-from crewel.storage import log as stored_log
 from tests.broker.stored_world import Receiver, StoredWorld, data, origin
-from tests.broker.world import Client, Request, data_of
-
-RULES = 'topics={"/h/**":{"history":{"max_entries":5}},"/long/**":{"history":{"max_entries":5000}}}'
+from tests.broker.subscribing.asking import KINDS, RULES, Asking, asked, publish
+from tests.broker.world import Request, data_of
 
 
 @pytest.fixture
@@ -25,52 +19,7 @@ def world() -> Iterator[StoredWorld]:
     made.close()
 
 
-def publish(world: StoredWorld, channel: str, *values: Any) -> list[str]:
-    ids = [world.wait(world.broker.publish_stored(channel, value)) for value in values]
-    world.settle()
-    return ids
-
-
-def asked(**qos: Any) -> Fields:
-    return {"ext": {"subscribe": qos}}
-
-
-class Asking:
-    """A session without acknowledgements, and one with them: what they see of a subscription is the same."""
-
-    def __init__(self, world: StoredWorld, kind: str) -> None:
-        self.world = world
-        self.client: Client
-        if kind == "plain":
-            self.client = Client(world).joined()
-        elif kind == "ack":
-            self.client = Client(world).joined(ext={"ack": True})
-        else:
-            self.client = Receiver(world).started()
-        self.kind = kind
-        self.ack = None
-
-    def subscribe(self, channel: str | list[str], **qos: Any) -> Fields:
-        """The reply; what came with it stays to be taken."""
-        message = self.client.message("/meta/subscribe", subscription=channel, ext={"subscribe": qos})
-        request = self.client.send(message)
-        self.early = [each for each in request.received if "data" in each]
-        (reply,) = [each for each in request.received if each["channel"] == "/meta/subscribe"]
-        return reply
-
-    def take(self) -> list[Fields]:
-        """All that has come since the subscribe."""
-        if isinstance(self.client, Receiver):
-            return [*self.early, *self.client.take()]
-        ext = {"ack": self.ack} if self.kind == "ack" else {}
-        request = self.client.connect(ext=ext, advice={"timeout": 0})
-        if self.kind == "ack":
-            self.ack = next(each for each in request.answer if each["channel"] == "/meta/connect")["ext"]["ack"]
-        early, self.early = self.early, []
-        return [*early, *(each for each in request.answer if "data" in each)]
-
-
-@pytest.fixture(params=["plain", "ack", "update"])
+@pytest.fixture(params=KINDS)
 def asking(request: pytest.FixtureRequest, world: StoredWorld) -> Asking:
     return Asking(world, request.param)
 
@@ -305,122 +254,12 @@ def test_what_is_sent_of_a_history_is_sent_again_until_it_is_acknowledged(world:
     assert receiver.take() == []
 
 
-def test_a_session_that_hears_the_channel_already_is_not_sent_twice_what_waits_for_it(world: StoredWorld) -> None:
-    receiver = Receiver(world).started()
-    reply = receiver.say("/meta/subscribe", subscription="/h/a", **asked(initialUpdate=False))
-    publish(world, "/h/a", 1)
-    (first,) = receiver.take()
-    publish(world, "/h/a", 2)
-    position = {"/h/a": {"epoch": reply["ext"]["subscribe"]["position"]["/h/a"]["epoch"], "id": first["id"]}}
-    told = receiver.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
-    if told["ext"]["subscribe"]["recovered"]:
-        assert data(receiver.take()) == [2]
-
-
-class TestTrouble:
-    def test_a_store_that_is_away_refuses_the_subscription(
-        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        publish(world, "/h/a", 1)
-        monkeypatch.setattr(
-            world.durability.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is away"))
-        )
-        reply = asking.subscribe("/h/a")
-        assert (reply["successful"], reply["error"]) == (False, "503::resource.unavailable")
-        assert reply["ext"]["subscribe"] == {"errorCode": "resource.unavailable", "message": "the store is away"}
-        monkeypatch.undo()
-        assert "/h/a" not in asking.client.session.subscriptions
-
-    def test_a_history_that_cannot_be_read_leaves_no_subscription_behind(
-        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        publish(world, "/h/a", 1)
-        submit = world.durability.writing.submit
-
-        def fail(step: Any, done: Any, **how: Any) -> None:
-            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
-
-        monkeypatch.setattr(world.durability.writing, "submit", fail)
-        assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
-        assert asking.client.session.subscriptions == set()
-        if asking.client.session.durable is not None:
-            assert "s:/h/a" not in world.record(asking.client.session)
-
-    def test_a_subscription_that_there_was_goes_on(
-        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        publish(world, "/h/a", 1)
-        asking.subscribe("/h/a", initialUpdate=False)
-        submit = world.durability.writing.submit
-
-        def fail(step: Any, done: Any, **how: Any) -> None:
-            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
-
-        monkeypatch.setattr(world.durability.writing, "submit", fail)
-        assert asking.subscribe("/h/a")["successful"] is False
-        monkeypatch.undo()
-        publish(world, "/h/a", 2)
-        assert data_of(asking.take()) == [2]
-
-    @pytest.mark.parametrize("kind", ["plain", "update"])
-    def test_what_this_server_has_not_taken_yet_is_taken_first(self, world: StoredWorld, kind: str) -> None:
-        """The answer to a publish got lost, and the history has what nobody has heard."""
-        publish(world, "/h/a", 1)
-        hearing = Asking(world, "plain")
-        hearing.subscribe("/h/a", initialUpdate=False)
-        lost = Submission("/h/a", b'{"channel":"/h/a","data":"lost"}', history_max=5)
-        store, token = world.store, world.durability.token
-        world.wait(store.run([stored_log.append(store.keys, token, [lost], 100)]))
-        asking = Asking(world, kind)
-        reply = asking.subscribe("/h/a", history={"numEntries": 2, "newestFirst": False})
-        assert reply["successful"], reply
-        publish(world, "/h/a", 2)
-        assert data_of(asking.take()) == [1, "lost", 2]
-        assert data_of(hearing.take()) == ["lost", 2]
-
-    def test_a_log_that_cannot_be_read_to_its_end_refuses(
-        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        publish(world, "/h/a", 1)
-        monkeypatch.setattr(world.durability.writing, "look", lambda: None)
-        world.durability.node.cursor = LogId(world.durability.node.cursor - 1)
-        client = Client(world).joined()
-        assert client.say("/meta/subscribe", subscription="/h/a", **asked())["error"] == "503::resource.unavailable"
-
-    def test_while_everything_is_read_again_it_is_refused(self, world: StoredWorld, asking: Asking) -> None:
-        publish(world, "/h/a", 1)
-        world.durability.is_reloading = True
-        assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
-        world.durability.is_reloading = False
-
-    def test_a_session_that_ends_meanwhile_is_not_in_the_index(self, world: StoredWorld, asking: Asking) -> None:
-        publish(world, "/h/a", 1)
-        client = asking.client
-        peer = Request(client.browser)
-        message = client.message("/meta/subscribe", subscription="/h/a", **asked())
-        world.broker.inbound.receive(peer, [message])
-        world.broker.remove(client.session, Event.DISCONNECT)
-        world.settle()
-        (reply,) = [each for each in peer.received if each["channel"] == "/meta/subscribe"]
-        assert reply["successful"] is False
-        assert world.broker.channels.count("/h/a") == 0
-
-
-def test_what_was_recovered_is_not_dropped_for_what_is_newer() -> None:
-    """A full queue drops its oldest messages, or ends; who was told that nothing is missing sees it end."""
-    world = StoredWorld(RULES, "bayeux.max_queue_messages=4", "bayeux.meta_connect_deliver_only=true")
-    try:
-        asking = Asking(world, "plain")
-        publish(world, "/h/a", 0)
-        position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
-        publish(world, "/h/a", 1, 2, 3)
-        clients = [Client(world).joined() for _ in range(2)]
-        for client in clients:
-            client.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
-        publish(world, "/h/a", 4)
-        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [1, 2, 3, 4]
-        publish(world, "/h/a", 5, 6, 7, 8, 9)
-        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [6, 7, 8, 9]
-        assert not clients[1].is_known
-    finally:
-        world.close()
+def test_a_session_that_hears_the_channel_already_is_not_sent_twice_what_waits_for_it(
+    world: StoredWorld, asking: Asking
+) -> None:
+    publish(world, "/h/a", 0)
+    position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
+    publish(world, "/h/a", 1, 2)
+    told = asking.subscribe("/h/a", since=position)["ext"]["subscribe"]
+    assert told["recovered"] is True
+    assert data_of(asking.take()) == [1, 2]
