@@ -416,6 +416,25 @@ def of_priorities(*priorities: int) -> Durable:
     return durable
 
 
+class TestGivingBack:
+    def test_what_goes_back_is_gone_without_a_word_and_may_come_again(self) -> None:
+        durable = session()
+        durable.arrived(LogId(4), Waiting(0, 10, "/a", 9, source="client/joe"))
+        durable.park(LogId(4))
+        durable.give_back(LogId(4))
+        assert (durable.inbox, durable.parked, durable.size) == ({}, [], 0)
+        assert durable.changed(FAR, LogId(0)) is None
+        assert durable.take_ended() == ([], [])
+        assert durable.arrived(LogId(4), Waiting(1, 10, "/a", 9, source="client/joe"))
+        durable.park(LogId(4))
+        assert unparked(durable, 9) == [4]
+
+    def test_what_is_not_here_does_not_go_back(self) -> None:
+        durable = session(4)
+        durable.give_back(LogId(5))
+        assert (list(durable.open), durable.size) == ([4], 10)
+
+
 class TestPriorities:
     def test_what_is_parked_comes_by_priority_and_then_by_age(self) -> None:
         durable = of_priorities(5, 9, 0, 9, 5)

@@ -80,6 +80,14 @@ class TestTaking:
         assert served.take(11) == []
         assert served.node.cursor == 12
 
+    def test_an_id_at_which_nothing_lies_is_passed(self) -> None:
+        served = Served(session(a=3))
+        served.node.skip(LogId(12))
+        assert served.take(11) == []
+        assert served.take(13) == ["client/joe/1"]
+        served.node.skip(LogId(12))
+        assert served.node.cursor == 13
+
     def test_a_session_that_is_gone_gets_nothing(self) -> None:
         durable = session(a=10)
         served = Served(durable)

@@ -2,7 +2,17 @@
 
 import pytest
 
-from crewel.delivery.records import EndReason, Letter, Logged, LogId, SessionName, SessionRecord, Submission, Waiting
+from crewel.delivery.records import (
+    Ended,
+    EndReason,
+    Letter,
+    Logged,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Submission,
+    Waiting,
+)
 
 
 @pytest.mark.parametrize("reason", EndReason)
@@ -24,3 +34,8 @@ def test_what_is_not_said_is_empty() -> None:
     assert Logged(LogId(1), "/a", b"{}").qos == b""
     assert Waiting() == Waiting(0, 0, "", priority=5, expires=0, source="")
     assert Letter(SessionName("client/joe/1"), LogId(1), "user.no", "no").message is None
+
+
+def test_some_messages_can_be_left_out_of_what_has_ended() -> None:
+    ended = Ended(SessionName("client/joe/1"), EndReason.DEAD, (LogId(1), LogId(2), LogId(3)))
+    assert ended.less({LogId(2)}) == ended._replace(ids=(LogId(1), LogId(3)))

@@ -308,6 +308,7 @@ class Durable:
     def give_back(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
         to note it: nothing is told of it any more. It may come again."""
+        self.forget_parked(log_id)
         waiting = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)
         if waiting is not None:
