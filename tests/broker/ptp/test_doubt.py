@@ -10,7 +10,8 @@ import pytest
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.storage.steps import Step
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
-from tests.broker.stored_world import StoredWorld, failed, origin
+from tests.broker.stored_world import Receiver, StoredWorld, failed, origin
+from tests.broker.world import reply_to
 
 
 class Line:
@@ -83,6 +84,21 @@ class TestASend:
         assert come(joe) == []
 
 
+class TestAPublish:
+    def test_that_was_done_reaches_a_group_although_its_publisher_was_told_otherwise(self, world: StoredWorld) -> None:
+        joe = login(world, "joe/1")
+        reply = joe.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}})
+        assert reply["successful"]
+        Line(world, "publish", is_done=True)
+        message = Clerk(world)
+        assert not message.say("/jobs/a", data="hi", ext={"publish": {"persistent": True}})["successful"]
+        world.durability.writing.look()  # as when the store is back
+        wait(world)
+        (heard,) = come(joe)
+        settled(joe, heard)
+        assert ends(world) == {(origin(heard)["id"], "settled"): 1}
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 class TestTheRest:
     def test_a_lease(self, world: StoredWorld, is_done: bool) -> None:
@@ -136,3 +152,23 @@ class TestTheRest:
         settled(second, *messages)
         assert letters(world) == []
         assert ends(world) == {(message_id, "settled"): 1}
+
+
+def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) -> None:
+    """Also while the store is asked for the last time."""
+    first = login(world, "joe/1")
+    message_id = Clerk(world).post("hi", queue("joe"))
+    Line(world, "end", 1, is_done=False)
+    first.say("/meta/disconnect")
+    world.commit()  # the end has been asked for, and will be again
+    later = Receiver(world)
+    message = later.message(
+        "/meta/handshake", version="1.0", ext={"ack": True, "session": {"name": "joe/1", "update": True}}
+    )
+    peer = later.send(message)
+    assert peer.payloads == []
+    wait(world)
+    reply = reply_to(peer, message["id"])
+    assert reply["successful"], reply
+    later.id = reply["clientId"]
+    assert ids(come(later)) == [message_id]

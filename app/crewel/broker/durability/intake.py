@@ -154,17 +154,21 @@ class Intake:
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
+        is_shared = False
         while self._durability.node.cursor < last:
             entries = await stored_log.read(self._durability.store, self._durability.node.cursor, _READ_AT_ONCE)
             for logged in entries:
                 if logged.id > last:
-                    return
+                    break
                 channel = parse(logged.channel)
                 assert channel is not None
                 entry = Entry.read_back(logged)
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
-            if len(entries) < _READ_AT_ONCE:
+                is_shared = is_shared or bool(self._broker.groups.on(channel))
+            if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._durability.node.cursor = max(self._durability.node.cursor, last)
+        if is_shared:  # their queues have got them as well, without anybody's knowing
+            self._broker.spawn(self._broker.shared.load_again())
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
