@@ -18,6 +18,7 @@ from crewel.delivery.filters import FUNCTIONS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
+from crewel.pipeline.schemas import TABLES
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
@@ -207,6 +208,24 @@ def commands() -> str:
     return table(("about", "property", "access", "meaning"), rows)
 
 
+def pipeline_tables() -> str:
+    """Return each table of the pipeline under a heading of its own."""
+    return "\n\n".join(
+        f"### {each.layer}: `{each.name}`, version {each.version}\n\n{each.meaning} No two rows share"
+        f" {', '.join(f'`{name}`' for name in each.key)}."
+        + (f" Partitioned by {', '.join(f'`{name}`' for name in each.partitions)}." if each.partitions else "")
+        + "\n\n"
+        + table(
+            ("column", "type", "unit", "may be null", "meaning"),
+            (
+                (f"`{column.name}`", column.type, column.unit, "yes" if column.nullable else "", column.meaning)
+                for column in each.columns
+            ),
+        )
+        for each in TABLES.values()
+    )
+
+
 def decisions() -> str:
     """Return the list of the decisions, by number."""
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -238,6 +257,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "overflow-policies": overflow_policies,
     "keys": keys,
     "commands": commands,
+    "pipeline-tables": pipeline_tables,
     "decisions": decisions,
 }
 
