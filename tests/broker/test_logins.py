@@ -168,6 +168,7 @@ class Failing:
     def __init__(self, error: StoreError) -> None:
         self.error = error
         self.node: Any = type("Node", (), {"sessions": {}})()
+        self.membership: Any = type("Membership", (), {"leaving": set()})()
         self.asked: list[str] = []
 
     async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> Any:

@@ -209,7 +209,7 @@ class Logins:
         durability = self._broker.durability
         assert durability is not None
         deadline = self._broker.loop.time() + _ENDING_S
-        while name and name in durability.node.sessions:
+        while name and (name in durability.node.sessions or name in durability.membership.leaving):
             if self._broker.loop.time() > deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)

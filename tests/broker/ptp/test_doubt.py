@@ -158,15 +158,17 @@ def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) 
     """Also while the store is asked for the last time."""
     first = login(world, "joe/1")
     message_id = Clerk(world).post("hi", queue("joe"))
-    Line(world, "end", 1, is_done=False)
+    Line(world, "end", 10, is_done=False)
     first.say("/meta/disconnect")
-    world.commit()  # the end has been asked for, and will be again
+    world.commit()
+    assert world.durability.membership.leaving == {"client/joe/1"}  # it has been asked for, and will be again
     later = Receiver(world)
     message = later.message(
         "/meta/handshake", version="1.0", ext={"ack": True, "session": {"name": "joe/1", "update": True}}
     )
     peer = later.send(message)
     assert peer.payloads == []
+    wait(world)
     wait(world)
     reply = reply_to(peer, message["id"])
     assert reply["successful"], reply
