@@ -46,7 +46,7 @@ ONE_BY_ONE = {"update": True, "settle": "message"}
 FAILS = "user.update.error"
 MOSTLY = {OK: 10, WORKING: 1, LATER: 2, FAILS: 1}
 TEAM, NAMED, NOBODY, HELD = "client/team", "client/named/1", "client/nobody", "client/held/1"
-WORK, LONG, SHORT, PLAIN, BOX = "/x/work/a", "/x/long", "/x/short", "/x/plain", "/service/box"
+JOBS, LONG, SHORT, PLAIN, BOX = "/x/job/a", "/x/long", "/x/short", "/x/plain", "/service/box"
 KEPT = {LONG: 1_000_000, SHORT: 20}
 """How many messages a topic keeps."""
 
@@ -54,8 +54,8 @@ KINDS = (
     Habits(("/x/**",), "named/1", ONE_BY_ONE, MOSTLY, cuts=0.05),
     Habits((PLAIN,), "team/1", ONE_BY_ONE, MOSTLY, leaves=0.03, cuts=0.03),
     Habits((), "team/2", ONE_BY_ONE, MOSTLY, leaves=0.03, socket=True),
-    Habits(("/x/work/*",), "pair/1", ONE_BY_ONE, MOSTLY, leaves=0.01, groups={"/x/work/*": "workers"}),
-    Habits(("/x/work/*",), "pair/2", ONE_BY_ONE, MOSTLY, socket=True, cuts=0.02, groups={"/x/work/*": "workers"}),
+    Habits(("/x/job/*",), "pair/1", ONE_BY_ONE, MOSTLY, leaves=0.01, groups={"/x/job/*": "workers"}),
+    Habits(("/x/job/*",), "pair/2", ONE_BY_ONE, MOSTLY, socket=True, cuts=0.02, groups={"/x/job/*": "workers"}),
     Habits((SHORT, PLAIN), None, {"update": True, "settle": "batch"}, MOSTLY, socket=True),
     Habits((PLAIN, LONG), "held/1", ONE_BY_ONE, {HOLDBACK: 1}),
 )
@@ -82,7 +82,7 @@ def choose(rng: random.Random) -> tuple[str, dict[str, Any]]:
     if how < 0.2:
         return LONG, {"history": {"maxEntries": KEPT[LONG]}}  # of one priority: a position is a place in one order
     if how < 0.6:
-        channel = rng.choice((WORK, WORK, SHORT, PLAIN))
+        channel = rng.choice((JOBS, JOBS, SHORT, PLAIN))
         kept = {"history": {"maxEntries": KEPT[channel]}} if channel in KEPT else {}
         lives = {"lifeTime": rng.choice((50, 60_000))} if channel == PLAIN and rng.random() < 0.3 else {}
         return channel, qos | kept | lives
@@ -257,10 +257,10 @@ class Witness:
             assert audit.addressed[log_id] == each.channel
         if NAMED in addresses:
             assert any(log_id in account.ends for account in audit.of(NAMED)), f"{log_id} never ended for {NAMED}"
-        if TEAM in addresses or each.channel == WORK:
+        if TEAM in addresses or each.channel == JOBS:
             wanted = "settled or a letter"
             assert self._settled[log_id] + self._letters[log_id] > 0, f"{log_id} is neither {wanted}: {each}"
-        if each.channel == WORK:
+        if each.channel == JOBS:
             ends = self._ends_of_group(log_id)
             assert len(ends) == 1, f"{log_id} of the group ended as {ends}"
 
