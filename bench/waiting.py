@@ -106,11 +106,13 @@ class Clients:
         self._sessions.append(session)
         return session
 
-    async def receive(self, channel: bytes, *, ack: bool = True) -> None:
-        """A session that hears the channel and takes what comes, until the end; a reliable one acknowledges it."""
+    async def receive(self, channel: bytes, *, ack: bool = True, more: bytes = b"") -> None:
+        """A session that hears the channel and takes what comes, until the end; a reliable one acknowledges it. `more` goes
+        into the subscribe."""
         session = await self.shake_hands(ack=ack)
         answer = await session.connection.post(
-            b'[{"channel":"/meta/subscribe","subscription":"%b","clientId":"%b","id":"1"}]' % (channel, session.id)
+            b'[{"channel":"/meta/subscribe","subscription":"%b","clientId":"%b","id":"1"%b}]'
+            % (channel, session.id, more)
         )
         assert b'"successful":true' in answer, answer
         self._receivers.append(session)
