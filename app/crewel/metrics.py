@@ -50,7 +50,7 @@ DECLARED = (
     Declared(
         "crewel_ended_total",
         "counter",
-        "Messages that ended for a reliable session, by how: stored ones, and others that lapsed.",
+        "Messages that ended for a reliable session, by how: stored ones, and others that lapsed or expired.",
         "reason",
     ),
     Declared(
