@@ -58,6 +58,7 @@ DECLARED = (
     ),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
+    Declared("crewel_queued", "gauge", "Messages that wait in the queues of subjects and groups now."),
     Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),
     Declared("crewel_letters_kept", "gauge", "Dead letters that the store has now."),
     Declared("crewel_letters_dropped", "gauge", "Dead letters that the store dropped because there were too many."),

@@ -182,7 +182,7 @@ class Dispatching:
             self._store(session)
         self._look(session)
         if shared.starving:
-            shared.freed()
+            shared.freed(session)
 
     def die(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""

@@ -227,8 +227,8 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self.node.touch(durable)
-        if self._broker.shared.starving:
-            self._broker.shared.freed()
+        if self._broker.shared.starving and durable.holder is not None:
+            self._broker.shared.freed(durable.holder)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""

@@ -63,6 +63,7 @@ class SharedQueues:
         self.starving: set[str] = set()
         """Queues with messages for which nobody who is there has room."""
         broker.registry.session_added.append(self.here)
+        broker.metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 
     # What is in them
 
@@ -184,16 +185,19 @@ class SharedQueues:
 
     def here(self, session: Session) -> None:
         """The session is there, or there again, or takes messages again: let it have what waits for it."""
-        if not self._known or not session.name:
-            return
-        subject = session.name.split("/")[1]
-        for name in (subject_queue(subject), one_queue(subject), *self._broker.groups.queues_of(session)):
-            self.ring(name)
+        if self._known and session.name:
+            for name in self._names_for(session):
+                self.ring(name)
 
-    def freed(self) -> None:
-        """Somebody has room again."""
-        for name in list(self.starving):
-            self.ring(name)
+    def _names_for(self, session: Session) -> tuple[str, ...]:
+        subject = session.name.split("/")[1]
+        return (subject_queue(subject), one_queue(subject), *self._broker.groups.queues_of(session))
+
+    def freed(self, session: Session) -> None:
+        """The session may have room again."""
+        for name in self._names_for(session):
+            if name in self.starving:
+                self.ring(name)
 
     def ring(self, name: str) -> None:
         """Let the store lease what waits in the queue to those who have room."""
@@ -322,7 +326,8 @@ class SharedQueues:
     def sweep(self) -> None:
         """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
         messages."""
-        self.freed()  # of room that came about in another way nobody has told
+        for name in list(self.starving):  # of room that came about in another way nobody has told
+            self.ring(name)
         idle = self._broker.settings.ptp.subject_idle_ms / 1000
         now = self._broker.loop.time()
         for queue in list(self._known.values()):
