@@ -25,6 +25,7 @@ class SharedModel:
     queues: dict[str, dict[LogId, Message]] = field(default_factory=dict)
     inboxes: dict[str, dict[LogId, Message]] = field(default_factory=dict)
     receivers: dict[tuple[LogId, str], set[str]] = field(default_factory=dict)
+    """Who has a subject's message open, and with a `!` for whom it has ended without being settled."""
     members: dict[str, set[str]] = field(default_factory=dict)
     ends: list[tuple[str, str, LogId]] = field(default_factory=list)
     """Who, how, what."""
@@ -46,7 +47,8 @@ class SharedModel:
         for log_id in self.order(queue):
             message = self.queues[queue][log_id]
             able = [each for each in room if each not in message.failed]
-            free = [each for each in able if room[each] > 0] if able else [next(iter(room))]
+            first = [next(iter(room))] if not queue.startswith("client/") else []
+            free = [each for each in able if room[each] > 0] if able else first
             free = [each for each in free if log_id not in self.inboxes[each]]
             if not free:
                 if not any(each > 0 for each in room.values()):
@@ -65,8 +67,8 @@ class SharedModel:
             key = log_id, message.source
             if how == "settled":
                 self.receivers.pop(key, None)
-            else:
-                self._open_less(key, name)
+            elif self._open_less(key, name) and key in self.receivers:
+                self.receivers[key].add(f"!{name}")
             self.ends.append((name, how, log_id))
 
     def _open_less(self, key: tuple[LogId, str], name: str) -> bool:
@@ -74,7 +76,7 @@ class SharedModel:
         known = self.receivers.get(key, set())
         was_open = name in known
         known.discard(name)
-        if not known:
+        if not any(each for each in known if not each.startswith("!")):
             self.receivers.pop(key, None)
         return was_open
 
@@ -86,12 +88,16 @@ class SharedModel:
             return ""
         if source.startswith("group:") and not self.members.get(source):
             return "lapsed"
+        failed = message.failed
         if source.startswith("client/"):
+            known = sorted(self.receivers.get((log_id, source), ()))
             if not self._open_less((log_id, source), name):
                 return ""
             if self.receivers.get((log_id, source)):
                 return "returned"
-        failed = (*message.failed, name) if has_failed and name not in message.failed else message.failed
+            failed += tuple(each[1:] for each in known if each.startswith("!"))
+        if has_failed and name not in failed:
+            failed += (name,)
         self.enqueue(source, log_id, Message(message.priority, source, attempts, failed))
         return "returned"
 

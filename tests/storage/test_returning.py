@@ -71,9 +71,38 @@ async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> Non
     dead = Letter(JOE, log_id, "user.update.deadMessage", "why")
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
     await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
-    assert await receivers(owner, log_id) == {JOE_2}
+    assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
     assert (await owner.end(name=JOE_2, returning={log_id: 1})).returned == [log_id]
     assert await waiting(owner) == [log_id]
+    assert await receivers(owner, log_id) == set()
+
+
+async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    dead = Letter(JOE, log_id, "user.update.error", "why")
+    ends = settled(JOE, log_id, reason=EndReason.DEAD)
+    await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
+    await owner.end(name=JOE_2, returning={log_id: 1})
+    step = shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 9)], FACTS_MAX)
+    assert await owner.do(step) == shared_queues.Lease([], 1)
+    await owner.login(JOE_2)
+    members = [Member(JOE, 9), Member(JOE_2, 1)]
+    found = await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, members, FACTS_MAX))
+    assert [(each.receiver, each.failed) for each in found.leased] == [(JOE_2, (JOE,))]
+    await owner.end(name=JOE_2, returning={log_id: 2})
+    (again,) = await shared_queues.look_at(store, SUBJECT, 1)
+    assert again.failed == (JOE,)
+
+
+async def test_dead_for_all_nothing_is_left_of_it(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    for name in (JOE, JOE_2):
+        ends = settled(name, log_id, reason=EndReason.DEAD)
+        letters = [Letter(name, log_id, "user.x", "why")]
+        await owner.commit(log_id, change(name, unboxed=[log_id]), ended=ends, letters=letters)
+    assert await receivers(owner, log_id) == set()
 
 
 async def test_a_commit_that_is_repeated_settles_nothing_again(store: Store) -> None:
@@ -148,7 +177,7 @@ async def test_what_died_with_the_end_is_still_open_for_the_others(store: Store)
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
     await owner.end(settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "why")])
-    assert await receivers(owner, log_id) == {JOE_2}
+    assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
 
 
 async def test_what_the_owner_does_not_know_goes_back_as_well(store: Store) -> None:

@@ -249,7 +249,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "ptp:<id> <queue>",
         "set",
-        "session names",
+        "session names; with a `!` before it if it has ended there without being settled",
         "until one of them has settled it, or none has it any more",
         "send, lease, put_back, commit, end",
         "put_back, commit, end",

@@ -191,7 +191,8 @@ def _sent(answer: Any) -> Sent:
 
 def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int) -> Step[Lease]:
     """Give messages of a queue to sessions of this server, the best first: each to the one that has most room and has not
-    failed it. What all of them have failed goes to the first, whatever its room. Messages that have expired end."""
+    failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for another
+    session. Messages that have expired end."""
     keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
     arguments: list[bytes | str | int] = [k.base, token, facts_max, _REMEMBERED_MS, queue]
     for each in members:

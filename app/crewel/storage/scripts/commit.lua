@@ -52,6 +52,8 @@ end
 
 -- include shared/waiting.lua
 
+-- include shared/receivers.lua
+
 -- The ids that facts tell as settled, as keys of a table.
 local function settled_of(from, to)
   local settled = {}
@@ -71,11 +73,7 @@ local function finish(name, session, from, to, facts_at, letters_at)
     local _, _, source = origin_of(call('HGET', session, 'i:' .. ARGV[at]) or '')
     if is_common(source) then
       settled = settled or settled_of(facts_at, letters_at)
-      if settled[ARGV[at]] then
-        call('UNLINK', receivers_of(ARGV[at], source))
-      else
-        call('SREM', receivers_of(ARGV[at], source), name)
-      end
+      finish_for(name, ARGV[at], source, settled[ARGV[at]])
     end
   end
 end

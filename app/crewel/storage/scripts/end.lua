@@ -48,6 +48,8 @@ local call = redis.call
 
 -- include shared/waiting.lua
 
+-- include shared/receivers.lua
+
 -- include shared/returning.lua
 
 local owner = call('HGET', session, 'owner')

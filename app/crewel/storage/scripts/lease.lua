@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Leases messages of a shared queue, the best first: each to the member that has the most room, has not failed it, and has not
--- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased to the first of them, whatever its room, so that it can
--- become a dead letter. What has expired goes. A repeated call answers the same again.
+-- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased
+-- to the first of them, whatever its room, so that it can become a dead letter; but for a subject's message, which waits for
+-- another session. What has expired goes. A repeated call answers the same again.
 --
 -- Returns a JSON object: `left`, how many wait in the queue now, and `leased`, objects with `receiver`, `id`, `size` in bytes,
 -- `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are texts. Or 'fenced' if the server has
@@ -27,6 +28,8 @@ local call = redis.call
 -- include shared/queues.lua
 
 -- include shared/waiting.lua
+
+-- include shared/receivers.lua
 
 if call('EXISTS', node) == 0 then
   return 'fenced'
@@ -65,7 +68,7 @@ local function chosen(id, failed)
       end
     end
   end
-  if not is_wanted and not has(names[1], id) then
+  if not is_wanted and not is_common(queue) and not has(names[1], id) then
     best = names[1]
   end
   return best, has_any

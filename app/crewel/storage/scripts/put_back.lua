@@ -27,6 +27,8 @@ local call = redis.call
 
 -- include shared/waiting.lua
 
+-- include shared/receivers.lua
+
 -- include shared/returning.lua
 
 if call('HGET', session, 'owner') ~= token then

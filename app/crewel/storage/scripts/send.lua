@@ -35,6 +35,8 @@ local call, format = redis.call, string.format
 
 -- include shared/waiting.lua
 
+-- include shared/receivers.lua
+
 if call('EXISTS', node) == 0 then
   return 'fenced'
 end

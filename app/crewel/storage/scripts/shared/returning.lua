@@ -1,7 +1,9 @@
 -- For the scripts that give messages of an inbox back to the shared queues that they came from, after shared/packed.lua,
--- shared/queues.lua and shared/waiting.lua. They have, as further locals: `session` and `inbox`, the keys; `name`, of the session.
+-- shared/queues.lua, shared/waiting.lua and shared/receivers.lua. They have, as further locals: `session` and `inbox`, the
+-- keys; `name`, of the session.
 
--- Gives a message back, with so many attempts; the receiver is noted if it has failed it. Nothing is taken out of the inbox.
+-- Gives a message back, with so many attempts; the receiver is noted if it has failed it, and so is for whom a subject's message
+-- has ended already. Nothing is taken out of the inbox.
 -- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it open;
 -- 'settled' if one of them has settled it; 'lapsed' if the group has no member any more. And the queue.
 local function give_back(id, attempts, has_failed)
@@ -12,15 +14,21 @@ local function give_back(id, attempts, has_failed)
     return nil
   elseif string.sub(source, 1, 6) == 'group:' and call('EXISTS', base .. 'members:' .. source) == 0 then
     return 'lapsed', source
-  elseif is_common(source) then
+  end
+  local fields, kept = unpacked(message), {}
+  if is_common(source) then
     local receivers = receivers_of(id, source)
     if call('SREM', receivers, name) == 0 then
       return 'settled', source
-    elseif call('EXISTS', receivers) == 1 then
+    end
+    local is_open, ended = who_has(receivers)
+    if is_open then
       return 'others', source
+    elseif ended ~= '' then
+      fields.f = fields.f and fields.f .. ' ' .. ended or ended
+      call('UNLINK', receivers)
     end
   end
-  local fields, kept = unpacked(message), {}
   if has_failed and not string.find(' ' .. (fields.f or '') .. ' ', ' ' .. name .. ' ', 1, true) then
     fields.f = fields.f and fields.f .. ' ' .. name or name
   end
@@ -38,11 +46,7 @@ end
 local function finish(id, text, is_settled)
   local _, _, source = origin_of(text or '')
   if is_common(source) then
-    if is_settled then
-      call('UNLINK', receivers_of(id, source))
-    else
-      call('SREM', receivers_of(id, source), name)
-    end
+    finish_for(name, id, source, is_settled)
   end
 end
 

@@ -30,8 +30,3 @@ end
 local function is_common(queue)
   return string.sub(queue, 1, 7) == 'client/'
 end
-
--- The key of who still has such a message open.
-local function receivers_of(id, queue)
-  return base .. 'ptp:' .. id .. ' ' .. queue
-end
