@@ -10,6 +10,7 @@ from crewel.broker.services import Service
 from crewel.security.authorizers import GRANT, Deny
 from crewel.security.policy import OpenPolicy
 from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.test_events import gathering, group
 from tests.broker.world import Client, World, data_of
 
 MakeWorld = Callable[..., World]
@@ -215,6 +216,15 @@ class TestAnswering:
         for serial in range(10):
             assert ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)["successful"]
         assert list(world.broker.channels) == before
+
+    def test_answers_are_counted_together_and_tell_no_id(self, world: World) -> None:
+        joe, mine = come(world)
+        subscribe(joe, f"/ret/{mine}/*")
+        world.broker.events = events = gathering(world, "all")
+        for serial in range(3):
+            ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)
+        traffic = [each for each in group(events)["events"] if each["type"] == "traffic"]
+        assert traffic == [{"type": "traffic", "channel": "/ret/**", "published": 3, "delivered": 3}]
 
     @pytest.mark.parametrize("qos", [{"destination": [{"to": "client/joe"}]}, {"administrative": True}])
     def test_an_answer_does_nothing_but_answer(self, world: World, qos: dict[str, Any]) -> None:

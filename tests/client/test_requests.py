@@ -245,12 +245,19 @@ class TestResponder:
         with pytest.raises(ClientError, match="refused"):
             await responder.run(subscription)
 
+    async def test_when_its_topic_is_erased_that_is_told(self, caplog: Any) -> None:
+        notice = {"channel": "/power", "data": None, "ext": {"update": {"state": "ERASED"}}}
+        published = Published()
+        await respond(lambda message: 1, published, Message("/power", None, notice))
+        assert published.sent == []
+        assert "/power was erased" in caplog.text
+
     async def test_it_may_answer_so_many_and_no_more(self) -> None:
         subscription = subscribed(Router(), "/power")
         for number in range(3):
             subscription.offer(request(number))
         published = Published()
-        await Responder(lambda message: message.data, published, 2).run(subscription, 2)
+        assert await Responder(lambda message: message.data, published, 2).run(subscription, 2) == 2
         assert sorted(response.data for response in published.sent) == [0, 1]
         assert subscription.queued == 1
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Collection
 from inspect import isawaitable
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from crewel.bayeux.channel import Channel
+from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Accepted, Fields
 from crewel.broker.durability.intake import Outgoing, Published
@@ -25,7 +25,10 @@ from crewel.topics.expiry import leaves_history_at
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Broadcasting", "Keeping"]
+__all__ = ["ANSWERS", "Broadcasting", "Keeping"]
+
+ANSWERS: Final = f"{REPLIES}**"
+"""The name under which answers are counted: each has a channel of its own, and that is nobody else's affair."""
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +139,8 @@ class Broadcasting:
             sender = "" if publisher is None else publisher.name
             subscribers = self.chosen(channel, entry, others, sender, qos.kept())
         if broker.events.traffic is not None:
-            broker.events.published(channel.name, sum(session is not excluded for session in subscribers))
+            counted = ANSWERS if channel.is_reply else channel.name
+            broker.events.published(counted, sum(session is not excluded for session in subscribers))
         outbound.fan_out(entry, subscribers, excluded)
         if heard is not None:
             self.tell_hearers(channel, heard, "" if publisher is None else publisher.name)

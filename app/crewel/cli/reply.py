@@ -70,10 +70,13 @@ async def _reply(
 ) -> None:
     from crewel.client.responders import Responder
 
+    responder = Responder(answer, client.publish, at_once)
     async with client:
-        subscription = await client.subscribe(channel, **options)
-        print(f"crewel: replying on {channel}", file=sys.stderr, flush=True)
-        await Responder(answer, client.publish, at_once).run(subscription, count)
+        while count != 0:  # again, if the topic was erased: another of its name may come
+            subscription = await client.subscribe(channel, **options)
+            print(f"crewel: replying on {channel}", file=sys.stderr, flush=True)
+            came = await responder.run(subscription, count)
+            count = None if count is None else count - came
 
 
 def _echo(message: "Message") -> Any:

@@ -60,24 +60,25 @@ class Responder:
         self._publish = publish
         self._places = asyncio.Semaphore(at_once)
 
-    async def run(self, subscription: Subscription, count: int | None = None) -> None:
-        """Answer until the subscription ends, or so many messages have come; returns when all is answered. Raises what ended
-        the subscription, if that was not the application's wish."""
-        failure = None
+    async def run(self, subscription: Subscription, count: int | None = None) -> int:
+        """Answer until the subscription ends, or so many messages have come; how many came, when all is answered. Raises what
+        ended the subscription, if that was not the application's wish."""
+        failure, came = None, 0
         async with asyncio.TaskGroup() as group:
             try:
-                while count != 0:
+                while came != count:
                     await self._places.acquire()
                     message = await self._next(subscription)
                     message.defer()  # it is settled when it has been answered, and not by asking for the next one
                     group.create_task(self._respond(message)).add_done_callback(lambda _: self._places.release())
-                    count = None if count is None else count - 1
+                    came += not message.is_erased
             except StopAsyncIteration:
                 pass
             except ClientError as error:
                 failure = error
         if failure is not None:
             raise failure
+        return came
 
     async def _next(self, subscription: Subscription) -> Message:
         try:
@@ -96,6 +97,8 @@ class Responder:
     async def _respond(self, message: Message) -> None:
         channel = reply_channel(message.fields)
         if channel is None:
+            if message.is_erased:
+                log.warning("%s was erased: its requests are heard no more", message.channel)
             message.settle()
             return
         try:
