@@ -316,7 +316,7 @@ class Dispatching:
             await stored
 
     async def skip(self, session: Session) -> int:
-        """Make a dead letter of the message that is held back, or else of the oldest that waits; returns how many."""
+        """Make a dead letter of the message that is held back, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
         return int(self.unsettled.bury_one(session, held, code, reason))
 
@@ -335,7 +335,7 @@ class Dispatching:
         return self.unsettled.drop(session, self.unsettled.count(session))
 
     async def remove(self, session: Session, count: int) -> int:
-        """Drop the oldest so many of what waits, the stored ones first; returns how many."""
+        """Drop the first so many of what waits, the stored ones first; returns how many."""
         return self.unsettled.drop(session, count)
 
     async def ping(self, session: Session) -> float:
@@ -343,7 +343,7 @@ class Dispatching:
         return await self.pings.ping(session)
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
-        """The oldest so many of what waits, the stored ones first. Raises StoreError."""
+        """The first so many of what waits, the stored ones first. Raises StoreError."""
         places = self.unsettled.stored(session)[:count]
         durability, durable = self._broker.durability, session.durable
         stored: list[Entry] = []
@@ -365,8 +365,7 @@ class Dispatching:
             return
         if entry is not None and not durability.overflow.has_room(session, durable, entry):
             return
-        is_parked = durable.parks_before(place, waiting.priority) or durable in durability.refills.running
-        is_next = not (is_parked or session.is_absent or session.is_paused)
+        is_next = not (durable.parks_before(place, waiting.priority) or session.is_absent or session.is_paused)
         if entry is not None and is_next:
             self._broker.outbound.enqueue(session, entry)
             return

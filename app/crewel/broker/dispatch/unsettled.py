@@ -1,7 +1,7 @@
 """What one session has not settled, wherever it lies: in its queue, at its client, or parked in the store.
 
-Stored messages are moved by their place in the log: what must wait again is parked, and read back in the order of the log. So
-a message that is delivered again keeps its place without anybody sorting queues. Transient ones are few, and stay in memory.
+Stored messages are moved by their place in the log: what must wait again is parked, and read back by priority and age. So a
+message that is delivered again keeps its place without anybody sorting queues. Transient ones are few, and stay in memory.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Unsettled:
     # What operators do
 
     def bury_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
-        """Make a dead letter of the message of this id, or else of the oldest; False if nothing waits."""
+        """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
         for entry in self.transients(session):
             if message_id and entry.origin is not None and entry.origin.id == message_id:
                 self._bury_unsettled(session, entry, code, reason)
@@ -226,7 +226,7 @@ class Unsettled:
         return count
 
     def drop(self, session: Session, count: int) -> int:
-        """Drop the oldest so many of what waits, the stored ones first; returns how many."""
+        """Drop the first so many of what waits, the stored ones first; returns how many."""
         places = self.stored(session)[:count]
         entries = self.transients(session)[: count - len(places)]
         for place in places:
