@@ -117,9 +117,7 @@ class RankedReceiver(Receiver):
             self._ended(entry)
         at_client = {each.position for each in self._sent()}
         over = {each for each in self.durable.expired(self.now) if each not in at_client}
-        for place in over.union(each.position for each in gone if each.position):
-            self.durable.forget_parked(place)
-            self.durable.settle(place, EndReason.EXPIRED)
+        self.durable.expire(over.union(each.position for each in gone if each.position))
         self.node.touch(self.durable)
         self.check()
 
@@ -160,8 +158,7 @@ class RankedServer(ReceivingServer):
             if durable in self.receivers:
                 self._sweep(self.receivers[durable], is_away=is_away)
             else:
-                for place in durable.expired(now):
-                    durable.settle(place, EndReason.EXPIRED)
+                durable.expire(durable.expired(now))
             self.serving.touch(durable)
         for receiver in self.receivers.values():
             if receiver.volatile:
@@ -189,8 +186,7 @@ class RankedServer(ReceivingServer):
         super().close(durable)
 
     def _end_open(self, durable: Durable) -> None:
-        for place in durable.expired(self.ledger.now):
-            durable.settle(place, EndReason.EXPIRED)
+        durable.expire(durable.expired(self.ledger.now))
         super()._end_open(durable)
 
     def _end(self, durable: Durable) -> None:

@@ -503,6 +503,14 @@ class TestExpiry:
         durable.settle(LogId(3), EndReason.EXPIRED)
         assert (durable.expired(35), durable.expiry) == ([], 0)
 
+    def test_what_has_gone_is_open_and_parked_no_more(self) -> None:
+        durable = of_priorities(5, 9, 5)
+        durable.arrived(LogId(4), Waiting(0, 10))
+        durable.park(LogId(4))
+        durable.expire([LogId(2), LogId(4), LogId(7)])
+        assert (durable.in_order(), durable.parked, durable.size) == ([1, 3], [1, 3], 20)
+        assert durable.take_ended() == ([Ended(JOE, EndReason.EXPIRED, (LogId(2), LogId(4)))], [])
+
     def test_it_is_known_of_a_session_that_comes_back(self) -> None:
         record = {LogId(1): Waiting(0, 1, "/a", 5, 30), LogId(2): Waiting()}
         assert adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 5, 20)}).expiry == 20

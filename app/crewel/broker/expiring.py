@@ -87,12 +87,12 @@ class Expiring:
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
         if session.is_reliable:
-            self._broker.metrics.ended[EndReason.EXPIRED] += sum(not (entry.position or entry.is_oneway) for entry in gone)
+            self._broker.metrics.ended[EndReason.EXPIRED] += sum(
+                not (entry.position or entry.is_oneway) for entry in gone
+            )
 
     def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
-        for place in places:
-            durable.forget_parked(place)
-            durable.settle(place, EndReason.EXPIRED)
+        durable.expire(places)
         if self._broker.durability is not None:
             self._broker.durability.node.touch(durable)
 

@@ -216,7 +216,13 @@ class Durable:
     def forget_parked(self, log_id: LogId) -> None:
         """The message, which is open, is parked no more, if it was."""
         if self.is_parked(log_id):
-            self.parked.remove(self._rank(log_id))
+            del self.parked[bisect_left(self.parked, self._rank(log_id))]
+
+    def expire(self, ids: Iterable[LogId]) -> None:
+        """These messages have gone out of all queues; those that are not open are left alone."""
+        for log_id in ids:
+            self.settle(log_id, EndReason.EXPIRED)
+        self.parked = [rank for rank in self.parked if self.find(place_of(rank)) is not None]
 
     def _rank(self, log_id: LogId) -> int:
         waiting = self.open.get(log_id) or self.inbox.get(log_id)

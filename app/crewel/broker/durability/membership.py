@@ -163,8 +163,7 @@ class Membership:
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._durability.node
         node.leave(durable)
-        for log_id in durable.expired(self._broker.expiring.now()):
-            durable.settle(log_id, EndReason.EXPIRED)
+        durable.expire(durable.expired(self._broker.expiring.now()))
         returning = self._broker.returning.of(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
