@@ -3,7 +3,7 @@ from it, and nothing else says what a column is called."""
 
 from typing import Final
 
-from crewel.pipeline.schemas.bronze import BRONZE, LONGEST_PAYLOAD, PLACE, RAW, STREAMS
+from crewel.pipeline.schemas.bronze import BRONZE, GAP, LONGEST_PAYLOAD, PLACE, RAW, STREAMS
 from crewel.pipeline.schemas.events import BUCKETS_MS, EVENT_VERSIONS, EVENTS
 from crewel.pipeline.schemas.facts import FACTS
 from crewel.pipeline.schemas.gold import FINDINGS, GOLD
@@ -16,6 +16,7 @@ __all__ = [
     "EVENT_VERSIONS",
     "FACTS",
     "FINDINGS",
+    "GAP",
     "GOLD",
     "LONGEST_PAYLOAD",
     "PLACE",

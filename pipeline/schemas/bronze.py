@@ -6,10 +6,13 @@ from typing import Final
 
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["BRONZE", "LONGEST_PAYLOAD", "PLACE", "RAW", "STREAMS"]
+__all__ = ["BRONZE", "GAP", "LONGEST_PAYLOAD", "PLACE", "RAW", "STREAMS"]
 
 STREAMS: Final = ("facts", "events", "dead")
 """The streams that the source reads, by their keys in the store. Dead letters are read in batches only: they leave."""
+
+GAP: Final = ".gap"
+"""What ends the key of a row that tells of entries that were trimmed before they were read."""
 
 LONGEST_PAYLOAD: Final = 16 * 1024 * 1024
 """Bytes; of what is longer the beginning is kept."""
@@ -33,16 +36,22 @@ RAW: Final = Table(
     "raw",
     "Each entry of the streams, as it was read.",
     (
-        Column("key", "string", "Which stream: `facts`, `events` or `dead`."),
-        Column("id", "string", "Id of the entry, `<ms>-<seq>`."),
+        Column(
+            "key",
+            "string",
+            "Which stream: `facts`, `events` or `dead`; or `facts.gap`, `events.gap`: entries of it were trimmed before they"
+            " were read.",
+        ),
+        Column("id", "string", "Id of the entry, `<ms>-<seq>`; of a gap, of what was read last before it."),
         Column("ms", "bigint", "First half of the id, by the store's clock.", "ms"),
         Column("seq", "bigint", "Second half of the id."),
         Column("t", "string", "Type of a fact; null otherwise.", nullable=True),
         Column(
             "payload",
             "string",
-            "The JSON of the entry, its field `d`; of a dead letter all fields as one JSON object of texts. What is not UTF-8"
-            " is replaced by U+FFFD. Null if there is none.",
+            "The JSON of the entry, its field `d`; of a dead letter all fields as one JSON object of texts; of a gap an"
+            " object with `before`, the id of the first entry after it, and `lost`, how many are missing, or null. What is"
+            " not UTF-8 is replaced by U+FFFD. Null if there is none.",
             nullable=True,
         ),
         Column("is_text", "boolean", "Whether the payload was UTF-8."),

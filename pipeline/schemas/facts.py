@@ -11,7 +11,7 @@ from typing import Final
 from crewel.pipeline.schemas.bronze import PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["CORRUPT", "FACTS", "INTERVALS", "LETTERS"]
+__all__ = ["CORRUPT", "FACTS", "GAPS", "INTERVALS", "LETTERS"]
 
 _LOG_ID: Final = Column("log_id", "bigint", "Log id of the message.", "us")
 _CHANNEL: Final = Column("channel", "string", "Channel of the message.")
@@ -196,6 +196,21 @@ CORRUPT: Final = Table(
     key=("key", "place"),
 )
 
+GAPS: Final = Table(
+    Layer.SILVER,
+    "gaps",
+    "Where entries of a stream were trimmed before they were read: what happened there is unknown.",
+    (
+        Column("key", "string", "Which stream: `facts` or `events`."),
+        *PLACE,
+        Column("before", "string", "Place of the first entry after the gap; null if there is none.", nullable=True),
+        Column("before_ms", "bigint", "First half of that.", "ms", nullable=True),
+        Column("lost", "bigint", "How many entries are missing; null if nobody knows.", "entries", nullable=True),
+    ),
+    key=("key", "place"),
+)
+"""Its place is that of what was read last before the gap."""
+
 FACTS: Final = (
     _PUBLISHED,
     _ADDRESSED,
@@ -212,5 +227,6 @@ FACTS: Final = (
     _RELEASED,
     INTERVALS,
     LETTERS,
+    GAPS,
     CORRUPT,
 )
