@@ -12,7 +12,7 @@ from tests.client.support import SERVICE
 from tests.functional.bayeux import Client, Message, data
 from tests.functional.conftest import LANES, Serve, one_lane
 from tests.functional.people import Person
-from tests.functional.wire import Connection, Response
+from tests.functional.wire import Connection, Response, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
@@ -194,3 +194,28 @@ def test_with_the_policy_jwt_a_token_publishes_what_it_grants(serve: Serve, tmp_
     for bad in (signed(exp=5), signed(sub=None), signed()[:-5]):
         assert post(server, messages, bad).status == 401
     assert answers(server, {"channel": "/anything", "data": 1})[0]["successful"] is True
+
+
+def test_a_back_end_addresses_and_configures(server: Server, channel: str) -> None:
+    """What a publish over Bayeux may ask for, a back end may ask for too."""
+    to = [{"to": "client/waited-for", "forceQueuing": True}, {"to": "client/nobody/1"}]
+    replies = answers(
+        server,
+        [
+            {"channel": channel, "ext": {"publish": {"administrative": True, "history": {"maxEntries": 2}}}},
+            {"channel": channel, "data": 1, "ext": {"publish": {"destination": to}}},
+            {"channel": channel, "data": 2, "ext": {"publish": {"readonly": True, "lifeTime": 60_000}}},
+            {"channel": channel, "data": 3, "ext": {"publish": {"priority": 10}}},
+            {"channel": f"/service{channel}", "data": 4, "ext": {"publish": {"destination": to[:1]}}},
+        ],
+    )
+    assert [reply["successful"] for reply in replies] == [True, False, True, False, True]
+    states = [(each["to"], each["state"]) for each in replies[1]["ext"]["publish"]["destinations"]]
+    assert states == [("client/waited-for", "OK"), ("client/nobody/1", "ERROR")]
+    assert replies[1]["error"] == "404:client/nobody/1:user.ptp.unknownDestinationSession"
+    assert replies[3]["error"] == "400:priority:user.illegalArgument"
+    person = Person(server)
+    person.shake(name="client/waited-for/1")
+    heard: list[Message] = []
+    until(lambda: heard.extend(person.take()) or len(heard) == 2)
+    assert [(message["channel"], message["data"]) for message in heard] == [(channel, 1), (f"/service{channel}", 4)]
