@@ -281,7 +281,14 @@ def test_what_waits_goes_to_the_first_session(desk: Desk, server: Server, queue:
 
 
 def test_a_subject_is_shown(desk: Desk, server: Server, queue: str) -> None:
-    shown = {"name": f"client/{queue}", "subject": queue, "sessions": [], "queued": 3, "maxEntries": 1000}
+    shown = {
+        "name": f"client/{queue}",
+        "subject": queue,
+        "sessions": [],
+        "blocked": False,
+        "queued": 3,
+        "maxEntries": 1000,
+    }
     assert desk.get(f"/subjects/{queue}") == shown
     assert shown in desk.get("/subjects?count=1000")["subjects"]
     messages = desk.get(f"/subjects/{queue}/messages?count=2")
@@ -304,6 +311,27 @@ def test_subjects_are_paged_and_their_sessions_ended(desk: Desk, server: Server,
     assert desk.post(f"/subjects/{subject}/kill") == {"name": f"client/{subject}", "killed": 2}
     assert desk.ask("GET", f"/subjects/{subject}").status == 404
     assert desk.get(f"/subjects/{subject}x")["sessions"] == [f"client/{subject}x/1"]
+
+
+def test_a_subject_is_kept_out(desk: Desk, server: Server, subject: str) -> None:
+    joe = Receiver(server).be(f"{subject}/1")
+    blocked = f"__cmd:client/{subject}/?blockClientLogin"
+    assert desk.cmd(blocked) is False
+    assert desk.cmd(f"{blocked}=true") == "OK"
+    assert desk.cmd(blocked) is True
+    assert joe.take() == []  # what it has goes on
+    for session in ({"name": f"{subject}/2"}, {"name": subject}, {"resume": joe.login["resume"]}):
+        reply = Receiver(server).shake(**session)
+        assert reply["successful"] is False
+        assert reply["error"].startswith("403:")
+        assert reply["ext"]["session"]["errorCode"] == "communication.noConnection.serverDeny"
+        assert reply["advice"]["reconnect"] == "none"
+    Receiver(server).be(f"{subject}x/1")
+    assert desk.cmd(f"__cmd:client/{subject}/?blockClientAndResetConnections") == 1
+    assert desk.get(f"/subjects/{subject}")["blocked"] is True
+    assert desk.cmd(f"{blocked}=false") == "OK"
+    assert desk.ask("GET", f"/subjects/{subject}").status == 404
+    Receiver(server).be(f"{subject}/1")
 
 
 def test_the_audit_has_what_was_done(desk: Desk, server: Server, topic: str, queue: str) -> None:

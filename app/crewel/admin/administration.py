@@ -64,12 +64,14 @@ class Administration:
         return sorted({session.name.split("/")[1] for session in self.named()})
 
     def all_subjects(self) -> list[str]:
-        """The same, and those for whom something waits that is addressed to them."""
-        return sorted({*self.subjects(), *(state.subject for state in self.broker.destinations.subjects())})
+        """The same, those for whom something waits that is addressed to them, and those who may not log in."""
+        waited_for = {state.subject for state in self.broker.destinations.subjects()}
+        return sorted({*self.subjects(), *waited_for, *self.broker.logins.names.blocked})
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""
-        return bool(self.broker.logins.names.of_subject(subject) or self.broker.destinations.waiting(subject))
+        names = self.broker.logins.names
+        return subject in names.blocked or bool(names.of_subject(subject) or self.broker.destinations.waiting(subject))
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

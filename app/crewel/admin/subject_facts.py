@@ -6,11 +6,24 @@ from typing import Any
 
 from crewel.admin.administration import Administration
 from crewel.admin.calls import Call
+from crewel.admin.operations import kill
 from crewel.admin.session_facts import login_date
 from crewel.admin.session_facts import uptime as session_uptime
 from crewel.broker.subscribing.past import told
 
-__all__ = ["clear", "creation_date", "names", "numbers", "peek", "queued", "subject_view", "uptime"]
+__all__ = [
+    "block_and_kill",
+    "clear",
+    "creation_date",
+    "is_blocked",
+    "names",
+    "numbers",
+    "peek",
+    "queued",
+    "set_blocked",
+    "subject_view",
+    "uptime",
+]
 
 
 def subject_view(admin: Administration, subject: str) -> dict[str, Any]:
@@ -20,6 +33,7 @@ def subject_view(admin: Administration, subject: str) -> dict[str, Any]:
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
+        "blocked": subject in admin.broker.logins.names.blocked,
         "queued": admin.broker.destinations.waiting(subject),
         "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
     }
@@ -59,3 +73,20 @@ async def peek(call: Call) -> list[dict[str, Any]]:
 async def clear(call: Call) -> int:
     """Drop them all; how many it were. Raises StoreError."""
     return await call.admin.broker.destinations.clear(call.subject)
+
+
+def is_blocked(call: Call) -> bool:
+    """Whether its logins are refused."""
+    return call.subject in call.admin.broker.logins.names.blocked
+
+
+def set_blocked(call: Call) -> None:
+    """Refuse its logins from now on, until the server ends, or admit them again."""
+    blocked = call.admin.broker.logins.names.blocked
+    (blocked.add if call.value else blocked.discard)(call.subject)
+
+
+def block_and_kill(call: Call) -> int:
+    """Refuse its logins and end its sessions; how many it were."""
+    call.admin.broker.logins.names.blocked.add(call.subject)
+    return kill(call)

@@ -110,6 +110,7 @@ class Logins:
             if under_way is None:
                 break
             yield asyncio.shield(under_way)
+        self.names.admit(target.name if target is not None else f"client/{subject}")
         done = self._broker.loop.create_future()
         if key:
             self._busy[key] = done

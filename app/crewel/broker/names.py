@@ -7,12 +7,14 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
+from crewel.broker.refusals import login_refusal
 from crewel.broker.sessions import Session
 from crewel.delivery.names import ANONYMOUS, parse_name
 from crewel.delivery.records import SessionName
 
 __all__ = ["Names", "digest", "new_reply_id", "new_resume"]
 
+DENIED: Final = "communication.noConnection.serverDeny"
 REMEMBERED: Final = 10_000
 """Most clientIds that are remembered as taken over; the oldest give way."""
 REMEMBERED_S: Final = 3600.0
@@ -44,10 +46,17 @@ class Names:
         self._digests: dict[Session, tuple[str, ...]] = {}
         self._number = first_number
         self._superseded: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self.blocked: set[str] = set()
+        """Subjects whose logins an operator has refused, until the server ends."""
 
     def __len__(self) -> int:
         """How many sessions have a name."""
         return len(self._by_name)
+
+    def admit(self, name: str) -> None:
+        """Raises Refused if nobody may log in with this name, of a session or a subject."""
+        if _subject(name) in self.blocked:
+            raise login_refusal(DENIED, name, f"an operator has blocked the logins of {_subject(name)}")
 
     def add(self, session: Session, *digests: str) -> None:
         """The session, which has its name, can be found by that; and by the secrets of these digests, no matter which were
