@@ -46,8 +46,8 @@ class Habits:
     """How often it goes away, for up to two seconds, in one of several ways."""
     changes: float = 0.0
     """How often it unsubscribes, for a while."""
-    groups: Mapping[str, str] = field(default_factory=dict)
-    """Of these patterns, those of which it is a member of a group: the group."""
+    asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What it asks for some of these patterns, in `ext.subscribe`."""
 
     @property
     def tells(self) -> bool:
@@ -240,8 +240,8 @@ class RandomReceiver:
 
     def _subscribe(self) -> None:
         pattern = self._missing[0]
-        group = self.habits.groups.get(pattern)
-        asked = {} if group is None else {"ext": {"subscribe": {"group": group}}}
+        wish = self.habits.asks.get(pattern)
+        asked = {} if wish is None else {"ext": {"subscribe": wish}}
         if self._ask("/meta/subscribe", subscription=pattern, **asked):
             self._patterns.add(pattern)
             del self._missing[0]
@@ -325,7 +325,7 @@ class RandomReceiver:
         log_id: str = ext["update"]["id"] if "update" in ext else message.get("id", "")
         key = (self._name, log_id)
         self.memory.heard.append(Heard(self._name, log_id, message["channel"], message["data"]))
-        if key in self.memory.confirmed:
+        if key in self.memory.confirmed and not ext.get("update", {}).get("initial"):
             self.memory.again.append(key)
         return log_id
 

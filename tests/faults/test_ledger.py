@@ -153,13 +153,18 @@ async def settled(server: Server, operator: RandomOperator) -> Audit:
         audit = Audit(server)
         audit.check(operator.discarded)
         told = figures(server)
-        ends = {reason: told.get(f'crewel_ended_total{{reason="{reason}"}}', 0) for reason in audit.ends}
+        stored = audit.ends + audit.ends_in_queues
+        ends = {reason: told.get(f'crewel_ended_total{{reason="{reason}"}}', 0) for reason in stored}
         # What was never stored lapses, too, and only the server counts that.
-        ends["lapsed"] = min(ends.get("lapsed", 0), audit.ends["lapsed"])
+        ends["lapsed"] = min(ends.get("lapsed", 0), stored["lapsed"])
         waiting = sum(map(len, audit.waiting.values()))
-        return audit.is_read and told["crewel_waiting"] == waiting and Counter(ends) == audit.ends
+        return audit.is_read and told["crewel_waiting"] == waiting and Counter(ends) == stored
 
-    await wait_for(agrees, 10, lambda: f"{audit.ends}, {figures(server)}")
+    def disagreement() -> str:
+        waiting = {name: len(ids) for name, ids in audit.waiting.items() if ids}
+        return f"{audit.is_read}, {audit.ends}, {audit.ends_in_queues}, {waiting}, {figures(server)}"
+
+    await wait_for(agrees, 10, disagreement)
     return audit
 
 

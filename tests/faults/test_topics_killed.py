@@ -50,12 +50,13 @@ JOBS, LONG, SHORT, PLAIN, BOX = "/x/job/a", "/x/long", "/x/short", "/x/plain", "
 KEPT = {LONG: 1_000_000, SHORT: 20}
 """How many messages a topic keeps."""
 
+WORKERS = {"/x/job/*": {"group": "workers"}}
 KINDS = (
     Habits(("/x/**",), "named/1", ONE_BY_ONE, MOSTLY, cuts=0.05),
     Habits((PLAIN,), "team/1", ONE_BY_ONE, MOSTLY, leaves=0.03, cuts=0.03),
     Habits((), "team/2", ONE_BY_ONE, MOSTLY, leaves=0.03, socket=True),
-    Habits(("/x/job/*",), "pair/1", ONE_BY_ONE, MOSTLY, leaves=0.01, groups={"/x/job/*": "workers"}),
-    Habits(("/x/job/*",), "pair/2", ONE_BY_ONE, MOSTLY, socket=True, cuts=0.02, groups={"/x/job/*": "workers"}),
+    Habits(("/x/job/*",), "pair/1", ONE_BY_ONE, MOSTLY, leaves=0.01, asks=WORKERS),
+    Habits(("/x/job/*",), "pair/2", ONE_BY_ONE, MOSTLY, socket=True, cuts=0.02, asks=WORKERS),
     Habits((SHORT, PLAIN), None, {"update": True, "settle": "batch"}, MOSTLY, socket=True),
     Habits((PLAIN, LONG), "held/1", ONE_BY_ONE, {HOLDBACK: 1}),
 )
