@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +40,7 @@ __all__ = [
     "bury",
     "discard",
     "lease",
+    "leased_before",
     "look_at",
     "peek",
     "put_back",
@@ -198,6 +199,11 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
     for each in members:
         arguments += each
     return Step("lease", keys, tuple(arguments), _leased)
+
+
+def leased_before(step: Step[Lease]) -> Step[Lease]:
+    """What a `lease` whose answer was lost has done, if it was done; else nothing is leased."""
+    return replace(step, arguments=step.arguments[:5])  # less the members
 
 
 @unless_refused

@@ -57,7 +57,7 @@ class Store:
         )
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
         loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
-        returning = SimpleNamespace(of=lambda durable: {}, ended=lambda returning, returned: None)
+        returning = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         return SimpleNamespace(
             loop=loop,
             subscribing=subscribing,

@@ -1,20 +1,22 @@
 """Whatever happens in whatever order: of each message that was accepted nothing is lost, and none ends twice for somebody.
 
-People log in and out, settle, fail and ignore what they get; time passes; and the server dies at any moment, also with
-questions to the store under way. At the end everybody comes and settles all; then the facts are counted.
+People log in and out, settle, fail and ignore what they get; time passes; answers of the store get lost; and the server dies at
+any moment, also with questions to the store under way. At the end everybody comes and settles all; then the facts are counted.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.delivery.records import EndReason
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
+from crewel.storage.steps import Step
 from tests.broker.ptp.post import BOX, Clerk, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
 from tests.broker.world import Request, World, reply_to
@@ -23,6 +25,8 @@ NAMES = ("joe/1", "joe/2", "joe/3", "ann/1")
 WORK = "/jobs/a"
 CODES = ("user.update.error", "user.update.deadMessage", "communication.timeout", "user.update.holdback")
 STEPS = 100
+LOST = ("send", "lease", "put_back", "end")
+"""Steps whose answers may get lost."""
 
 
 class Life:
@@ -32,10 +36,32 @@ class Life:
         self.random = random.Random(seed)
         self.world = StoredWorld("delivery.delay_ms=1000", "delivery.retries=2")
         self.clerk = Clerk(self.world)
+        self.is_lossy = seed % 2 == 1
+        self._lose()
         self.people: dict[str, Receiver] = {}
         self.accepted: dict[str, str] = {}
         """Id -> kind of each message that was accepted."""
         self.crashes = 0
+
+    def _lose(self) -> None:
+        """Let some answers of the store get lost, to steps that were done and to such that were not."""
+        submit = self.world.store.submit
+
+        def lossy(steps: Sequence[Step[Any]], done: Callable[[list[Any]], None]) -> None:
+            errors: dict[int, StoreError] = {}
+            for place, step in enumerate(steps):
+                if self.is_lossy and step.script in LOST and self.random.random() < 0.1:
+                    kind = StoreUncertain if self.random.random() < 0.5 else StoreUnavailable
+                    errors[place] = kind("no answer")
+            asked = [place for place in range(len(steps)) if type(errors.get(place)) is not StoreUnavailable]
+
+            def answered(answers: list[Any]) -> None:
+                told = dict(zip(asked, answers, strict=True))
+                done([errors.get(place, told.get(place)) for place in range(len(steps))])
+
+            submit([steps[place] for place in asked], answered)
+
+        self.world.store.submit = lossy  # type: ignore[method-assign]
 
     # What people do
 
@@ -141,6 +167,7 @@ class Life:
             self._accepted(kind, peer.received)
         self.world = StoredWorld("delivery.delay_ms=1000", "delivery.retries=2", prefix=self.world.prefix)
         self.clerk = Clerk(self.world)
+        self._lose()
         self.people = {name: self._back(person) for name, person in self.people.items() if self._is_there(name)}
 
     def _is_there(self, name: str) -> bool:
@@ -153,6 +180,7 @@ class Life:
 
     def finish(self) -> None:
         """Everybody comes, gets what it has not settled once more, and settles all there is."""
+        self.is_lossy = False
         self.activate()
         self.people = {name: self._back(person) for name, person in self.people.items() if person.is_known}
         for _ in range(60):

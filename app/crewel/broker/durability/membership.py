@@ -183,7 +183,7 @@ class Membership:
             node.drop(durable)
             if not isinstance(left, StoreError):
                 self._tell_left(durable, letters, returning, left)
-                self._broker.returning.ended(returning, left.returned)
+                self._broker.returning.ended(durable, returning, left.returned)
 
         self._durability.writing.submit(step, has_left, insists=True)
 

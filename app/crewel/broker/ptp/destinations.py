@@ -20,6 +20,7 @@ from crewel.broker.ptp.aiming import Aim, aim
 from crewel.broker.ptp.naming import one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise, Steps
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import LogId, Waiting
@@ -77,6 +78,8 @@ class _Outgoing:
     qos: PublishQos
     aims: list[Aim]
     deliveries: list[Delivery] = field(default_factory=list)
+    durables: dict[Any, Durable] = field(default_factory=dict)
+    """The receivers among them by name: another one that is called so later has nothing of it."""
     promise: Promise[Sending] = field(default_factory=Promise)
 
     @property
@@ -166,6 +169,12 @@ class Destinations:
         if durability.store.is_full:
             raise StoreFull("the store is full")
         outgoing.deliveries = self._deliveries(outgoing.aims)
+        outgoing.durables = {
+            durable.name: durable
+            for one in outgoing.aims
+            for session in one.sessions
+            if (durable := session.durable) is not None
+        }
         message = Addressed(
             outgoing.channel.name,
             outgoing.body,
@@ -208,12 +217,12 @@ class Destinations:
     ) -> None:
         if isinstance(answer, StoreError):
             outgoing.promise.keep(answer)
-            if isinstance(
-                answer, StoreUncertain
-            ):  # the publisher need not wait for it, but what is there must be known
-
+            if isinstance(answer, StoreUncertain):
+                # The publisher need not wait for it, but what is there must be known.
                 def known(late: Sent | StoreError) -> None:
                     if isinstance(late, Sent):
+                        if not late.is_repeated:  # it is done just now, and who is called so now has it
+                            outgoing.durables = dict(durability.node.sessions)
                         self._take(durability, outgoing, late)
 
                 durability.writing.submit(step, known, insists=True)
@@ -241,14 +250,17 @@ class Destinations:
             if delivery.queue:
                 self._broker.shared.filled(delivery.queue)
             else:
-                self._arrive(delivery, entry)
+                self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
         hearing = [session for session in outgoing.hearing if session.is_live]
         if hearing:
             self._broker.outbound.fan_out(entry, hearing, None)
 
-    def _arrive(self, delivery: Delivery, entry: Entry) -> None:
-        session = self._broker.logins.names.find(delivery.receiver)
-        if session is not None and session.durable is not None:  # else it is ending, and its end finds the message
+    def _arrive(self, delivery: Delivery, durable: Durable | None, entry: Entry) -> None:
+        session: Session | None = None if durable is None else durable.holder
+        if session is None:  # it is ending, and its end finds the message
+            if delivery.source and durable is not None:
+                self._broker.returning.expect(durable, delivery.source)
+        else:
             waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._broker.dispatching.arrived(session, entry.position, waiting, entry)
 

@@ -13,7 +13,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Waiting
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.dotted import is_below
 from crewel.storage import shared_queues
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Returning"]
 
+_PAUSE_S: Final = 0.2  # before the store is asked again that was away
 _LETTER: Final = "user.update.deadMessage"
 
 
@@ -30,6 +31,7 @@ class Returning:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._expected: dict[Durable, set[str]] = {}  # queues to look at when these sessions have ended
 
     # While the session lives
 
@@ -82,16 +84,24 @@ class Returning:
         durability.node.touch(durable)
 
         def answered(count: int | StoreError) -> None:
+            if isinstance(count, StoreUnavailable) and durability.node.sessions.get(durable.name) is durable:
+                self._broker.loop.call_later(_PAUSE_S, ask)
+                return
             if not isinstance(count, StoreError):
                 self._broker.metrics.ended[EndReason.RETURNED] += len(places)
-            # Else the session has ended meanwhile; perhaps this was done before, and only the answer was lost.
+            # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
                 self._broker.shared.look(name)
 
         step = shared_queues.put_back(
             durability.store.keys, durability.token, durable.name, attempts, durability.facts_max, failed=failed
         )
-        durability.writing.submit(step, answered, insists=True)
+
+        def ask() -> None:
+            if not durability.writing.is_closed:
+                durability.writing.submit(step, answered)
+
+        ask()
 
     # When it ends
 
@@ -104,12 +114,19 @@ class Returning:
             if waiting.source and (group_of(waiting.source) is None or self._broker.shared.members(waiting.source))
         }
 
-    def ended(self, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
+    def expect(self, durable: Durable, name: str) -> None:
+        """A message of this queue has gone to a session that is ending or has ended: there it is put back, untold."""
+        membership, node = self._broker.shared.durability.membership, self._broker.shared.durability.node
+        if durable.name in membership.leaving or node.sessions.get(durable.name) is durable:
+            self._expected.setdefault(durable, set()).add(name)
+        self._broker.shared.look(name)
+
+    def ended(self, durable: Durable, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
         """A session has ended, and the store has put these messages of it back into their queues, unless others still have
         them. Of those that are not among `returning`, this server had not known."""
-        shared = self._broker.shared
-        if any(place not in returning for place in returned):
+        shared, expected = self._broker.shared, self._expected.pop(durable, set())
+        if any(place not in returning for place in returned) and not expected:
             self._broker.spawn(shared.load_again())
         # Also of those that are not told: a repeated end does not tell of what the first one did.
-        for name in dict.fromkeys(waiting.source for waiting in returning.values()):
+        for name in {*expected, *(waiting.source for waiting in returning.values())}:
             shared.look(name)

@@ -7,7 +7,7 @@ soon as somebody is there who has room for it. A leased message lies in the inbo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Final
@@ -17,9 +17,10 @@ from crewel.broker.ptp.failures import Failures
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session, State
 from crewel.delivery.bounds import Bounds
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
-from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member
 
@@ -34,12 +35,15 @@ log = logging.getLogger(__name__)
 _AHEAD: Final = 100
 """Messages of a group that one member has at a time, unless its login said how many it takes at once."""
 _AT_ONCE: Final = 500
+_PAUSE_S: Final = 0.2  # before the store is asked again that was away
+_AT_FIRST_S: Final = 0.15
+"""An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
 
 
 class SharedQueue:
     """What is known of one of them."""
 
-    __slots__ = ("count", "is_asked", "is_rung", "name", "touched_at")
+    __slots__ = ("asked_at", "count", "is_asked", "is_rung", "name", "touched_at")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
@@ -49,6 +53,8 @@ class SharedQueue:
         """Loop time (s) at which the last one came."""
         self.is_asked = False
         """Whether the store is just being asked to lease some."""
+        self.asked_at = 0.0
+        """Loop time (s) at which it was asked."""
         self.is_rung = False
         """Whether there was reason meanwhile to ask it again."""
 
@@ -222,28 +228,44 @@ class SharedQueues:
             self.starving.add(name)
 
     def _lease(self, durability: Durability, queue: SharedQueue, members: list[Member]) -> None:
-        queue.is_asked = True
+        queue.is_asked, queue.asked_at = True, self._broker.loop.time()
         step = shared_queues.lease(durability.store.keys, durability.token, queue.name, members, durability.facts_max)
-        durability.writing.submit(step, partial(self._leased, queue), insists=True)
+        sessions = durability.node.sessions
+        asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
 
-    def _leased(self, queue: SharedQueue, answer: Lease | StoreError) -> None:
+        def answered(answer: Lease | StoreError) -> None:
+            if isinstance(answer, StoreUncertain):
+                again = shared_queues.leased_before(step)
+                durability.writing.submit(again, partial(self._leased, queue, asked), insists=True)
+            else:
+                self._leased(queue, asked, answer)
+
+        durability.writing.submit(step, answered)
+
+    def _leased(self, queue: SharedQueue, asked: Mapping[SessionName, Durable], answer: Lease | StoreError) -> None:
         queue.is_asked = False
         if isinstance(answer, StoreError):
-            return  # the sessions are another server's by now, or all is read again
+            if isinstance(answer, StoreUnavailable):
+                self._broker.loop.call_later(_PAUSE_S, self.look, queue.name)
+            return  # else the sessions are another server's by now, or all is read again
         queue.count = answer.left
         self.starving.discard(queue.name)
         for leased in answer.leased:
-            self._arrive(queue.name, leased)
-        if answer.left and (answer.leased or queue.is_rung):
+            self._arrive(queue.name, leased, asked.get(leased.receiver))
+        if self._broker.loop.time() - queue.asked_at > _AT_FIRST_S:
+            self.look(queue.name)
+        elif answer.left and (answer.leased or queue.is_rung):
             self.ring(queue.name)
         elif answer.left:
             self.starving.add(queue.name)
         queue.is_rung = queue.is_asked and queue.is_rung
 
-    def _arrive(self, name: str, leased: Leased) -> None:
-        session = self._broker.logins.names.find(leased.receiver)
-        if session is None or session.durable is None:
-            return  # it is ending, and what its inbox has goes back then
+    def _arrive(self, name: str, leased: Leased, durable: Durable | None) -> None:
+        session: Session | None = None if durable is None else durable.holder
+        if session is None:
+            if durable is not None:
+                self._broker.returning.expect(durable, name)
+            return  # another session of its name has nothing of it
         dispatching, place = self._broker.dispatching, leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
         dispatching.arrived(session, place, waiting)
@@ -271,7 +293,7 @@ class SharedQueues:
     def look(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
         durability = self._broker.durability
-        if durability is None or durability.is_superseded:
+        if durability is None or durability.is_superseded or durability.writing.is_closed:
             return
         queue = self._queue(name)
         queue.touched_at = self._broker.loop.time()
