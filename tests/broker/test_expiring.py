@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.sessions import Session
-from crewel.delivery.records import EndReason
+from crewel.delivery.records import EndReason, LogId
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, Socket, World, data_of
 
@@ -196,6 +196,19 @@ class TestSwept:
         joe.tell(ok(message))
         assert [reason for _, reason, _ in stored.ended()] == ["settled"]
 
+    def test_it_goes_though_the_record_knows_of_a_shorter_life_than_the_message(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
+        """As of what came from a shared queue: its life counts from when its publisher came, not from its place in the log."""
+        mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
+        durable = session(joe).durable
+        assert durable is not None
+        durable.open[mortal] = durable.open[mortal]._replace(expires=1)
+        durable.expiry = 1
+        stored.broker.sweep()
+        assert joe.take() == []
+        assert expired(stored) == [mortal]
+
     def test_the_log_is_free_when_nobody_needs_it(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         life = Life(stored)
@@ -275,6 +288,15 @@ class TestEnds:
         life.is_over(sweeps=False)
         store(stored, "b")
         assert data(joe.take()) == ["b"]
+        assert expired(stored) == [mortal]
+        assert stored.letters() == []
+
+    def test_and_so_does_what_arrives_when_it_is_over(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 1, "onOverflow": "deadMessage"})
+        store(stored, "a")
+        Life(stored).is_over(sweeps=False)
+        mortal = store(stored, "b", **MORTAL)
+        assert data(joe.take()) == ["a"]
         assert expired(stored) == [mortal]
         assert stored.letters() == []
 

@@ -69,21 +69,24 @@ class Expiring:
 
     def expire(self, session: Session, *, is_away: bool) -> None:
         """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
-        now, durable = self.now(), session.durable
+        now, durable, unsettled = self.now(), session.durable, self._broker.dispatching.unsettled
         gone = _take_out(session, now, is_away=is_away)
         sent = _sent(session)
         self._end_transients(session, gone)
         if durable is not None:
             at_client = {entry.position for entry in sent}
-            over = [each for each in durable.expired(now) if each not in at_client]
-            self._end_stored(durable, {*over, *(entry.position for entry in gone if entry.position)})
+            over = {each for each in durable.expired(now) if each not in at_client}
+            # By their places too: what the record says of a life may differ a little from what the message says.
+            for entry in [each for each in session.queue if each.position in over]:
+                unsettled.take_out(session, entry)
+            self._end_stored(durable, over.union(entry.position for entry in gone if entry.position))
         left = [entry.expires for entry in (*session.queue, *sent) if entry.expires]
         session.expiry = min(left, default=0)
         if not left:
             self._watched.discard(session)
         if not session.queue:
             session.urgent = False
-        self._broker.dispatching.unsettled.note_retained(session)
+        unsettled.note_retained(session)
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
         if session.is_reliable:

@@ -38,6 +38,8 @@ class Overflow:
             if bounds is None or (waiting < bounds.max_entries and durable.size <= bounds.max_bytes):
                 return True
             code = self._exceeded(session, durable, entry, bounds)
+            if entry.position and durable.find(entry.position) is None:
+                return False  # its own life was over
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
         self._broker.dispatching.unsettled.bury_new(session, entry, *sink)
         return False
