@@ -88,6 +88,12 @@ DECLARED = (
     Declared(
         "crewel_events_lost_total", "counter", "Events that were not written, for there were too many or no store."
     ),
+    Declared(
+        "crewel_trimmed_unread_total",
+        "counter",
+        "Entries of the facts and events that were trimmed before the data pipeline had read them.",
+        "stream",
+    ),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
@@ -117,6 +123,7 @@ class Metrics(Collector):
         self.letters_not_posted = 0
         self.webhook_failures = 0
         self.events_lost = 0
+        self.trimmed_unread: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], float]] = {}

@@ -5,7 +5,7 @@ import re
 from crewel.storage.keys import KEYS, Keys
 from crewel.storage.scripts import scripts
 
-ONLY_READ = {"history"}
+ONLY_READ = {"history", "followed"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:
@@ -25,8 +25,10 @@ def all_names(keys: Keys) -> dict[str, str]:
             "topics",
             "expiry",
             "queues",
+            "alerts",
         )
     } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
+    plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
         plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}
     families = {
@@ -71,7 +73,7 @@ def test_the_table_says_everything_about_each_key() -> None:
 def test_who_writes_a_key_is_a_script_that_there_is_and_each_script_writes_one() -> None:
     written = {name: set(re.split(r", ", key.written_by)) for key in KEYS if (name := key.name) != "format"}
     known = {name for name in scripts() if not name.startswith("test_")} - ONLY_READ
-    assert set.union(*written.values()) == known
+    assert set.union(*written.values()) == known | {"the pipeline"}
 
 
 def test_each_key_that_a_script_names_in_its_head_is_in_the_table() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.alert_routes import ALERT_ROUTES
 from crewel.admin.letter_routes import LETTER_ROUTES
 from crewel.admin.node_facts import VERSION
 from crewel.admin.openapi import document
@@ -77,6 +78,7 @@ ROUTES: Final = (
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
     *LETTER_ROUTES,
+    *ALERT_ROUTES,
     Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
 )
 

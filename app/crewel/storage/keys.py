@@ -296,6 +296,34 @@ KEYS: tuple[Key, ...] = (
         "the pipeline",
         "Telemetry of sessions, failures, latencies and traffic.",
     ),
+    Key(
+        "pipeline:positions",
+        "hash",
+        "`facts`, `events`: `id` of the newest entry that the pipeline has in its tables and `count`, how many entries the"
+        " stream had ever got up to it (or null), as JSON",
+        _EVER,
+        "the pipeline",
+        "the server, to say when it trims what the pipeline has not read; `crewel pipeline doctor`",
+        "How far the resident job of the pipeline is; written when it has committed.",
+    ),
+    Key(
+        "pipeline:ledger",
+        "hash",
+        "name of a job: number of the newest batch that it has written here",
+        _EVER,
+        "the pipeline",
+        "the pipeline",
+        "Makes what the pipeline writes here happen once, also if a batch is repeated.",
+    ),
+    Key(
+        "alerts",
+        "hash",
+        "session name: `since`, `raised`, both milliseconds since 1970, `held_ms`, `code`, `who`, `reason`, as JSON",
+        "until the session is released, or has ended",
+        "the pipeline",
+        "operators",
+        "Receivers that have been held back for too long.",
+    ),
 )
 
 
@@ -304,6 +332,7 @@ class Keys:
 
     __slots__ = (
         "_base",
+        "alerts",
         "dead",
         "dropped",
         "epoch",
@@ -312,9 +341,11 @@ class Keys:
         "facts",
         "format",
         "last",
+        "ledger",
         "log",
         "names",
         "nodes",
+        "positions",
         "queues",
         "returned",
         "topics",
@@ -336,6 +367,9 @@ class Keys:
         self.topics = self._base + "topics"
         self.expiry = self._base + "expiry"
         self.queues = self._base + "queues"
+        self.positions = self._base + "pipeline:positions"
+        self.ledger = self._base + "pipeline:ledger"
+        self.alerts = self._base + "alerts"
 
     @property
     def base(self) -> str:

@@ -69,7 +69,7 @@ class Durability:
         self.intake = Intake(self, broker)
         self.membership = Membership(self, broker)
         self.refills = Refills(self, broker)
-        self.upkeep = Upkeep(self)
+        self.upkeep = Upkeep(self, broker.metrics)
         self.overflow = Overflow(self, broker)
         self._loops: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.durability.unread import Unread
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
@@ -15,6 +16,7 @@ from crewel.storage import sessions as stored_sessions
 
 if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
+    from crewel.metrics import Metrics
 
 __all__ = ["Upkeep"]
 
@@ -27,8 +29,9 @@ _MOVED_AT_ONCE: Final = 500
 class Upkeep:
     """Trims and spills about once a second, if there is anything to trim or to spill."""
 
-    def __init__(self, durability: Durability) -> None:
+    def __init__(self, durability: Durability, metrics: Metrics) -> None:
         self._durability = durability
+        self._unread = Unread(durability, metrics)
         self._trimmed_at = LogId(-1)
 
     async def run_forever(self) -> None:
@@ -47,6 +50,7 @@ class Upkeep:
             # Also where nothing can be trimmed: one message that nobody acknowledges keeps all that come after it.
             if await stored_log.size(self._durability.store) > self._durability.settings.storage.log_max_bytes:
                 await self.spill()
+            await self._unread.look()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)
 

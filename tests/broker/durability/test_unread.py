@@ -1,0 +1,68 @@
+"""What is told when the store has trimmed facts or events that the data pipeline had not read."""
+
+import logging
+
+import orjson
+import pytest
+
+from crewel.broker.durability.unread import Unread
+from crewel.metrics import Metrics
+from crewel.storage.pipeline import Progress
+from tests.broker.stored_world import StoredWorld
+
+
+def looked(metrics: Metrics, *looks: tuple[int, int]) -> Unread:
+    """Looks at a stream, each of them with what was read and what was trimmed."""
+    unread = Unread(None, metrics)  # type: ignore[arg-type]
+    for read, trimmed in looks:
+        unread.compare([Progress("facts", read, trimmed + 1000, trimmed)])
+    return unread
+
+
+@pytest.mark.parametrize(
+    ("looks", "missed"),
+    [
+        ([(100, 0)], 0),
+        ([(100, 100)], 0),
+        ([(100, 130)], 30),
+        ([(100, 130), (100, 130)], 30),
+        ([(100, 130), (100, 170)], 70),
+        ([(100, 130), (150, 170)], 50),
+        ([(100, 130), (900, 170)], 30),
+        ([(100, 130), (0, 0), (0, 5)], 35),
+    ],
+    ids=["nothing trimmed", "all read", "some", "told once", "more", "caught up a little", "all", "another store"],
+)
+def test_what_was_trimmed_unread_is_counted_once(looks: list[tuple[int, int]], missed: int) -> None:
+    metrics = Metrics()
+    looked(metrics, *looks)
+    assert metrics.trimmed_unread["facts"] == missed
+
+
+def test_a_server_says_what_it_has_trimmed_and_how_to_mend_it(caplog: pytest.LogCaptureFixture) -> None:
+    world = StoredWorld("storage.facts_max_entries=1000")
+    try:
+        keys, reader = world.store.keys, world.store.reader
+        with caplog.at_level(logging.WARNING, "crewel.broker.durability.unread"):
+            _add(world, 1000)
+            world.wait(reader.hset(keys.positions, "facts", orjson.dumps({"id": "1-0", "count": 700})))
+            world.advance(6)
+            assert not caplog.records
+            _add(world, 3000)
+            trimmed = 4000 - world.wait(reader.xlen(keys.facts))
+            world.advance(6)
+        assert world.broker.metrics.trimmed_unread["facts"] == pytest.approx(trimmed - 700, abs=5)
+        assert "storage.facts_max_entries" in caplog.text
+        assert b'crewel_trimmed_unread_total{stream="facts"}' in world.broker.metrics.exposition()
+    finally:
+        world.close()
+
+
+def _add(world: StoredWorld, count: int) -> None:
+    async def add() -> None:
+        pipeline = world.store.reader.pipeline()
+        for _ in range(count):
+            pipeline.xadd(world.store.keys.facts, {"t": "x", "d": "{}"}, maxlen=1000, approximate=True)
+        await pipeline.execute()
+
+    world.wait(add())
