@@ -296,13 +296,14 @@ class Audit:
         there = [*self.letters.values(), *(discarded[each] for each in self.discarded)]
         made = Counter((letter["id"], letter["code"]) for letter in there if "p" in letter)
         sent_again = [fact for fact in self.redriven if fact["message"].isdecimal()]
-        if self.histories or self.erased:
-            # Of what came from a history a letter has no end. When it has been sent again, nobody can tell any more.
-            wanted = {(session, log_id, code) for session, log_id, code in self._dead()}
-            sent_again = [each for each in sent_again if _is_among(each, wanted)]
-        made += Counter((fact["message"], fact["code"]) for fact in sent_again)
+        gone = Counter((fact["message"], fact["code"]) for fact in sent_again)
         dead = self._dead()
         ends = Counter((log_id, code) for _, log_id, code in dead)
+        if self.histories or self.erased:
+            # Of what came from a history a letter has no end. When it has been sent again, nobody can tell it from others.
+            gone &= ends - made
+            sent_again = [each for each in sent_again if _is_among(each, set(dead))]
+        made += gone
         odd_ids = [int(log_id) for log_id, _ in (*(made - ends), *(ends - made))][:3]
         assert made == ends, (
             f"letters without an end: {made - ends}; ends without a letter: {ends - made};"
