@@ -1,0 +1,118 @@
+"""Starts Spark, on this machine or as the user of a cluster, with the source registered.
+
+Spark comes with the extra `pipeline` and needs a Java of the machine. What is missing is told with the command that mends it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from crewel.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from crewel.pipeline.connection import Address
+
+__all__ = ["INSTALL_EXTRA", "INSTALL_JAVA", "LEAST_JAVA", "java_version", "ready", "session"]
+
+INSTALL_EXTRA: Final = "pip install 'crewel[pipeline]'"
+INSTALL_JAVA: Final = "apt-get install openjdk-17-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
+LEAST_JAVA: Final = 17
+_EXTRA: Final = ("pyspark", "pyarrow", "pandas")
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # A store that is away does not end the task that waits for it; a worker that lives on needs no second start.
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|url|credential|key",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+}
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "1g",
+}
+
+
+def ready() -> None:
+    """Raise SettingsError, with what to do about it, unless everything is there that Spark needs."""
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise SettingsError(f"the pipeline needs {', '.join(missing)}: {INSTALL_EXTRA}")
+    found = java_version()
+    if found is None:
+        raise SettingsError(f"the pipeline needs Java: {INSTALL_JAVA}")
+    if found < LEAST_JAVA:
+        raise SettingsError(f"the pipeline needs Java {LEAST_JAVA} or newer, here is {found}: {INSTALL_JAVA}")
+
+
+def java_version(environ: Mapping[str, str] | None = None) -> int | None:
+    """Return which Java Spark would use: 17, 21; None if there is none."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environ.get("PATH"))
+    if program is None:
+        return None
+    try:
+        told = subprocess.run(  # noqa: S603
+            [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    for line in told.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "java.specification.version":
+            return int(value.strip().removeprefix("1."))
+    return None
+
+
+def session(
+    address: Address | None = None, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a session of Spark that knows the source; the caller stops it.
+
+    `address` is by default what the settings of the server say. `master` is by default that of spark-submit, or else all cores
+    of this machine. `settings` are more of Spark's, and replace those here. Raises SettingsError.
+    """
+    ready()
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    from crewel.pipeline.connection import Address
+    from crewel.pipeline.source import register
+
+    address = Address.found() if address is None else address
+    # Otherwise workers are started with the first Python of the path, which lacks what is installed here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    submitted = SparkConf()
+    master = master or submitted.get("spark.master", None) or "local[*]"
+    ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
+    builder = SparkSession.builder.master(master).appName("crewel-pipeline")
+    # What spark-submit or spark-defaults.conf say comes before what is usual here.
+    for name, value in {
+        **{name: value for name, value in ours.items() if not submitted.contains(name)},
+        **(settings or {}),
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark, address)
+    return spark

@@ -1,0 +1,45 @@
+"""Reads what the streams hold, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from crewel.pipeline.connection import Address
+from crewel.pipeline.source.extents import Extents
+from crewel.pipeline.source.options import Options
+from crewel.pipeline.source.positions import BEGIN, END, Position
+from crewel.pipeline.source.reading import Task, planned, read
+
+__all__ = ["BatchReader"]
+
+
+class BatchReader(DataSourceReader):
+    """A batch is what is there when Spark plans it. What is trimmed meanwhile leaves a row that tells of the gap."""
+
+    def __init__(self, address: Address, options: Options) -> None:
+        self._address = address
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        options = self._options
+        extents = Extents(self._address, options.patience_s)
+        try:
+            found = extents.look(options.streams)
+        finally:
+            extents.close()
+        tasks: list[Task] = []
+        for stream, extent in found.items():
+            start = Position(extent.newest if options.start == END else options.start, None)
+            # Letters leave from the middle, and the oldest facts while they are read: neither is a loss.
+            watched = stream != "dead" and start.id != BEGIN
+            tasks += planned(stream, start, options.end, extent, options.partitions, watched=watched)
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        assert isinstance(partition, Task)
+        return read(self._address, partition, self._options.patience_s, fails_on_loss=False)

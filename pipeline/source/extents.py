@@ -1,0 +1,90 @@
+"""Asks the store how far its streams go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import redis
+
+from crewel.pipeline.connection import Address, patiently
+from crewel.pipeline.source.positions import EntryId, Extent, Position
+from crewel.pipeline.steps import run
+
+__all__ = ["Extents"]
+
+_STEP_BYTES: Final = 4 * 1024 * 1024
+_LONGEST_STEP: Final = 2000
+"""Entries that the store passes in one go: nobody else is served meanwhile."""
+
+
+class Extents:
+    """The streams of one store, as far as they go. Every question waits for a store that is away."""
+
+    def __init__(self, address: Address, patience_s: float) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self._client: redis.Redis | None = None
+
+    def look(self, streams: Sequence[str]) -> dict[str, Extent]:
+        """Return how far streams go, all at one instant. Raises StoreUnavailable."""
+        keys = [self._key(stream) for stream in streams]
+        told = patiently(lambda: run(self._connected(), "look", keys), self._patience_s)
+        return {
+            stream: Extent(EntryId.parse(newest), added, length, EntryId.parse(oldest))
+            for stream, (newest, added, length, oldest) in zip(streams, told, strict=True)
+        }
+
+    def walk(self, stream: str, after: EntryId, until: EntryId, most: int | None = None) -> tuple[EntryId, int]:
+        """Return how many entries lie after one id up to another, but at most `most`, and the id of the last of these.
+
+        The store looks at every one of them: two million a second.
+        """
+        length = self._step_length(stream)
+        last, passed = after, 0
+        while most is None or passed < most:
+            wanted = length if most is None else min(length, most - passed)
+            number, reached = self._step(stream, last, until, wanted)
+            passed += number
+            last = EntryId.parse(reached) if reached else last
+            if number < wanted:
+                break
+        return last, passed
+
+    def counted(self, stream: str, position: Position, extent: Extent) -> Position:
+        """Return a position with its count, for which the store may have to look at all that follows it."""
+        position = extent.anchored(position)
+        if position.count is not None:
+            return position
+        return Position(position.id, extent.added - self.walk(stream, position.id, extent.newest)[1])
+
+    def note(self, key: str, fields: Mapping[str, bytes]) -> None:
+        """Write fields of a hash. Raises StoreUnavailable."""
+        words = [word for field in fields.items() for word in field]
+        patiently(lambda: self._connected().execute_command("HSET", key, *words), self._patience_s)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _step(self, stream: str, after: EntryId, until: EntryId, most: int) -> tuple[int, bytes]:
+        words = [str(after), str(until), most]
+        number, last = patiently(lambda: run(self._connected(), "step", [self._key(stream)], words), self._patience_s)
+        return number, last
+
+    def _key(self, stream: str) -> str:
+        return f"{self._address.keys.base}{stream}"
+
+    def _connected(self) -> redis.Redis:
+        if self._client is None:
+            self._client = self._address.client()
+        return self._client
+
+    def _step_length(self, stream: str) -> int:
+        """Return how many entries to pass in one go, by their size on average."""
+        key = self._key(stream)
+        taken = patiently(lambda: self._connected().memory_usage(key, samples=0), self._patience_s)
+        entries = patiently(lambda: self._connected().xlen(key), self._patience_s)
+        return max(min(_STEP_BYTES * max(entries, 1) // max(taken or 1, 1), _LONGEST_STEP), 1)
