@@ -40,13 +40,13 @@ def test_what_is_shared_is_in_one_place_whatever_happens(client: redis.Redis, fi
 
 
 class RemembersWhatIsGivenBack(Durable):
-    def give_back(self, log_id: LogId) -> None:
+    def put_back(self, log_id: LogId) -> None:
         waiting = self.inbox.pop(log_id)
         self.size -= waiting.size
 
 
 class TellsWhatIsGivenBack(Durable):
-    def give_back(self, log_id: LogId) -> None:
+    def put_back(self, log_id: LogId) -> None:
         self.settle(log_id, EndReason.RETURNED)
 
 

@@ -311,7 +311,7 @@ class Durable:
             self._note_expiry(waiting.expires)
         return True
 
-    def give_back(self, log_id: LogId) -> None:
+    def put_back(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
         to note it: nothing is told of it any more. It may come again."""
         self.forget_parked(log_id)

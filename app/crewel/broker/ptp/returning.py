@@ -1,5 +1,5 @@
-"""Messages that go back to the shared queue that they came from: their receiver has failed them, or gets nothing for the time
-being, or has ended.
+"""Messages that are put back into the shared queue that they came from: because their receiver has failed them, or gets
+nothing for the time being, or has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LETTER: Final = "user.update.deadMessage"
 
 
 class Returning:
-    """Gives messages of sessions back, for others."""
+    """Puts messages of sessions back, for others."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -49,7 +49,7 @@ class Returning:
             return False
         failures.note(place, Failure(failed, code, reason))
         durable.attempted(place, attempts)
-        self._give_back(session, durable, [place], failed=True)
+        self._put_back(session, durable, [place], failed=True)
         return True
 
     def relieve(self, session: Session) -> None:
@@ -64,7 +64,7 @@ class Returning:
             if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
         ]
         if places:
-            self._give_back(session, durable, places, failed=False)
+            self._put_back(session, durable, places, failed=False)
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
         shared = self._broker.shared
@@ -73,14 +73,14 @@ class Returning:
             for each in shared.members(name)
         )
 
-    def _give_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
+    def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
         durability, unsettled = self._broker.shared.durability, self._broker.dispatching.unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
             attempts[place] = unsettled.attempts(session, place)
             unsettled.forget_stored(session, place)
-            durable.give_back(place)
+            durable.put_back(place)
         durability.node.touch(durable)
 
         def answered(count: int | StoreError) -> None:
