@@ -34,7 +34,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the las
 _READ_BYTES: Final = 1024 * 1024
 _SOCKET: Final = "store.sock"
 _LONGEST_SOCKET_PATH: Final = 100  # Linux takes 107 bytes, macOS 103
-_AWAY: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
+_AWAY: Final = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, OSError)
 
 _T = TypeVar("_T")
 

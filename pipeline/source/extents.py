@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -61,7 +61,8 @@ class Extents:
     def note(self, key: str, fields: Mapping[str, bytes]) -> None:
         """Write fields of a hash. Raises StoreUnavailable."""
         words = [word for field in fields.items() for word in field]
-        patiently(lambda: self._connected().execute_command("HSET", key, *words), self._patience_s)
+        client: Any = self._connected()
+        patiently(lambda: client.execute_command("HSET", key, *words), self._patience_s)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -70,8 +71,10 @@ class Extents:
             client.close()
 
     def _step(self, stream: str, after: EntryId, until: EntryId, most: int) -> tuple[int, bytes]:
-        words = [str(after), str(until), most]
-        number, last = patiently(lambda: run(self._connected(), "step", [self._key(stream)], words), self._patience_s)
+        number, last = patiently(
+            lambda: run(self._connected(), "step", [self._key(stream)], (str(after), str(until), most)),
+            self._patience_s,
+        )
         return number, last
 
     def _key(self, stream: str) -> str:

@@ -21,10 +21,7 @@ from crewel.pipeline.source.options import Options
 from crewel.pipeline.source.positions import BEGIN, END, Offset, Position, offset_of, positions_of, shares
 from crewel.pipeline.source.reading import Task, planned, read
 
-__all__ = ["POSITIONS", "StreamReader"]
-
-POSITIONS: Final = "pipeline:positions"
-"""The key where it is noted how far the job is: a hash, positions as JSON by stream."""
+__all__ = ["StreamReader"]
 
 _BEFORE_ALL: Final = Position(BEGIN, None)
 
@@ -111,8 +108,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, Any]) -> None:
         """Note how far the job is, if it is the one whose positions count. It may lag by a batch, and never runs ahead."""
         if self._options.notes_positions:
-            key = f"{self._address.keys.base}{POSITIONS}"
-            self._extents.note(key, {stream: orjson.dumps(told) for stream, told in end.items()})
+            self._extents.note(
+                self._address.keys.positions, {stream: orjson.dumps(told) for stream, told in end.items()}
+            )
 
     def stop(self) -> None:
         """Let go of the connection."""
