@@ -116,6 +116,21 @@ class TestASubject:
         assert come(login(world, "joe/3")) == []
         assert world.broker.destinations.waiting("joe") == 0
 
+    def test_it_goes_back_but_not_to_a_session_that_has_rejected_it(self, world: StoredWorld, clerk: Clerk) -> None:
+        first, second = login(world, "joe/1"), login(world, "joe/2")
+        message_id = clerk.post("hi", queue("joe"))
+        first.take(*(failed(each, "user.update.error") for each in first.take()))
+        world.commit()
+        disconnects(second)
+        assert world.broker.destinations.waiting("joe") == 1
+        world.sweep_after(1.0)
+        assert come(first) == []
+        third = login(world, "joe/3")
+        messages = come(third)
+        assert ids(messages) == [message_id]
+        settled(third, *messages)
+        assert ends(world) == {(message_id, "dead"): 1, (message_id, "settled"): 1}
+
     def test_what_the_receiver_rejects_is_a_letter_and_goes_nowhere(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         message_id = clerk.post("hi", queue("joe"))
