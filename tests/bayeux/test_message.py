@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.bayeux.message import MAX_ADVICE_MS, Message, delivered
+from crewel.bayeux.message import MAX_ADVICE_MS, Accepted, Message, delivered
 from crewel.errors import BayeuxCode, Refused
 
 names = st.sampled_from(["channel", "id", "clientId", "data", "ext", "advice", "subscription", "successful", "x"])
@@ -176,3 +176,11 @@ class TestDelivered:
         published = message(id="1", ext={"ack": 1}, data=1)
         delivered(published)
         assert published.fields == {"channel": "/foo", "id": "1", "ext": {"ack": 1}, "data": 1}
+
+
+def test_what_a_service_hears_has_no_id_and_tells_its_sender() -> None:
+    channel = parse("/a")
+    assert channel is not None
+    heard = Accepted({"channel": "/a", "data": 1}, channel, "client/joe/1")
+    assert (heard.id, heard.data, heard.sender) == (None, 1, "client/joe/1")
+    assert Accepted({}, channel).sender == ""
