@@ -155,8 +155,8 @@ async def settled(server: Server, operator: RandomOperator) -> Audit:
         told = figures(server)
         stored = audit.ends + audit.ends_in_queues
         ends = {reason: told.get(f'crewel_ended_total{{reason="{reason}"}}', 0) for reason in stored}
-        # What was never stored lapses, too, and only the server counts that.
-        ends["lapsed"] = min(ends.get("lapsed", 0), stored["lapsed"])
+        for reason in ("lapsed", "expired"):  # what was never stored ends so, too, and only the server counts that
+            ends[reason] = min(ends.get(reason, 0), stored[reason])
         waiting = sum(map(len, audit.waiting.values()))
         return audit.is_read and told["crewel_waiting"] == waiting and Counter(ends) == stored
 
