@@ -22,7 +22,7 @@ from crewel.pipeline.schemas import TABLES
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
-from crewel.storage.keys import KEYS
+from crewel.storage.layout import KEYS
 from crewel.topics import lifecycle as topic_life
 from crewel.topics.expiry import MESSAGE_STATES
 

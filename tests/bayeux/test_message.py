@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewel.bayeux.channel import parse
 from crewel.bayeux.message import MAX_ADVICE_MS, Accepted, Message, delivered
 from crewel.errors import BayeuxCode, Refused
 

@@ -8,7 +8,7 @@ from crewel.storage.events import BUCKETS_MS as WRITTEN_BUCKETS
 from crewel.storage.events import EVENTS as WRITTEN_EVENTS
 from crewel.storage.events import SCHEMA
 from crewel.storage.facts import FACTS as WRITTEN_FACTS
-from crewel.storage.keys import KEYS
+from crewel.storage.layout import KEYS
 
 # Types of facts that share a table or lie in one of another name.
 TABLE_OF = {"opened-session": "fact_sessions", "closed-session": "fact_sessions"}

@@ -2,7 +2,8 @@
 
 import re
 
-from crewel.storage.keys import KEYS, Keys
+from crewel.storage.keys import Keys
+from crewel.storage.layout import KEYS
 from crewel.storage.scripts import scripts
 
 ONLY_READ = {"history", "followed"}
