@@ -1,0 +1,272 @@
+"""Whether anything was lost: what receivers were owed, and what became of it.
+
+Facts are read up to a place, `upto`; then the records of the store, which takes a while; then facts again, up to what there is
+by then. What was owed before and has not ended after was open all the while: so the records have it, whenever they were read,
+unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the audit
+is exact though the server goes on meanwhile.
+
+Where facts were trimmed unread, nothing is called lost: it is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.owing import given, held_by, is_choosy, taken
+
+__all__ = ["Records", "audit", "ledger"]
+
+_MOST_EVIDENCE: Final = 10
+_FOR_EVER: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the store's records say."""
+
+    waiting: DataFrame
+    """(receiver, log_id): open sets, inboxes and shared queues."""
+    cursors: DataFrame
+    """(session, cursor): the log id up to which each session has been told of the log."""
+    subscriptions: DataFrame
+    """(session, pattern, from_id, until_id, options); `from_id` is null of a pattern for which the log owes nothing."""
+
+
+def audit(
+    silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
+) -> DataFrame:
+    """Return the table `audit`.
+
+    `silver` has the facts of the second reading, `upto` is the place up to which the first one went, (ms, seq).
+    `unread_until_ms` is when the last gap in the facts ended; None if all were read.
+    """
+    found = ledger(silver, records, upto, unread_until_ms)
+    said = found.withColumn("finding", _finding(unread_until_ms)).where(f.col("finding").isNotNull())
+    exact = said.where(f.col("finding") != "unknown").select(
+        "finding",
+        "log_id",
+        "channel",
+        "receiver",
+        "pattern",
+        f.slice(f.array_sort("evidence"), 1, _MOST_EVIDENCE).alias("evidence"),
+        _words().alias("words"),
+    )
+    unknown = (
+        said.where(f.col("finding") == "unknown")
+        .groupBy("finding", "receiver", "pattern")
+        .agg(
+            f.count("*").alias("messages"),
+            f.min("channel").alias("channel"),
+            f.min("log_id").alias("first"),
+            f.flatten(f.slice(f.collect_list("evidence"), 1, _MOST_EVIDENCE)).alias("evidence"),
+        )
+        .select(
+            "finding",
+            f.lit(None).cast("bigint").alias("log_id"),
+            f.lit(None).cast("string").alias("channel"),
+            "receiver",
+            "pattern",
+            f.slice(f.array_sort(f.array_distinct("evidence")), 1, _MOST_EVIDENCE).alias("evidence"),
+            f.format_string(
+                "%d messages from %d on: facts of their time were trimmed before they were read", "messages", "first"
+            ).alias("words"),
+        )
+    )
+    return (
+        exact.unionByName(unknown).unionByName(_not_auditable(silver, records)).select(TABLES["audit"].names)
+    )
+
+
+def ledger(
+    silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
+) -> DataFrame:
+    """Return a row for each receiver and message: how often it was owed and ended before and after the records were read, whether
+    it waits, and the places of the facts that tell."""
+    published = silver["fact_published"].where(_is_before(upto) & (f.col("channel") != ""))
+    subscriptions = _intervals(silver["intervals"], records.subscriptions, unread_until_ms)
+    beside = given(
+        silver["fact_addressed"], silver["fact_leased"], silver["fact_returned"], silver["fact_redriven"]
+    )
+    gone = taken(silver["fact_ended"], silver["fact_leased"])
+    early, late = _is_before(upto), f.lit(True)
+    rows = (
+        _rows(
+            held_by(published, subscriptions)
+            .withColumn("place", f.col("published"))
+            .withColumn("ms", f.unix_millis("at"))
+            .withColumnRenamed("session", "receiver"),
+            owed_by_log=f.lit(1),
+            channel=f.col("channel"),
+            pattern=f.col("pattern"),
+            is_sure=~f.col("is_choosy"),
+            is_doubtful=f.col("is_doubtful"),
+            further=f.col("subscribed"),
+            since_ms=f.col("ms"),
+        ),
+        _rows(
+            beside,
+            given_before=early.cast("int"),
+            given_after=late.cast("int"),
+            since_ms=f.when(early, f.col("ms")),
+        ),
+        _rows(gone, taken_before=early.cast("int"), taken_after=late.cast("int")),
+        _rows(records.waiting.withColumn("place", f.lit(None).cast("string")), waits=f.lit(1)),
+    )
+    together = (
+        reduce(DataFrame.unionByName, rows)
+        .groupBy("receiver", "log_id")
+        .agg(
+            *(f.max(name).alias(name) for name in ("owed_by_log", "waits")),
+            *(f.sum(name).alias(name) for name in ("given_before", "given_after", "taken_before", "taken_after")),
+            f.max("channel").alias("channel"),
+            f.min("pattern").alias("pattern"),
+            f.bool_or("is_sure").alias("is_sure"),
+            f.bool_and("is_doubtful").alias("is_doubtful"),
+            f.max("since_ms").alias("since_ms"),
+            f.array_distinct(f.concat(f.collect_list("place"), f.collect_list("further"))).alias("evidence"),
+        )
+    )
+    addressed = silver["fact_addressed"].groupBy("log_id").agg(f.min("channel").alias("told"))
+    cursors = records.cursors.select(f.col("session").alias("receiver"), "cursor")
+    return (
+        together.join(cursors, "receiver", "left")
+        .join(addressed, "log_id", "left")
+        .withColumns(
+            {
+                "channel": f.coalesce("channel", "told"),
+                "cursor": f.coalesce("cursor", f.lit(_FOR_EVER)),  # who is not there any more waits for nothing
+                "is_doubtful": f.coalesce("is_doubtful", f.lit(False)),
+                "is_sure": f.coalesce("is_sure", f.lit(False)),
+            }
+        )
+        .drop("told")
+    )
+
+
+def _is_before(upto: tuple[int, int]) -> Column:
+    ms, seq = upto
+    return (f.col("ms") < ms) | ((f.col("ms") == ms) & (f.col("seq") <= seq))
+
+
+def _rows(rows: DataFrame, **said: Column) -> DataFrame:
+    """Give what one source tells the columns of all."""
+    counts = ("owed_by_log", "given_before", "given_after", "taken_before", "taken_after", "waits")
+    nothing: dict[str, Column] = {
+        **{name: f.lit(0) for name in counts},
+        **{name: f.lit(None).cast("string") for name in ("channel", "pattern", "further")},
+        **{name: f.lit(None).cast("boolean") for name in ("is_sure", "is_doubtful")},
+        "since_ms": f.lit(None).cast("bigint"),
+    }
+    return rows.select(
+        "receiver", "log_id", "place", *(column.alias(name) for name, column in (nothing | said).items())
+    )
+
+
+def _intervals(told: DataFrame, records: DataFrame, unread_until_ms: int | None) -> DataFrame:
+    """Return the intervals of facts and records. One that is open by the facts only may have ended in a gap."""
+    open_ones = records.where(f.col("from_id").isNotNull() & f.col("until_id").isNull()).select(
+        "session", "pattern", "from_id", f.lit(True).alias("is_confirmed")
+    )
+    subscribed_ms = f.split_part("subscribed", f.lit("-"), f.lit(1)).cast("bigint")
+    is_doubtful = f.lit(False)
+    if unread_until_ms is not None:
+        is_doubtful = (
+            f.col("until_id").isNull()
+            & f.col("is_confirmed").isNull()
+            & (f.coalesce(subscribed_ms, f.lit(0)) <= unread_until_ms)
+        )
+    from_facts = told.join(open_ones, ["session", "pattern", "from_id"], "left").select(
+        "session", "pattern", "from_id", "until_id", "options", "subscribed", is_doubtful.alias("is_doubtful")
+    )
+    from_records = records.where(f.col("from_id").isNotNull()).select(
+        "session",
+        "pattern",
+        "from_id",
+        "until_id",
+        "options",
+        f.lit(None).cast("string").alias("subscribed"),
+        f.lit(False).alias("is_doubtful"),
+    )
+    choosy = (
+        from_facts.unionByName(from_records)
+        .where(is_choosy(f.col("options")))
+        .select("session", "pattern", f.lit(True).alias("is_choosy"))
+        .distinct()
+    )
+    return (
+        from_facts.unionByName(from_records)
+        .join(choosy, ["session", "pattern"], "left")
+        .withColumn("is_choosy", f.coalesce("is_choosy", f.lit(False)))
+        .drop("options")
+    )
+
+
+def _finding(unread_until_ms: int | None) -> Column:
+    least = f.greatest(f.when(f.col("is_sure"), 1).otherwise(0), "given_before")
+    most = f.col("owed_by_log") + f.col("given_after")
+    is_beyond = (
+        (f.col("owed_by_log") == 1)
+        & (f.col("given_before") <= f.col("taken_after"))
+        & (f.col("log_id") > f.col("cursor"))
+    )
+    waits = f.col("waits") == 1
+    lost = (f.col("taken_after") < least) & ~waits & ~is_beyond
+    surplus = (most == 0) & ((f.col("taken_before") > 0) | waits)
+    twice = (most > 0) & (f.col("taken_before") > most)
+    both = (most > 0) & (f.col("taken_before") >= most) & waits
+    found = f.when(lost, "lost").when(surplus, "surplus").when(twice, "twice").when(both, "both")
+    if unread_until_ms is None:
+        return found
+    # What is missing may have happened in the gap: an end of what was there before it, or that something was owed.
+    began = f.coalesce("since_ms", f.floor(f.col("log_id") / 1000))
+    in_doubt = f.col("is_doubtful") | (f.least(began, f.floor(f.col("log_id") / 1000)) <= unread_until_ms)
+    return f.when(found.isNotNull() & in_doubt, "unknown").otherwise(found)
+
+
+def _words() -> Column:
+    return (
+        f.when(
+            f.col("finding") == "lost",
+            f.format_string(
+                "It was owed to %s, and has neither ended nor does it wait: it is not in the record, and the cursor is past it",
+                "receiver",
+            ),
+        )
+        .when(
+            (f.col("finding") == "surplus") & (f.col("taken_before") > 0),
+            f.format_string("It ended for %s, to whom it was never owed", "receiver"),
+        )
+        .when(f.col("finding") == "surplus", f.format_string("It waits for %s, to whom it was never owed", "receiver"))
+        .when(
+            f.col("finding") == "twice",
+            f.format_string("It ended %d times for %s", f.col("taken_before"), "receiver"),
+        )
+        .otherwise(f.format_string("It ended for %s, and waits all the same", "receiver"))
+    )
+
+
+def _not_auditable(silver: Mapping[str, DataFrame], records: Records) -> DataFrame:
+    told = silver["intervals"].select("session", "pattern", "options", "subscribed")
+    recorded = records.subscriptions.select("session", "pattern", "options", f.lit(None).cast("string").alias("subscribed"))
+    return (
+        told.unionByName(recorded)
+        .where(is_choosy(f.col("options")))
+        .groupBy("session", "pattern")
+        .agg(f.array_sort(f.collect_set("subscribed")).alias("evidence"))
+        .select(
+            f.lit("not auditable").alias("finding"),
+            f.lit(None).cast("bigint").alias("log_id"),
+            f.lit(None).cast("string").alias("channel"),
+            f.col("session").alias("receiver"),
+            "pattern",
+            f.slice("evidence", 1, _MOST_EVIDENCE).alias("evidence"),
+            f.lit("A filter or a group decides what it takes").alias("words"),
+        )
+    )

@@ -1,0 +1,87 @@
+"""Who was owed what: published messages and the subscriptions that hold them, and what was given beside the log.
+
+A subscription is an interval of the log. It holds a message whose id is in the interval and whose channel its pattern matches,
+as docs/protocol.md says it; a session is owed it once, however many of its intervals hold it.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+__all__ = ["channels", "given", "held_by", "is_choosy", "patterns_of", "taken"]
+
+_REPLY: Final = r"^/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)$"
+
+
+def patterns_of(channel: Column) -> Column:
+    """Return the array of all patterns that match a channel, its own name among them; an empty one for meta and service
+    channels, which nobody hears by subscription."""
+    segments = f.split(channel, "/")  # the first one is empty
+    parents = f.transform(
+        f.sequence(f.lit(1), f.size(segments) - 1), lambda count: f.array_join(f.slice(segments, 1, count), "/")
+    )
+    deep = f.transform(parents, lambda parent: f.concat(parent, f.lit("/**")))
+    wide = f.concat(f.element_at(parents, -1), f.lit("/*"))
+    reply = f.concat(f.lit("/ret/"), f.regexp_extract(channel, _REPLY, 1), f.lit("/*"))
+    return (
+        f.when(channel.startswith("/meta/") | channel.startswith("/service/"), f.array().cast("array<string>"))
+        .when(~channel.startswith("/"), f.array().cast("array<string>"))
+        .when(channel.startswith("/__sys__"), f.array(channel))
+        .when(channel.rlike(_REPLY), f.array_distinct(f.array(reply, channel)))
+        .when(channel.startswith("/ret/"), f.array(channel))
+        .otherwise(f.array_distinct(f.concat(deep, f.array(wide, channel))))
+    )
+
+
+def channels(published: DataFrame, addressed: DataFrame, redriven: DataFrame | None = None) -> DataFrame:
+    """Return (log_id, channel), a row for each message that has one."""
+    found = [published.select("log_id", "channel"), addressed.select("log_id", "channel")]
+    known = reduce(DataFrame.unionByName, found).where(f.col("channel") != "")
+    if redriven is not None:
+        again = redriven.select("log_id", f.col("message_id").try_cast("bigint").alias("before"))
+        before = known.select(f.col("log_id").alias("before"), "channel")
+        known = known.unionByName(again.join(before, "before").select("log_id", "channel"))
+    return known.groupBy("log_id").agg(f.min("channel").alias("channel"))
+
+
+def is_choosy(options: Column) -> Column:
+    """Whether a filter or a group decides what a subscription takes. `options` is JSON, an object or a list of them."""
+    asked = [f.get_json_object(options, path) for path in ("$.filter", "$.group", "$[*].filter", "$[*].group")]
+    return f.coalesce(reduce(Column.__or__, (each.isNotNull() for each in asked)), f.lit(False))
+
+
+def held_by(published: DataFrame, intervals: DataFrame) -> DataFrame:
+    """Return a row for each message and each interval that holds it: all columns of the interval, and `log_id`, `channel`,
+    `published` (place), `at`."""
+    found = (
+        published.select("channel").distinct().select("channel", f.explode(patterns_of(f.col("channel"))).alias("p"))
+    )
+    messages = published.select("log_id", "channel", f.col("place").alias("published"), "at")
+    in_it = (f.col("from_id") < f.col("log_id")) & (f.col("until_id").isNull() | (f.col("log_id") <= f.col("until_id")))
+    wanted = intervals.join(found, intervals["pattern"] == found["p"]).drop("p")
+    return messages.join(wanted, "channel").where(in_it)
+
+
+def given(addressed: DataFrame, leased: DataFrame, returned: DataFrame, redriven: DataFrame) -> DataFrame:
+    """Return what receivers were owed beside the log, (receiver, log_id, place, at, ms), a row each time. Shared queues are
+    receivers too: what is addressed to them, and what comes back, they have until it leaves."""
+    rest = ("log_id", "place", "at", "ms")
+    return (
+        addressed.select("receiver", *rest)
+        .unionByName(leased.select(f.col("session").alias("receiver"), *rest))
+        .unionByName(returned.select(f.col("queue").alias("receiver"), *rest))
+        .unionByName(redriven.where(f.col("session").isNotNull()).select(f.col("session").alias("receiver"), *rest))
+    )
+
+
+def taken(ended: DataFrame, leased: DataFrame) -> DataFrame:
+    """Return how receivers came to be owed something no more, (receiver, log_id, place, at, ms, reason), a row each time. What
+    is leased has left its queue."""
+    rest = ("log_id", "place", "at", "ms")
+    return ended.select("receiver", *rest, "reason").unionByName(
+        leased.select(f.col("queue").alias("receiver"), *rest, f.lit("leased").alias("reason"))
+    )

@@ -1,0 +1,221 @@
+"""Sick receivers: those that fail, lag, are held back or away more than they used to, and more than their peers.
+
+A peer is who has a pattern in common. What is compared with peers and past is a receiver's failure rate and its lag; what
+makes it sick is in `LIMITS`. Time is halved at `since`: what was before is the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import TABLES
+
+__all__ = ["LIMITS", "Limits", "held_times", "receivers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From when on something is conspicuous."""
+
+    failures: int = 3
+    """Fewer failures than these are none."""
+    failure_rate: float = 0.05
+    """Share of all answers, if it is more than usual."""
+    failure_rate_in_any_case: float = 0.5
+    redeliveries: int = 5
+    redelivery_rate: float = 0.25
+    lag_ms: float = 1000.0
+    times: float = 3.0
+    """How many times as much as usual is too much."""
+    away_share: float = 0.1
+    """Share of the time that it was held back or away."""
+
+
+LIMITS: Final = Limits()
+
+
+def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime, limits: Limits = LIMITS) -> DataFrame:
+    """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
+    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_opened` and
+    `event_closed`."""
+    start, end = f.lit(since), f.lit(until)
+    answers = _answers(silver, start, end)
+    held = _clipped(held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"]), start, end)
+    away = _clipped(_away_times(silver), start, end)
+    redelivered = (
+        silver["event_redelivered"]
+        .where(f.col("until").between(start, end))
+        .groupBy("session")
+        .agg(f.sum("count").alias("redelivered"))
+    )
+    together = (
+        answers.join(held.withColumnRenamed("ms", "held_ms"), "session", "full")
+        .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
+        .join(redelivered, "session", "full")
+        .fillna(0, ["settled", "failed", "held_ms", "polling_ms", "redelivered"])
+        .where(f.greatest("settled", "failed", "held_ms", "polling_ms", "redelivered") > 0)
+        .withColumn("failure_rate", f.try_divide("failed", f.col("settled") + f.col("failed")))
+        .withColumn(
+            "redelivery_rate", f.try_divide("redelivered", f.col("settled") + f.col("failed") + f.col("redelivered"))
+        )
+    )
+    window_ms = (until - since).total_seconds() * 1000
+    with_peers = _with_peers(together, silver["intervals"], ("failure_rate", "lag_median_ms"))
+    return (
+        with_peers.withColumn("why", _why(limits, window_ms))
+        .withColumn("is_sick", f.size("why") > 0)
+        .select(TABLES["receivers"].names)
+    )
+
+
+def _answers(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
+    """How a session answered: (session, settled, failed, lag_median_ms) and the same of the past."""
+    settled = (
+        silver["fact_ended"]
+        .where(f.col("reason") == "settled")
+        .select(
+            f.col("receiver").alias("session"),
+            "at",
+            f.greatest(f.col("ms") - f.col("log_id") / 1000, f.lit(0.0)).alias("lag_ms"),
+            f.lit(False).alias("has_failed"),
+        )
+    )
+    failed = silver["event_failed"].select(
+        "session",
+        f.col("happened").alias("at"),
+        f.lit(None).cast("double").alias("lag_ms"),
+        f.lit(True).alias("has_failed"),
+    )
+    now, past = f.col("at").between(start, end), f.col("at") < start
+    good, bad = ~f.col("has_failed"), f.col("has_failed")
+
+    def median(when: Column) -> Column:
+        return f.percentile_approx(f.when(when, f.col("lag_ms")), 0.5, 1000)
+
+    return (
+        settled.unionByName(failed)
+        .groupBy("session")
+        .agg(
+            f.count_if(now & good).alias("settled"),
+            f.count_if(now & bad).alias("failed"),
+            f.try_divide(f.count_if(past & bad), f.count_if(past)).alias("past_failure_rate"),
+            median(now).alias("lag_median_ms"),
+            median(past).alias("past_lag_median_ms"),
+        )
+    )
+
+
+def held_times(held: DataFrame, released: DataFrame, sessions: DataFrame) -> DataFrame:
+    """Return (session, begin, end) of each time that a session was held back; the end is null while it is."""
+    closed = sessions.where(f.col("what") == "closed")
+    steps = held.select("session", "at", "ms", "seq", f.lit(True).alias("is_held"))
+    for each in (released, closed):
+        steps = steps.unionByName(each.select("session", "at", "ms", "seq", f.lit(False).alias("is_held")))
+    order = Window.partitionBy("session").orderBy("ms", "seq")
+    was_held = f.coalesce(f.lag("is_held").over(order), f.lit(False))
+    changes = steps.withColumn("was_held", was_held).where(f.col("is_held") != f.col("was_held"))
+    return (
+        changes.withColumn("end", f.lead("at").over(order))
+        .where("is_held")
+        .select("session", f.col("at").alias("begin"), "end")
+    )
+
+
+def _away_times(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return (session, begin, end): from the last sign of life to the expiry of the session. Nothing else tells that a
+    receiver was away."""
+    signs = (
+        silver["event_opened"]
+        .select("session", f.col("happened").alias("at"))
+        .unionByName(silver["event_failed"].select("session", f.col("happened").alias("at")))
+        .unionByName(
+            silver["fact_ended"].where(f.col("reason") == "settled").select(f.col("receiver").alias("session"), "at")
+        )
+        .select("*", f.lit(False).alias("is_end"))
+    )
+    ends = (
+        silver["event_closed"]
+        .where(f.col("reason") == "expired")
+        .select("session", f.col("happened").alias("at"), f.lit(True).alias("is_end"))
+    )
+    before = Window.partitionBy("session").orderBy("at", "is_end").rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        signs.unionByName(ends)
+        .withColumn("begin", f.max(f.when(~f.col("is_end"), f.col("at"))).over(before))
+        .where(f.col("is_end") & f.col("begin").isNotNull())
+        .select("session", "begin", f.col("at").alias("end"))
+    )
+
+
+def _clipped(times: DataFrame, start: Column, end: Column) -> DataFrame:
+    """Return (session, ms): how long these times are between start and end, in all."""
+    begin, stop = f.greatest("begin", start), f.least(f.coalesce("end", end), end)
+    length = f.unix_millis(stop) - f.unix_millis(begin)
+    return times.withColumn("ms", f.greatest(length, f.lit(0))).groupBy("session").agg(f.sum("ms").alias("ms"))
+
+
+def _with_peers(sessions: DataFrame, intervals: DataFrame, figures: tuple[str, ...]) -> DataFrame:
+    """Add `peers_<figure>`: the median of those who have a pattern in common, less the session itself."""
+    patterns = intervals.select("session", "pattern").distinct()
+    found = reduce(
+        lambda rows, figure: rows.join(_peers_of(sessions, patterns, figure), "session", "left"), figures, sessions
+    )
+    return found.select("*")
+
+
+def _peers_of(sessions: DataFrame, patterns: DataFrame, figure: str) -> DataFrame:
+    rows = patterns.join(sessions.select("session", figure), "session").where(f.col(figure).isNotNull())
+    in_order = rows.select(
+        "*",
+        f.row_number().over(Window.partitionBy("pattern").orderBy(figure, "session")).alias("rank"),
+        f.count("*").over(Window.partitionBy("pattern")).alias("of"),
+    )
+    # The middle of the others is at half their number; whoever stands before it has moved it by one.
+    middle = f.floor(f.col("of") / 2)
+    pattern = Window.partitionBy("pattern")
+    here = f.max(f.when(f.col("rank") == middle, f.col(figure))).over(pattern)
+    next_one = f.max(f.when(f.col("rank") == middle + 1, f.col(figure))).over(pattern)
+    return (
+        in_order.select("session", "of", f.when(f.col("rank") > middle, here).otherwise(next_one).alias("others"))
+        .where(f.col("of") > 1)
+        .groupBy("session")
+        .agg(f.median("others").alias(f"peers_{figure}"))
+    )
+
+
+def _why(limits: Limits, window_ms: float) -> Column:
+    rate, lag = f.col("failure_rate"), f.col("lag_median_ms")
+    usual_rate = f.greatest("past_failure_rate", "peers_failure_rate")
+    usual_lag = f.greatest("past_lag_median_ms", "peers_lag_median_ms")
+    fails = (f.col("failed") >= limits.failures) & (
+        (rate >= limits.failure_rate_in_any_case)
+        | ((rate >= limits.failure_rate) & (rate > limits.times * f.coalesce(usual_rate, f.lit(0.0))))
+    )
+    redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
+    lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
+    reasons = (
+        (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
+        (_is_long("held_ms", limits, window_ms), _share("held back", "held_ms", window_ms)),
+        (_is_long("polling_ms", limits, window_ms), _share("away", "polling_ms", window_ms)),
+        (redelivers, f.format_string("%.0f %% of what it is sent goes again", f.col("redelivery_rate") * 100)),
+        (lags, f.format_string("takes %.0f ms, and %.0f ms are usual", lag, usual_lag)),
+    )
+    return f.filter(
+        f.array(*(f.when(f.coalesce(holds, f.lit(False)), words) for holds, words in reasons)),
+        lambda each: each.isNotNull(),
+    )
+
+
+def _is_long(name: str, limits: Limits, window_ms: float) -> Column:
+    return f.col(name) >= limits.away_share * window_ms
+
+
+def _share(what: str, name: str, window_ms: float) -> Column:
+    return f.format_string(f"{what} for %.0f %% of the time", f.col(name) / window_ms * 100)

@@ -1,0 +1,112 @@
+"""What died and why: dead letters by code, channel, receiver and the template of their reason.
+
+Reasons that differ in numbers, ids, times and quoted texts only are of one template: "order 17 of 'Joe' failed" and "order 18
+of 'Ann' failed" are both "order <n> of '<text>' failed".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import TABLES
+
+__all__ = ["GONE", "template", "triage"]
+
+GONE: Final = "(the letter was sent again, discarded or dropped)"
+"""The template of deaths whose letter is there no more: the facts tell the code only."""
+
+_MOST_READ: Final = 500  # characters of a reason; some have a stack trace, whose end is different each time
+_SIGNS: Final = (
+    (r"(?<![\p{L}\d])'[^']*'(?![\p{L}\d])", "'<text>'"),  # not the apostrophe of "can't"
+    (r'"[^"]*"', '"<text>"'),
+    (r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b", "<id>"),
+    (r"\bclient/[^\s/]+/-?\d+", "<session>"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+    (r"\b0x[0-9a-fA-F]+\b", "<id>"),
+    (r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", "<id>"),
+    (r"\d+(?:[.,:]\d+)*", "<n>"),
+    (r"\s+", " "),
+)
+"""What is replaced in a reason, in this order, and by what. The first patterns hide what the later ones would find in it."""
+
+
+def template(reason: Column) -> Column:
+    """Return the reason less all in which two of the same kind differ."""
+    found = f.substring(reason, 1, _MOST_READ)
+    for pattern, sign in _SIGNS:
+        found = f.regexp_replace(found, pattern, sign)
+    return f.trim(found)
+
+
+def triage(letters: DataFrame, ended: DataFrame, channels: DataFrame) -> DataFrame:
+    """Return the table `triage`. `channels` tells the channel of each log id.
+
+    What died is known by its letter; deaths whose letter has gone come from the facts.
+    """
+    deaths = _from_letters(letters).unionByName(_from_facts(ended, letters, channels))
+    newest = f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter"))
+    return (
+        deaths.groupBy("code", "channel", "receiver", "template")
+        .agg(
+            f.count("*").alias("letters"),
+            f.min("at").alias("first_at"),
+            f.max("at").alias("last_at"),
+            newest.alias("sample"),
+            f.avg("attempts").alias("attempts_mean"),
+            f.max("attempts").alias("attempts_max"),
+            f.percentile_approx("to_death_ms", 0.5, 1000).alias("to_death_median_ms"),
+            f.max("to_death_ms").alias("to_death_max_ms"),
+        )
+        .select(
+            "*",
+            f.col("sample.letter").alias("sample_letter"),
+            f.col("sample.reason").alias("sample_reason"),
+            f.col("sample.body").alias("sample_body"),
+        )
+        .select(TABLES["triage"].names)
+    )
+
+
+def _from_letters(letters: DataFrame) -> DataFrame:
+    return letters.select(
+        "code",
+        "channel",
+        "receiver",
+        template(f.col("reason")).alias("template"),
+        "at",
+        f.col("place").alias("letter"),
+        "reason",
+        "body",
+        "attempts",
+        # The clocks of store and server may differ a little.
+        f.greatest(f.col("ms") - f.col("received_ns") / 1e6, f.lit(0.0)).alias("to_death_ms"),
+    )
+
+
+def _from_facts(ended: DataFrame, letters: DataFrame, channels: DataFrame) -> DataFrame:
+    """The deaths that no letter tells of."""
+    dead = ended.where(f.col("reason") == "dead").select(
+        f.coalesce("code", f.lit("")).alias("code"),
+        f.regexp_replace("receiver", "^one:", "").alias("receiver"),  # so do letters call the receiver
+        f.col("log_id").cast("string").alias("message_id"),
+        "log_id",
+        "at",
+        "ms",
+    )
+    told = letters.select("code", "receiver", "message_id")
+    gone = dead.join(told, ["code", "receiver", "message_id"], "left_anti")
+    return gone.join(channels.select("log_id", "channel"), "log_id", "left").select(
+        "code",
+        f.coalesce("channel", f.lit("")).alias("channel"),
+        "receiver",
+        f.lit(GONE).alias("template"),
+        "at",
+        f.lit("").alias("letter"),
+        f.lit("").alias("reason"),
+        f.lit("").alias("body"),
+        f.lit(None).cast("int").alias("attempts"),
+        f.greatest(f.col("ms") - f.col("log_id") / 1e3, f.lit(0.0)).alias("to_death_ms"),
+    )

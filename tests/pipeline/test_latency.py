@@ -1,0 +1,60 @@
+"""Latencies and backlog, from small frames."""
+
+from pyspark.sql import SparkSession
+
+from crewel.pipeline.schemas import BUCKETS_MS
+from crewel.pipeline.transformations.latency import backlog, latency
+from tests.pipeline.frames import frame, silver, time, told
+
+MINUTE = 60_000
+
+
+def _buckets(**counts: int) -> list[int]:
+    return [counts.get(f"b{bound}", 0) for bound in BUCKETS_MS] + [counts.get("more", 0)]
+
+
+def _naive(ms: int) -> object:
+    return time(ms).replace(tzinfo=None)
+
+
+def test_percentiles_are_the_bounds_of_their_buckets(spark: SparkSession) -> None:
+    settled = [
+        {"channel": "/a", "since": time(1), "count": 90, "sum_ms": 90, "buckets": _buckets(b1=90)},
+        {"channel": "/a", "since": time(2), "count": 10, "sum_ms": 910, "buckets": _buckets(b10=8, b500=1, more=1)},
+        {"channel": "/a", "since": time(MINUTE), "count": 1, "sum_ms": 7_200_000, "buckets": _buckets(more=1)},
+        {"channel": "/b", "since": time(1), "count": 2, "sum_ms": 3, "buckets": _buckets(b1=1, b2=1)},
+    ]
+    found = latency(frame(spark, "event_settled", settled))
+    assert told(found, "channel", "minute", "count", "mean_ms", "p50_ms", "p90_ms", "p99_ms") == [
+        ("/a", _naive(0), 100, 10.0, 1.0, 1.0, 500.0),
+        ("/a", _naive(MINUTE), 1, 7_200_000.0, None, None, None),
+        ("/b", _naive(0), 2, 1.5, 1.0, 2.0, 2.0),
+    ]
+    assert found.where("channel = '/a' AND count = 100").first()["buckets"] == _buckets(b1=90, b10=8, b500=1, more=1)
+
+
+def test_what_waits_is_what_was_owed_and_has_not_ended(spark: SparkSession) -> None:
+    at = [MINUTE, 2 * MINUTE, 3 * MINUTE]
+    tables = silver(
+        spark,
+        fact_published=[{"ms": at[0], "log_id": 10, "channel": "/a"}, {"ms": at[1], "log_id": 20, "channel": "/a"}],
+        # Two patterns of one session match: it is owed the message once.
+        intervals=[
+            {"session": "client/joe/1", "pattern": "/a", "from_id": 0},
+            {"session": "client/joe/1", "pattern": "/*", "from_id": 0},
+            {"session": "client/ann/1", "pattern": "/**", "from_id": 10},
+        ],
+        fact_addressed=[{"ms": at[0], "log_id": 11, "receiver": "client/joe", "is_queue": True}],
+        fact_leased=[{"ms": at[1], "log_id": 11, "queue": "client/joe", "session": "client/joe/1"}],
+        fact_ended=[
+            {"ms": at[2], "log_id": 10, "receiver": "client/joe/1", "reason": "settled"},
+            {"ms": at[2], "log_id": 11, "receiver": "client/joe/1", "reason": "settled"},
+        ],
+    )
+    names = ("fact_addressed", "fact_leased", "fact_returned", "fact_redriven", "fact_ended")
+    found = backlog(tables["fact_published"], tables["intervals"], *(tables[name] for name in names))
+    assert told(found, "minute", "owed", "ended", "waiting") == [
+        (_naive(at[0]), 2, 0, 2),
+        (_naive(at[1]), 3, 1, 4),
+        (_naive(at[2]), 0, 2, 2),
+    ]

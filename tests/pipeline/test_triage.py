@@ -1,0 +1,59 @@
+"""What died and why, from small frames."""
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from crewel.pipeline.transformations.triage import GONE, template, triage
+from tests.pipeline.frames import frame, time, told
+
+TEMPLATES = [
+    ("order 17 of 'Joe' failed", "order <n> of '<text>' failed"),
+    ("can't reach db-3", "can't reach db-<n>"),
+    ('no "Müller" here', 'no "<text>" here'),
+    ("row 6f1c2d3e-0a1b-4c5d-8e9f-001122334455 is bad", "row <id> is bad"),
+    ("client/joe/1 does not answer", "<session> does not answer"),
+    ("since 2026-11-20T08:00:01.5Z nothing", "since <time> nothing"),
+    ("at 0xdeadbeef", "at <id>"),
+    ("etag 9f86d081884c7d65", "etag <id>"),
+    ("took 1,024.5 ms", "took <n> ms"),
+    ("two\n  lines ", "two lines"),
+    ("", ""),
+]
+
+
+def test_reasons_become_templates(spark: SparkSession) -> None:
+    found = spark.createDataFrame([(reason,) for reason, _ in TEMPLATES], "reason STRING")
+    rows = found.select("reason", template(f.col("reason")).alias("template")).collect()
+    assert {row["reason"]: row["template"] for row in rows} == dict(TEMPLATES)
+
+
+def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
+    shape = {"code": "user.update.error", "channel": "/a", "receiver": "client/joe/1"}
+    letters = [
+        {**shape, "place": "1000-0", "reason": "bad row 1", "attempts": 1, "received_ns": 900_000_000, "body": "{}"},
+        {**shape, "place": "3000-0", "reason": "bad row 2", "attempts": 4, "received_ns": 1_000_000_000, "body": '{"x":1}'},
+        {**shape, "place": "2000-0", "reason": "away", "received_ns": 2_500_000_000},
+    ]
+    found = triage(frame(spark, "letters", letters), frame(spark, "fact_ended"), frame(spark, "fact_published"))
+    rows = {row["template"]: row for row in found.collect()}
+    assert rows.keys() == {"bad row <n>", "away"}
+    row = rows["bad row <n>"]
+    assert (row["letters"], row["attempts_mean"], row["attempts_max"]) == (2, 2.5, 4)
+    assert (row["first_at"], row["last_at"]) == (time(1000).replace(tzinfo=None), time(3000).replace(tzinfo=None))
+    assert (row["sample_letter"], row["sample_reason"], row["sample_body"]) == ("3000-0", "bad row 2", '{"x":1}')
+    assert (row["to_death_median_ms"], row["to_death_max_ms"]) == (100.0, 2000.0)
+    assert rows["away"]["to_death_max_ms"] == 0.0  # the clock of the server was ahead of the store's
+
+
+@pytest.mark.parametrize("receiver", ["client/joe", "one:client/joe"])
+def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, receiver: str) -> None:
+    dead = {"receiver": receiver, "reason": "dead", "code": "user.x"}
+    ended = [{**dead, "ms": 9, "log_id": 7000}, {**dead, "ms": 9, "log_id": 8000}, {**dead, "reason": "settled", "log_id": 9}]
+    letters = [{"code": "user.x", "receiver": "client/joe", "message_id": "7000", "reason": "bad", "channel": "/a"}]
+    published = [{"log_id": 7000, "channel": "/a"}, {"log_id": 8000, "channel": "/b"}]
+    found = triage(
+        frame(spark, "letters", letters), frame(spark, "fact_ended", ended), frame(spark, "fact_published", published)
+    )
+    assert told(found, "channel", "template", "letters", "to_death_max_ms")[0] == ("/a", "bad", 1, 0.0)
+    assert told(found, "channel", "template", "letters", "to_death_max_ms")[1] == ("/b", GONE, 1, 1.0)
