@@ -10,7 +10,21 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import backup, cmd, dead_letters, doctor, pub, reply, request, serve, sessions, settings, sub, topics
+from crewel.cli import (
+    backup,
+    cmd,
+    dead_letters,
+    doctor,
+    pipeline,
+    pub,
+    reply,
+    request,
+    serve,
+    sessions,
+    settings,
+    sub,
+    topics,
+)
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -21,7 +35,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break an error into several lines, also in a log
 )
-for _group in (serve, settings, doctor, backup, pub, sub, request, reply, cmd, sessions, topics, dead_letters):
+for _group in (
+    serve,
+    settings,
+    doctor,
+    backup,
+    pub,
+    sub,
+    request,
+    reply,
+    cmd,
+    sessions,
+    topics,
+    dead_letters,
+    pipeline,
+):
     _group.register(app)
 
 

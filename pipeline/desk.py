@@ -1,0 +1,91 @@
+"""The server's administration, as the pipeline asks it: `POST /admin/api/dead-letters/redrive` and nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from crewel.errors import CrewelError, SettingsError
+
+__all__ = ["DEFAULT_URL", "Desk"]
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080/cometd"
+
+_API: Final = "/admin/api"
+_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_LIMIT_S: Final = 60.0
+_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts; the last one is repeated
+_AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One server. What is asked of it here may be asked twice: a letter that was sent again is not there any more."""
+
+    url: str
+    """Its Bayeux address, or any other of it."""
+    token: str | None = field(default=None, repr=False)
+    patience_s: float = 60.0
+    """How long a server that is away is waited for."""
+    sleep: Callable[[float], None] = time.sleep
+
+    def redrive(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return what the server answers. Raises CrewelError with its words, or if it has been away for too long."""
+        deadline = time.monotonic() + self.patience_s
+        attempt = 0
+        while True:
+            try:
+                return self._post(f"{_base(self.url)}/dead-letters/redrive", body)
+            except _Away as away:
+                pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
+                attempt += 1
+                if time.monotonic() + pause > deadline:
+                    raise CrewelError(f"{self.url} has not answered for {self.patience_s:.0f} s: {away}") from None
+                self.sleep(pause)
+
+    def _post(self, address: str, body: dict[str, Any]) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - _base has looked
+        try:
+            with urllib.request.urlopen(request, timeout=_LIMIT_S) as response:  # noqa: S310
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            if error.code in _AWAY:
+                raise _Away(_words(error)) from None
+            raise CrewelError(_words(error)) from None
+        except (OSError, ValueError) as error:  # no connection, a broken one, or an answer that is none
+            raise _Away(str(error) or type(error).__name__) from None
+        if not isinstance(answer, dict):
+            raise CrewelError(f"{address} does not answer as a Crewel server does")
+        return answer
+
+
+class _Away(Exception):
+    """The server has not done it, or nobody knows whether it has; it may be asked again."""
+
+
+def _base(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.netloc:
+        raise SettingsError(f"--url takes an address such as {DEFAULT_URL}, not {url}")
+    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}{_API}"
+
+
+def _words(error: urllib.error.HTTPError) -> str:
+    """Return the server's own words for a refusal."""
+    try:
+        message = str(json.load(error)["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        message = f"the server answered {error.code} {error.reason}"
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        message += "; --token or CREWEL_TOKEN shows the admin token"
+    return message

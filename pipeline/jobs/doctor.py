@@ -1,0 +1,214 @@
+"""Whether everything is as the pipeline needs it: packages, Java, the store and its streams, how far the resident job is, and
+Spark itself. Each look tells and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+
+from crewel.errors import CrewelError
+from crewel.pipeline.connection import Address, patiently
+from crewel.pipeline.failures import in_one_line
+from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
+
+__all__ = ["Finding", "Options", "State", "examine"]
+
+_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy")
+_PATIENCE_S: Final = 5.0
+_STREAMS: Final = ("facts", "events", "dead")
+_BOUNDS: Final = {"facts": "storage.facts_max_entries", "events": "events.max_bytes"}
+_BEHIND: Final = 0.5
+"""Share of a stream that may be unread before that is worth a warning."""
+_LEAST_DISK: Final = 2 * 1024**3  # bytes
+_LEAST_MEMORY: Final = 3 * 1024**3  # bytes
+
+
+class State(StrEnum):
+    """What is to be thought of a finding."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where to look."""
+
+    address: Address
+    directory: Path | str
+    master: str | None = None
+    starts_spark: bool = True
+    """Whether to try a session of Spark, which takes some seconds."""
+
+
+def examine(options: Options) -> Iterator[Finding]:
+    """Yield what is found, the cheap looks first. Spark is tried only if what it needs is there."""
+    needed = [*_packages(), _java()]
+    yield from needed
+    yield _memory()
+    store = list(_store(options.address))
+    yield from store
+    yield _directory(str(options.directory))
+    if options.starts_spark and not any(finding.state is State.WRONG for finding in (*needed, store[0])):
+        yield _spark(options)
+
+
+def _packages() -> Iterator[Finding]:
+    for name in _PACKAGES:
+        try:
+            yield Finding(name, State.OK, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, State.WRONG, "not installed", INSTALL_EXTRA)
+
+
+def _java() -> Finding:
+    found = java_version()
+    if found is None:
+        return Finding("java", State.WRONG, "not found", INSTALL_JAVA)
+    if found < LEAST_JAVA:
+        return Finding("java", State.WRONG, f"{found}, too old", INSTALL_JAVA)
+    return Finding("java", State.OK, str(found))
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = f"{total / 2**30:,.1f} GiB"
+    if total < _LEAST_MEMORY:
+        return Finding("memory", State.WARNING, found, "the resident job takes about 1.3 GB")
+    return Finding("memory", State.OK, found)
+
+
+# The store
+
+
+def _store(address: Address) -> Iterator[Finding]:
+    try:
+        with address.client() as client:
+            patiently(client.ping, _PATIENCE_S)
+            yield Finding("store", State.OK, repr(address))
+            yield from _streams(client, address)
+    except (CrewelError, redis.RedisError) as error:
+        yield Finding(
+            "store", State.WRONG, str(error), "see CREWEL_STORAGE__URL; the server's own store runs with the server"
+        )
+
+
+def _streams(client: Any, address: Address) -> Iterator[Finding]:
+    keys = address.keys
+    positions = client.hgetall(keys.positions)
+    for name in _STREAMS:
+        try:
+            extent = client.xinfo_stream(getattr(keys, name))
+        except redis.ResponseError:
+            yield Finding(name, State.OK, "nothing yet")
+            continue
+        found = f"{extent['length']:,} entries"
+        if name in _BOUNDS:
+            yield _followed(name, found, extent, positions.get(name.encode()))
+        else:
+            yield Finding(name, State.OK, found)
+
+
+def _followed(name: str, found: str, extent: dict[str, Any], position: bytes | None) -> Finding:
+    """How far the resident job is with a stream, and whether it may lose some of it."""
+    count = _count(position)
+    if count is None:
+        return Finding(name, State.OK, f"{found}; no job has committed a position")
+    added, length = extent["entries-added"], extent["length"]
+    trimmed = added - length
+    if trimmed > count:
+        return Finding(
+            name,
+            State.WRONG,
+            f"{found}; {trimmed - count:,} were trimmed before they were read",
+            f"run `crewel pipeline live`, or raise {_BOUNDS[name]}",
+        )
+    unread = max(added - count, 0)
+    is_behind = unread > _BEHIND * max(length, 1) and trimmed > 0
+    return Finding(
+        name,
+        State.WARNING if is_behind else State.OK,
+        f"{found}; {unread:,} of them not read yet",
+        "the oldest are trimmed soon: is `crewel pipeline live` running?" if is_behind else "",
+    )
+
+
+def _count(position: bytes | None) -> int | None:
+    try:
+        count = json.loads(position or b"{}").get("count")
+    except (ValueError, AttributeError):
+        return None
+    return count if type(count) is int else None
+
+
+# Tables and Spark
+
+
+def _directory(directory: str) -> Finding:
+    if "://" in directory:
+        return Finding("tables", State.OK, directory)
+    path = Path(directory)
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding("tables", State.WRONG, f"{there} cannot be written to", "see --dir")
+    free = shutil.disk_usage(there).free
+    found = f"{directory}{'' if there == path else ' (is made by the first job)'}, {free / 2**30:,.1f} GiB free"
+    if free < _LEAST_DISK:
+        return Finding(
+            "tables", State.WARNING, found, "a million facts take about 50 MB, and twice that while they are compacted"
+        )
+    return Finding("tables", State.OK, found)
+
+
+def _spark(options: Options) -> Finding:
+    """Start a session, let a Python worker count, and write and read a file."""
+    from pyspark.errors import PySparkException
+
+    from crewel.pipeline.session import session
+
+    try:
+        spark = session(options.address, options.master, {"spark.log.level": "ERROR"})
+    except (CrewelError, PySparkException, RuntimeError, OSError) as error:
+        return Finding("spark", State.WRONG, in_one_line(error), "see the lines of Spark above")
+    try:
+        return _tried(lambda: f"{spark.version} at {spark.sparkContext.master}, {_counted(spark)}")
+    finally:
+        spark.stop()
+
+
+def _counted(spark: Any) -> str:
+    """Read dead letters through the source: so a worker has the packages, and reaches the store."""
+    rows = spark.read.format("crewel-events").option("streams", "dead").load().count()
+    return f"its workers reach the store ({rows:,} dead letters)"
+
+
+def _tried(step: Callable[[], str]) -> Finding:
+    try:
+        return Finding("spark", State.OK, step())
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises is what is to be told
+        return Finding(
+            "spark",
+            State.WRONG,
+            in_one_line(error),
+            "do the workers have the same Python packages, and a way to the store?",
+        )

@@ -1,0 +1,194 @@
+"""Sends dead letters again that a condition in SQL chooses.
+
+Spark chooses, the server sends: each letter is moved by one step of the store, which happens once or not at all, and only if
+the letter is still there. What was chosen is kept under the name of the job before the first letter is sent. The same name
+again goes on with the same letters, so that nothing is sent twice, and what has died anew meanwhile is not sent at all.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
+
+from crewel.errors import CrewelError, SettingsError
+from crewel.pipeline.connection import Address
+from crewel.pipeline.desk import DEFAULT_URL, Desk
+from crewel.pipeline.failures import in_one_line
+from crewel.pipeline.files import Files
+from crewel.pipeline.transformations.letters import letters
+
+__all__ = ["ALIASES", "BadCondition", "Options", "Result", "Stayed", "chosen", "run", "searchable"]
+
+_PORTION: Final = 500
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_GONE: Final = "user.illegalArgument"
+"""What the server says of an id that there is no letter of."""
+_KEPT: Final = "number INT, letter STRING, condition STRING"
+
+ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "at", "died": "at"}
+"""More names of columns, for conditions."""
+
+Progress = Callable[[str], None]
+
+
+class BadCondition(SettingsError):
+    """A condition is no SQL, names what there is not, or is not true or false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to send again."""
+
+    address: Address
+    directory: Path | str
+    """Of all tables; what was chosen is kept there."""
+    where: str
+    """A condition in SQL over the columns of `letters`, and `ALIASES`."""
+    job: str
+    """Name of this piece of work."""
+    dry_run: bool = False
+    rate: float | None = None
+    """Letters a second at most."""
+    url: str = DEFAULT_URL
+    """Of the server, as its clients know it."""
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stayed:
+    """A letter that could not be sent."""
+
+    letter: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of it."""
+
+    job: str
+    chosen: int
+    redriven: int
+    gone: int
+    """Letters that were not there any more: sent before by this job, or by somebody else."""
+    stayed: tuple[Stayed, ...] = ()
+    by_code: tuple[tuple[str, int], ...] = ()
+    """How many were chosen, by error code; of a dry run only."""
+
+
+def run(spark: SparkSession, options: Options, progress: Progress = lambda words: None) -> Result:
+    """Choose letters, keep what was chosen, and have them sent. Raises CrewelError; BadCondition before anything is done."""
+    if _NAME.fullmatch(options.job) is None:
+        raise SettingsError(f"{options.job!r} is no name of a job: letters, digits, dots, dashes, at most 100")
+    found = chosen(searchable(_stored(spark)), options.where)
+    if options.dry_run:
+        counts = _safely(lambda: found.groupBy("code").count().orderBy(F.desc("count"), "code").collect())
+        by_code = tuple((row["code"], row["count"]) for row in counts)
+        return Result(options.job, sum(count for _, count in by_code), 0, 0, by_code=by_code)
+    ids = _kept(spark, options, found)
+    progress(f"job {options.job}: {len(ids):,} letters chosen")
+    return _send(ids, options, progress)
+
+
+def searchable(frame: DataFrame) -> DataFrame:
+    """Return letters with the further names that conditions may use."""
+    return frame.select("*", *(F.col(column).alias(name) for name, column in ALIASES.items()))
+
+
+def chosen(frame: DataFrame, where: str) -> DataFrame:
+    """Return the letters that a condition is true for. Raises BadCondition, which tells what is wrong with it."""
+    try:
+        return frame.where(where)
+    except ParseException as error:
+        raise BadCondition(f"--where {where!r} is no condition in SQL: {in_one_line(error)}") from None
+    except AnalysisException as error:
+        raise BadCondition(f"--where {where!r}: {_told(error, frame)}") from None
+
+
+def _told(error: AnalysisException, frame: DataFrame) -> str:
+    condition = error.getCondition() or ""
+    parameters = error.getMessageParameters() or {}
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        name = parameters.get("objectName", "?").strip("`")
+        return f"there is no column {name}; there are {', '.join(sorted(frame.columns))}"
+    if "FILTER_NOT_BOOLEAN" in condition:
+        return f"it must be true or false, and is {parameters.get('type', 'neither')}"
+    return in_one_line(error)
+
+
+def _stored(spark: SparkSession) -> DataFrame:
+    """The letters that are in the store now."""
+    return letters(spark.read.format("crewel-events").option("streams", "dead").load())
+
+
+def _kept(spark: SparkSession, options: Options, found: DataFrame) -> list[str]:
+    """The ids that this job is about: those that it has chosen before, or these, which are kept first."""
+    path = f"{str(options.directory).rstrip('/')}/redrives/{options.job}"
+    if not Files(spark).matching(f"{path}/_SUCCESS"):  # which Spark writes last
+        ids = sorted(_safely(lambda: [row[0] for row in found.select("place").collect()]), key=_in_order)
+        rows = [(number, letter, options.where) for number, letter in enumerate(ids)] or [(-1, "", options.where)]
+        spark.createDataFrame(rows, _KEPT).coalesce(1).write.mode("overwrite").parquet(path)
+        return ids
+    rows = [tuple(row) for row in spark.read.schema(_KEPT).parquet(path).orderBy("number").collect()]
+    if any(where != options.where for _, _, where in rows):
+        raise SettingsError(
+            f"job {options.job} was about another condition, {rows[0][2]!r}: give this one another name, or leave the name out"
+        )
+    return [letter for number, letter, _ in rows if number >= 0]
+
+
+def _safely(step: Callable[[], list]) -> list:  # type: ignore[type-arg]
+    """Run it; a condition that fails with a value is a bad one as well."""
+    try:
+        return step()
+    except PySparkException as error:
+        if (error.getCondition() or "").startswith(("CAST_", "DIVIDE_", "INVALID_", "ARITHMETIC_", "CANNOT_PARSE_")):
+            raise BadCondition(f"--where: {in_one_line(error)}") from None
+        raise
+
+
+def _in_order(letter: str) -> tuple[int, int]:
+    ms, _, seq = letter.partition("-")
+    return int(ms), int(seq)
+
+
+# Sending
+
+
+def _send(ids: list[str], options: Options, progress: Progress) -> Result:
+    desk = Desk(options.url, options.token)
+    redriven = gone = 0
+    stayed: list[Stayed] = []
+    try:
+        for answer in _answers(desk, ids, options.rate):
+            redriven += answer["redriven"]
+            for each in answer["undone"]:
+                if each["errorCode"] == _GONE:
+                    gone += 1
+                else:
+                    stayed.append(Stayed(each["id"], each["errorCode"], each["message"]))
+            progress(f"{redriven:,} of {len(ids):,} sent, {gone:,} were gone, {len(stayed):,} stay")
+    except CrewelError as error:
+        raise CrewelError(f"{error}; {redriven:,} are sent, and --job {options.job} goes on with the others") from None
+    return Result(options.job, len(ids), redriven, gone, tuple(stayed))
+
+
+def _answers(desk: Desk, ids: list[str], rate: float | None) -> Iterator[dict]:  # type: ignore[type-arg]
+    """Ask for all of them, a portion at a time, and so slowly as the server says."""
+    limits = {"count": _PORTION} if rate is None else {"count": max(1, min(_PORTION, int(rate))), "rate": rate}
+    for start in range(0, len(ids), _PORTION):
+        portion = ids[start : start + _PORTION]
+        while portion:
+            answer = desk.redrive({"ids": portion, **limits})
+            yield answer
+            portion = portion[portion.index(answer["next"]) + 1 :] if answer["next"] else []
+            time.sleep(answer["waitMs"] / 1000)
