@@ -1,0 +1,102 @@
+"""Addresses: where they come from, and that nothing tells their passwords."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from crewel.errors import SettingsError, StoreUnavailable
+from crewel.pipeline.connection import Address, patiently
+from crewel.pipeline.source.extents import Extents
+from tests.store_process import StoreProcess
+
+SECRET = "redis://joe:wdFsEcReT@store.example:7000/3"
+
+
+def test_the_environment_says_where_the_store_is(tmp_path: Path) -> None:
+    config = tmp_path / "crewel.toml"
+    config.write_text('[storage]\nurl = "redis://other"\nprefix = "other:"\n')
+    environ = {"CREWEL_STORAGE__URL": SECRET}
+    assert Address.found(environ, config) == Address(SECRET, "other:")
+    assert Address.found({**environ, "CREWEL_STORAGE__PREFIX": "x:"}, config).keys.facts == "x:{crewel}:facts"
+    assert Address.found({}, config) == Address("redis://other", "other:")
+
+
+def test_without_an_address_it_is_the_store_that_a_server_has_here(tmp_path: Path) -> None:
+    nothing = tmp_path / "crewel.toml"
+    found = Address.found({"CREWEL_STORAGE__DATA_DIR": str(tmp_path / "my data")}, nothing)
+    assert found.url == f"unix://{tmp_path}/my%20data/store.sock"
+    assert found.prefix == "crewel:"
+    assert Address.found({}, nothing).url.endswith("/data/store.sock")
+
+
+def test_what_cannot_be_an_address_is_refused(tmp_path: Path) -> None:
+    nothing = tmp_path / "crewel.toml"
+    with pytest.raises(SettingsError, match="too long for a socket"):
+        Address.found({"CREWEL_STORAGE__DATA_DIR": "x" * 120}, nothing)
+    with pytest.raises(SettingsError, match="no address of a store"):
+        Address("http://joe:wdFsEcReT@store").client()
+    nothing.write_text("[storage\n")
+    with pytest.raises(SettingsError, match="cannot be read"):
+        Address.found({}, nothing)
+
+
+@pytest.mark.parametrize("url", [SECRET, SECRET.replace("redis:", "rediss:"), "http://joe:wdFsEcReT@store"])
+def test_no_text_tells_the_password(url: str) -> None:
+    address = Address(url)
+    texts = [repr(address), str(address), f"{address}", f"{[address]}"]
+    with pytest.raises((SettingsError, StoreUnavailable)) as caught:
+        patiently(lambda: address.client().ping(), 0)
+    texts += [str(caught.value), repr(caught.value)]
+    assert not [text for text in texts if "wdFsEcReT" in text or "joe" in text]
+    assert pickle.loads(pickle.dumps(address)) == address
+
+
+def test_tls_is_spoken_where_the_address_says_so() -> None:
+    client = Address("rediss://store.example:7000?ssl_cert_reqs=required").client()
+    assert client.connection_pool.connection_class is redis.SSLConnection
+
+
+def test_a_store_with_a_password_is_read_with_it_and_says_so_without(tmp_path: Path) -> None:
+    store = StoreProcess(tmp_path, requirepass="wdFsEcReT")
+    try:
+        known = Address(store.url.replace("unix://", "unix://:wdFsEcReT@"))
+        assert Extents(known, 1).look(["facts"])["facts"].added == 0
+        for url in (store.url, store.url.replace("unix://", "unix://:wrong@")):
+            with pytest.raises(StoreUnavailable, match="lets nobody in"):
+                Extents(Address(url), 1).look(["facts"])
+    finally:
+        store.close()
+
+
+def failing(times: int, error: Exception) -> Callable[[], int]:
+    """A step that works after so many failures, and tells how often it was tried."""
+    tried = 0
+
+    def step() -> int:
+        nonlocal tried
+        tried += 1
+        if tried <= times:
+            raise error
+        return tried
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "error",
+    [redis.ConnectionError("gone"), redis.exceptions.BusyLoadingError("LOADING"), redis.TimeoutError(), OSError()],
+)
+def test_what_a_store_that_is_away_says_is_tried_again(error: Exception) -> None:
+    assert patiently(failing(2, error)) == 3
+
+
+def test_patience_ends_and_other_errors_are_passed_on() -> None:
+    with pytest.raises(StoreUnavailable, match="away for 0 s: gone"):
+        patiently(failing(9, redis.ConnectionError("gone")), 0)
+    with pytest.raises(redis.ResponseError):
+        patiently(failing(1, redis.ResponseError("wrong")))

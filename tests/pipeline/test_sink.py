@@ -1,0 +1,67 @@
+"""The sink: each batch once, whatever is repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.errors import StoreError
+from crewel.pipeline.connection import Address
+from crewel.pipeline.sink import MOST_COMMANDS, Sink
+from tests.pipeline.conftest import Streams
+
+
+def test_a_batch_that_is_repeated_changes_nothing(streams: Streams) -> None:
+    sink = Sink(streams.address, "live.1")
+    key = f"{streams.keys.base}pipeline:figures"
+    assert sink.write(0, [("HINCRBY", key, "settled", 5), ("HSET", key, "text", b"\xff")])
+    assert not sink.write(0, [("HINCRBY", key, "settled", 5)])
+    assert sink.write(1, [("HINCRBY", key, "settled", 2)])
+    assert not Sink(streams.address, "live.1").write(0, [("HINCRBY", key, "settled", 5)])
+    assert streams.client.hgetall(key) == {b"settled": b"7", b"text": b"\xff"}
+
+
+def test_jobs_do_not_know_each_other(streams: Streams) -> None:
+    key = f"{streams.keys.base}pipeline:figures"
+    assert Sink(streams.address, "live.1").write(7, [("HINCRBY", key, "n", 1)])
+    assert Sink(streams.address, "live.2").write(0, [("HINCRBY", key, "n", 1)])
+    assert streams.client.hgetall(streams.keys.ledger) == {b"live.1": b"7", b"live.2": b"0"}
+
+
+def test_a_batch_without_commands_counts_as_done(streams: Streams) -> None:
+    assert Sink(streams.address, "live.1").write(3, [])
+    assert not Sink(streams.address, "live.1").write(3, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("FLUSHALL",), "not among the commands"),
+        (("EVAL", "pipeline:x"), "not among the commands"),
+        (("HSET",), "not among the commands"),
+        (("DEL", "{crewel}:log"), "belongs to the server"),
+        (("DEL", "crewel:{crewel}:pipeline:x"), "belongs to the server"),
+        (("DEL", b"alerts"), "belongs to the server"),
+    ],
+)
+def test_it_writes_its_own_keys_only(address: Address, command: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Sink(address, "live.1").write(0, [command])
+
+
+def test_alerts_are_its_own_too(streams: Streams) -> None:
+    assert Sink(streams.address, "live.1").write(0, [("HSET", streams.keys.alerts, "client/joe/1", "{}")])
+    assert streams.client.hkeys(streams.keys.alerts) == [b"client/joe/1"]
+
+
+def test_too_much_is_refused(address: Address) -> None:
+    command = ("SET", f"{address.keys.base}pipeline:x", "1")
+    with pytest.raises(ValueError, match="at most"):
+        Sink(address, "live.1").write(0, [command] * (MOST_COMMANDS + 1))
+
+
+def test_what_the_store_refuses_is_said(streams: Streams) -> None:
+    key = f"{streams.keys.base}pipeline:x"
+    streams.client.set(key, "text")
+    with pytest.raises(StoreError, match=r"refuses batch 0 of live\.1"):
+        Sink(streams.address, "live.1").write(0, [("HSET", key, "a", "b")])
+    assert not streams.client.exists(streams.keys.ledger)
