@@ -241,6 +241,39 @@ class TestTheStore:
         assert topic is not None
         assert topic.history_count == 0
 
+    @pytest.mark.parametrize("asked", [{"history": {"maxEntries": 0}}, {"history": {"maxEntries": 2}}, {"readonly": True}])
+    def test_an_administrative_publish_that_could_not_be_stored_changes_nothing(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+    ) -> None:
+        sender = Receiver(stored).started()
+        for value in range(4):
+            publish(sender, "/a", value, history={"maxEntries": 9})
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        before = topic.settings
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            reply = sender.publish("/a", None, ext={"publish": {"administrative": True, **asked}})
+        assert reply["error"].startswith("503:")
+        assert topic.settings == before
+        assert topic.history_count == 4
+        assert publish(sender, "/a", 5)
+        assert topic.history_count == 5
+
+    def test_nobody_knows_what_the_store_made_of_an_administrative_publish(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sender = Receiver(stored).started()
+        for value in range(4):
+            publish(sender, "/a", value, history={"maxEntries": 9})
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreUncertain("late")))
+            sender.publish("/a", None, ext={"publish": {"administrative": True, "history": {"maxEntries": 2}}})
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        assert (topic.settings.history_max, topic.history_count) == (2, 2)
+        assert not topic.is_stored
+
     def test_settings_that_could_not_be_stored_are_stored_with_the_next_publish(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:

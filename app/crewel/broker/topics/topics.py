@@ -7,7 +7,7 @@ a sweep comes by (`Endings`).
 from __future__ import annotations
 
 import logging
-from asyncio import Future
+from asyncio import Future, gather
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -92,26 +92,41 @@ class Topics:
 
     def administer(self, channel: Channel, qos: PublishQos) -> Future[Any] | None:
         """Configure the topic anew. What is returned must be waited for: the store keeps it then. It raises StoreError, and
-        then only this server knows."""
+        then the topic is what it was, unless nobody knows what the store has."""
         topic = self.publish(channel, qos)
+        former, was_asked = topic.settings, topic.asked
         self._configure(topic, TopicSettings.of(qos), is_kept=True)
-        if self._broker.durability is None:
+        steps = [self._shorten(topic), self._store(topic) if topic.asked else None]
+        asked = [each for each in steps if each is not None]
+        if not asked:
             return None
-        shortened = self._shorten(topic)
-        return self._store(topic) if topic.asked else shortened
+        done = gather(*asked)
+        done.add_done_callback(partial(self._take_back, topic, topic.settings, former, is_kept=bool(was_asked)))
+        return done
 
-    def _shorten(self, topic: Topic) -> Future[Any] | None:
+    def _take_back(
+        self, topic: Topic, refused: TopicSettings, former: TopicSettings, done: Future[Any], *, is_kept: bool
+    ) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None and not isinstance(error, StoreUncertain) and topic.settings is refused:
+            self._configure(topic, former, is_kept=is_kept)
+
+    def _shorten(self, topic: Topic) -> Future[None] | None:
         """Take out of the history what it is too short for now."""
-        most = topic.settings.history_max
-        if topic.history_count <= most:
+        most, durability = topic.settings.history_max, self._broker.durability
+        if topic.history_count <= most or durability is None:
             return None
-        topic.history_count = most
         if most:
-            return self._tell_store(topic, encode({HISTORY_MAX: most}))
-        topic.emptied()
-        durability = self._broker.durability
-        assert durability is not None
-        return durability.writing.ask(histories.clear(durability.store.keys, durability.token, topic.name))
+            return self._tell_store(topic, encode({HISTORY_MAX: most}), most)
+        done: Future[None] = self._broker.loop.create_future()
+
+        def cleared(answer: int | StoreError) -> None:
+            if isinstance(answer, int | StoreUncertain):
+                topic.emptied()
+            resolve(done, answer if isinstance(answer, StoreError) else None)
+
+        durability.writing.submit(histories.clear(durability.store.keys, durability.token, topic.name), cleared)
+        return done
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
@@ -212,7 +227,8 @@ class Topics:
             log.warning("the settings of %s are not stored: %s", topic.name, error)
             topic.is_stored = False
 
-    def _tell_store(self, topic: Topic, settings: bytes) -> Future[None] | None:
+    def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[None] | None:
+        """`most`: as many messages are left in the history then."""
         durability = self._broker.durability
         if durability is None:
             return None
@@ -221,6 +237,8 @@ class Topics:
         def answered(answer: str | StoreError) -> None:
             if not isinstance(answer, StoreError):
                 topic.epoch = answer
+            if most is not None and isinstance(answer, str | StoreUncertain):
+                topic.history_count = min(topic.history_count, most)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         keys, epoch = durability.store.keys, histories.new_epoch()
