@@ -1,0 +1,173 @@
+"""The audit on small ledgers: what adds up says nothing, and what does not is found, with its evidence."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from crewel.pipeline.transformations.audit import Records, audit
+from tests.pipeline.frames import silver
+
+JOE, ANN, QUEUE = "client/joe/1", "client/ann/1", "client/joe"
+Rows = list[dict[str, Any]]
+
+UPTO = (5000, 0)
+"""Where the first reading of the facts ended, in all of these ledgers."""
+
+
+def _published(log_id: int, ms: int | None = None, channel: str = "/a/b") -> dict[str, Any]:
+    return {"ms": log_id // 1000 if ms is None else ms, "log_id": log_id, "channel": channel}
+
+
+def _ended(log_id: int, receiver: str = JOE, ms: int = 4000, reason: str = "settled", number: int = 0) -> dict[str, Any]:
+    return {"ms": ms, "log_id": log_id, "receiver": receiver, "reason": reason, "number": number}
+
+
+def _holds(session: str = JOE, pattern: str = "/a/*", since: int = 0, until: int | None = None, **more: Any) -> dict[str, Any]:
+    return {"session": session, "pattern": pattern, "from_id": since, "until_id": until, "subscribed": "1-0", **more}
+
+
+class Ledger:
+    """Audits rows of facts and records."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self.waiting: list[tuple[str, int]] = []
+        self.cursors: list[tuple[str, int]] = [(JOE, 9_000_000), (ANN, 9_000_000)]
+        self.subscriptions: list[tuple[str, str, int | None, int | None, str | None]] = []
+
+    def findings(self, gap_ms: int | None = None, **facts: Rows) -> list[tuple[Any, ...]]:
+        """Return (finding, log id, receiver, evidence) of all that is found."""
+        make = self._spark.createDataFrame
+        records = Records(
+            make(self.waiting, "receiver STRING, log_id BIGINT"),
+            make(self.cursors, "session STRING, cursor BIGINT"),
+            make(
+                self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT, options STRING"
+            ),
+        )
+        found = audit(silver(self._spark, **facts), records, UPTO, gap_ms).collect()
+        assert all(row["words"] for row in found)
+        return sorted((row["finding"], row["log_id"], row["receiver"], row["evidence"]) for row in found)
+
+
+@pytest.fixture
+def ledger(spark: SparkSession) -> Ledger:
+    return Ledger(spark)
+
+
+def test_what_adds_up_is_not_mentioned(ledger: Ledger) -> None:
+    """All ways in which a message is owed and ends or waits, at once."""
+    ids = {name: 1000 * (10 + at) for at, name in enumerate(("settled", "open", "beyond", "leased", "queued", "again", "late"))}
+    ledger.cursors = [(JOE, ids["open"])]
+    ledger.waiting = [(JOE, ids["open"]), (QUEUE, ids["queued"])]
+    published = [_published(ids[name]) for name in ("settled", "open", "beyond")]
+    asked = {"receiver": QUEUE, "is_queue": True, "channel": "/a/b"}
+    found = ledger.findings(
+        # Two patterns of one session: it is owed each message once.
+        intervals=[_holds(), _holds(pattern="/**", since=5), _holds(ANN, since=ids["settled"], until=ids["settled"])],
+        fact_published=[*published, _published(8_000_000, 8000), _published(1, 1, "/other"), _published(9, 1, "")],
+        fact_addressed=[
+            {**asked, "ms": 100, "log_id": ids["leased"]},
+            {**asked, "ms": 100, "log_id": ids["queued"]},
+            {**asked, "ms": 100, "log_id": ids["again"]},
+            {**asked, "ms": 100, "log_id": ids["late"], "receiver": JOE, "is_queue": False},
+        ],
+        fact_leased=[
+            {"ms": 200, "log_id": ids["leased"], "queue": QUEUE, "session": JOE},
+            {"ms": 200, "log_id": ids["again"], "queue": QUEUE, "session": JOE},
+            {"ms": 400, "log_id": ids["again"], "queue": QUEUE, "session": JOE},
+        ],
+        fact_returned=[{"ms": 300, "log_id": ids["again"], "queue": QUEUE}],
+        fact_ended=[
+            _ended(ids["settled"]),
+            _ended(ids["leased"]),
+            _ended(ids["again"], reason="returned", ms=300),
+            _ended(ids["again"]),
+            _ended(ids["late"], ms=6000),  # while the records were read
+        ],
+    )
+    assert found == []
+
+
+def test_what_was_owed_and_is_nowhere_is_lost(ledger: Ledger) -> None:
+    found = ledger.findings(
+        intervals=[_holds()],
+        fact_published=[_published(20_000), _published(21_000)],
+        fact_addressed=[
+            {"ms": 30, "log_id": 30_000, "receiver": JOE, "channel": "/x"},
+            {"ms": 31, "log_id": 31_000, "receiver": QUEUE, "is_queue": True, "channel": "/x"},
+        ],
+        fact_redriven=[{"ms": 40, "log_id": 40_000, "session": JOE, "letter": "1-0"}],
+        fact_ended=[_ended(21_000)],
+    )
+    assert found == [
+        ("lost", 20_000, JOE, ["1-0", "20-0"]),
+        ("lost", 30_000, JOE, ["30-0"]),
+        ("lost", 31_000, QUEUE, ["31-0"]),
+        ("lost", 40_000, JOE, ["40-0"]),
+    ]
+
+
+def test_what_a_session_was_owed_that_is_gone_is_lost(ledger: Ledger) -> None:
+    ledger.cursors = []
+    found = ledger.findings(intervals=[_holds(until=25_000)], fact_published=[_published(20_000), _published(26_000)])
+    assert found == [("lost", 20_000, JOE, ["1-0", "20-0"])]
+
+
+def test_ends_without_a_debt_second_ends_and_ghosts_are_found(ledger: Ledger) -> None:
+    ledger.waiting = [(JOE, 20_000), (JOE, 99_000)]
+    found = ledger.findings(
+        intervals=[_holds()],
+        fact_published=[_published(20_000), _published(21_000)],
+        fact_ended=[
+            _ended(20_000),
+            _ended(21_000),
+            _ended(21_000, number=1, reason="dead"),
+            _ended(21_000, ANN, number=2),
+        ],
+    )
+    assert found == [
+        ("both", 20_000, JOE, ["1-0", "20-0", "4000-0"]),
+        ("surplus", 21_000, ANN, ["4000-0"]),
+        ("surplus", 99_000, JOE, []),
+        ("twice", 21_000, JOE, ["1-0", "21-0", "4000-0"]),
+    ]
+
+
+def test_a_message_that_was_leased_again_may_end_again(ledger: Ledger) -> None:
+    lease = {"log_id": 20_000, "queue": QUEUE, "session": JOE}
+    found = ledger.findings(
+        fact_addressed=[{"ms": 20, "log_id": 20_000, "receiver": QUEUE, "is_queue": True, "channel": "/a"}],
+        fact_leased=[{**lease, "ms": 21}, {**lease, "ms": 23}],
+        fact_returned=[{"ms": 22, "log_id": 20_000, "queue": QUEUE}],
+        fact_ended=[_ended(20_000, ms=22, reason="returned"), _ended(20_000)],
+    )
+    assert found == []
+
+
+def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> None:
+    """The gap ends at 50: messages of before may have ended in it, and so may subscriptions."""
+    ledger.subscriptions = [(ANN, "/a/*", 0, None, None)]
+    found = ledger.findings(
+        50,
+        intervals=[_holds(JOE), _holds(ANN)],
+        fact_published=[_published(20_000), _published(60_000)],
+        fact_ended=[_ended(10_000), _ended(20_000, ANN)],
+    )
+    # The record says that Ann is still subscribed; of Joe nobody knows.
+    assert [each[:3] for each in found] == [("lost", 60_000, ANN), ("unknown", None, JOE), ("unknown", None, JOE)]
+
+
+def test_filters_and_groups_are_listed_and_not_audited(ledger: Ledger) -> None:
+    ledger.subscriptions = [(ANN, "/b", None, None, '{"group":"workers"}')]
+    found = ledger.findings(
+        intervals=[_holds(options='{"filter":"a"}'), _holds(pattern="/a/c")],
+        fact_published=[_published(20_000), _published(21_000, channel="/a/c"), _published(22_000)],
+        fact_ended=[_ended(22_000)],
+    )
+    assert found == [
+        ("lost", 21_000, JOE, ["1-0", "21-0"]),
+        ("not auditable", None, ANN, []),
+        ("not auditable", None, JOE, ["1-0"]),
+    ]

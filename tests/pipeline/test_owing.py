@@ -1,0 +1,77 @@
+"""Who is owed what: patterns as the server matches them, and subscriptions with a choice of their own."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from crewel.bayeux.channel import Kind, parse
+from crewel.pipeline.transformations.owing import held_by, is_choosy, patterns_of
+from tests.pipeline.frames import frame, told
+
+CHANNELS = [
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/a***",
+    "/foo*/x",
+    "/__sys__/login",
+    "/ret/joe/1000001",
+    "/ret/joe",
+    "/ret/joe/17",
+    "/retold/a",
+    "/metadata/x",
+    "/meta/connect",
+    "/service/x",
+    "/ a/#",
+]
+SEGMENT = st.text("ab*- #", min_size=1, max_size=3).filter(lambda text: text not in ("*", "**"))
+
+
+@settings(max_examples=2, deadline=None)
+@given(st.lists(st.lists(SEGMENT, min_size=1, max_size=5), min_size=1, max_size=200))
+def test_patterns_are_those_of_the_server(spark: SparkSession, drawn: list[list[str]]) -> None:
+    names = [*CHANNELS, *("/" + "/".join(segments) for segments in drawn)]
+    rows = spark.createDataFrame([(name,) for name in names], "channel STRING")
+    for row in rows.select("channel", patterns_of(f.col("channel")).alias("patterns")).collect():
+        channel = parse(row["channel"])
+        assert channel is not None
+        expected = channel.patterns if channel.kind is Kind.BROADCAST else ()
+        assert row["patterns"] == list(expected), row["channel"]
+
+
+def test_what_nobody_is_owed_has_no_patterns(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("",)], "channel STRING")
+    assert rows.select(patterns_of(f.col("channel")).alias("p")).first()["p"] == []
+
+
+def test_an_interval_holds_what_came_after_its_beginning_until_its_end(spark: SparkSession) -> None:
+    published = frame(
+        spark, "fact_published", [{"ms": each, "log_id": each, "channel": "/a/b"} for each in range(1, 7)]
+    )
+    intervals = frame(
+        spark,
+        "intervals",
+        [
+            {"session": "joe", "pattern": "/a/*", "from_id": 2, "until_id": 4},
+            {"session": "joe", "pattern": "/**", "from_id": 5},
+            {"session": "ann", "pattern": "/b/**", "from_id": 0},
+        ],
+    )
+    found = held_by(published, intervals)
+    assert told(found, "session", "log_id", "pattern") == [("joe", 3, "/a/*"), ("joe", 4, "/a/*"), ("joe", 6, "/**")]
+
+
+def test_filters_and_groups_choose(spark: SparkSession) -> None:
+    options = {
+        None: False,
+        "{}": False,
+        '{"local":false}': False,
+        '{"filter":"a > `1`"}': True,
+        '{"group":"workers"}': True,
+        '[{"local":false},{"filter":"x"}]': True,
+        '[{"local":false}]': False,
+    }
+    rows = spark.createDataFrame([(text,) for text in options], "options STRING")
+    found = rows.select("options", is_choosy(f.col("options")).alias("is")).collect()
+    assert {row["options"]: row["is"] for row in found} == options
