@@ -241,7 +241,9 @@ class TestTheStore:
         assert topic is not None
         assert topic.history_count == 0
 
-    @pytest.mark.parametrize("asked", [{"history": {"maxEntries": 0}}, {"history": {"maxEntries": 2}}, {"readonly": True}])
+    @pytest.mark.parametrize(
+        "asked", [{"history": {"maxEntries": 0}}, {"history": {"maxEntries": 2}}, {"readonly": True}]
+    )
     def test_an_administrative_publish_that_could_not_be_stored_changes_nothing(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
     ) -> None:
