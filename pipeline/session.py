@@ -93,7 +93,7 @@ def session(
     of this machine. `settings` are more of Spark's, and replace those here. Raises SettingsError.
     """
     ready()
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from crewel.pipeline.connection import Address
@@ -103,6 +103,9 @@ def session(
     # Otherwise workers are started with the first Python of the path, which lacks what is installed here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Java is there before us, and only it knows what spark-submit was told. Otherwise it is started by what is said below.
+        SparkContext._ensure_initialized()  # noqa: SLF001
     submitted = SparkConf()
     master = master or submitted.get("spark.master", None) or "local[*]"
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
