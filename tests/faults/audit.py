@@ -299,7 +299,7 @@ class Audit:
         gone = Counter((fact["message"], fact["code"]) for fact in sent_again)
         dead = self._dead()
         ends = Counter((log_id, code) for _, log_id, code in dead)
-        if self.histories or self.erased:
+        if self._topics or self.erased:
             # Of what came from a history a letter has no end. When it has been sent again, nobody can tell it from others.
             gone &= ends - made
             sent_again = [each for each in sent_again if _is_among(each, set(dead))]

@@ -84,6 +84,8 @@ class Memory:
     """What was said last of it, and answered, and not rejected: OK, or a code that makes a letter."""
     again: list[Key] = field(default_factory=list)
     """What came although that was confirmed."""
+    repeats: list[Message] = field(default_factory=list)
+    """The same, as it came."""
     sessions: set[str] = field(default_factory=set)
     losses: int = 0
     """How often its session was over."""
@@ -327,6 +329,7 @@ class RandomReceiver:
         self.memory.heard.append(Heard(self._name, log_id, message["channel"], message["data"]))
         if key in self.memory.confirmed and not ext.get("update", {}).get("initial"):
             self.memory.again.append(key)
+            self.memory.repeats.append(message)
         return log_id
 
     def _decide(self, log_id: str) -> None:

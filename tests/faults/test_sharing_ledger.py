@@ -150,7 +150,7 @@ async def test_what_was_owed_is_what_became_of_it(seed: int, start_server: Start
     }
     for receiver in receivers:
         memory = receiver.memory
-        assert not [key for key in memory.again if memory.confirmed[key] == OK]
+        assert not [key for key in memory.again if memory.confirmed[key] == OK], memory.repeats
         for heard in memory.heard:
             if not heard.id.isdecimal() or heard.data is None:  # not stored, or the notice of an erase
                 continue
