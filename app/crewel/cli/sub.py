@@ -162,14 +162,14 @@ class Reader:
 
     async def read(self, *, with_addressed: bool) -> None:
         """Subscribe, and take messages until there were enough, or until a subscription fails."""
-        addressed = [self._addressed(self.client.listen("/**"))] if with_addressed else []
+        listeners = [self.client.listen("/**")] if with_addressed else []
         subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
         _say(f"subscribed to {', '.join(self._channels) or f'what is addressed to {self.client.name}'}")
         for subscription in subscriptions:
             if subscription.recovered is not None:
                 _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")
         self.client.on_state(Teller())
-        tasks = [asyncio.create_task(each) for each in (*map(self._subscribed, subscriptions), *addressed)]
+        tasks = [asyncio.create_task(each) for each in (*map(self._subscribed, subscriptions), *map(self._addressed, listeners))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -178,6 +178,8 @@ class Reader:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            for listener in listeners:
+                await self._leave(listener)
             self._tell_position(subscriptions)
 
     async def _subscribed(self, subscription: "Subscription") -> None:
@@ -192,15 +194,27 @@ class Reader:
             self._took(message)
 
     async def _addressed(self, listener: "Subscription") -> None:
-        from crewel.bayeux.channel import parse
-
         while self._left != 0:
             message = await anext(listener)
-            channel = parse(message.channel)
-            if channel is not None and not any(name in channel.patterns for name in self._channels):
-                self._took(message)
-            else:
+            if self._is_subscribed(message):
                 message.settle()  # as far as this one is concerned: it is printed elsewhere
+            else:
+                self._took(message)
+
+    async def _leave(self, listener: "Subscription") -> None:
+        """There were enough: what the subscriptions have printed must not wait for the listener to see it."""
+        while listener.queued:
+            message = await anext(listener)
+            if self._is_subscribed(message):
+                message.settle()
+            else:
+                message.defer()  # nobody has printed it: it stays with the server
+
+    def _is_subscribed(self, message: "Message") -> bool:
+        from crewel.bayeux.channel import parse
+
+        channel = parse(message.channel)
+        return channel is not None and any(name in channel.patterns for name in self._channels)
 
     def _took(self, message: "Message") -> None:
         self._take(message)
