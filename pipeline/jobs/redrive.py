@@ -178,7 +178,8 @@ def _send(ids: list[str], options: Options, progress: Progress) -> Result:
                     stayed.append(Stayed(each["id"], each["errorCode"], each["message"]))
             progress(f"{redriven:,} of {len(ids):,} sent, {gone:,} were gone, {len(stayed):,} stay")
     except CrewelError as error:
-        raise CrewelError(f"{error}; {redriven:,} are sent, and --job {options.job} goes on with the others") from None
+        done = f"{redriven:,} are sent, {gone:,} were gone"
+        raise CrewelError(f"{error}; {done}; --job {options.job} goes on with the others") from None
     return Result(options.job, len(ids), redriven, gone, tuple(stayed))
 
 
