@@ -12,7 +12,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcasting import Keeping
-from crewel.broker.durability.intake import Published
+from crewel.broker.durability.intake import Published, readonly
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, Then, wait
@@ -85,6 +85,10 @@ def _publish_with_qos(
     if message.channel.is_reply and (qos.destinations or qos.administrative):
         # No policy is asked about an answer, so it must do nothing but answer.
         raise IllegalArgument("publish", "an answer goes to who asked, and is kept nowhere")
+    if qos.administrative and qos.destinations:
+        raise IllegalArgument("destination", "must be left out: what configures a topic is delivered to nobody")
+    if (qos.destinations or qos.is_volatile) and broker.topics.is_closed(message.channel):
+        raise readonly(message.channel)  # the store refuses what would go into the history, and only that
     if qos.destinations:
         return _publish_to_destinations(broker, session, message, qos)
     if not message.channel.is_broadcast:

@@ -208,3 +208,9 @@ class TestChannels:
         world.settle()
         (message,) = (each for each in joe.connect(advice={"timeout": 0}).received if "data" in each)
         assert message == {"channel": "/service/post", "data": 1, "ext": {"more": 2}}
+
+    def test_what_configures_a_topic_is_delivered_to_nobody(self, world: World, clerk: Client) -> None:
+        joe = login(world, "client/joe/1")
+        reply = send(clerk, "a pizza", "joe/1", channel="/orders", administrative=True)
+        assert reply["error"] == "400:destination:user.illegalArgument"
+        assert heard(joe) == []

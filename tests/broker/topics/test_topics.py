@@ -234,6 +234,20 @@ class TestTheStore:
         assert view is not None
         assert topic.history_count == view.history == 2
 
+    @pytest.mark.parametrize(
+        "asked",
+        [{"lifeTime": 0}, {"lifeTime": 0, "persistent": True}, {"destination": [{"to": "client/joe/1"}]}],
+        ids=["volatile", "volatile and stored", "addressed"],
+    )
+    def test_a_readonly_topic_with_its_message_takes_nothing_that_would_not_go_into_its_history(
+        self, stored: StoredWorld, asked: dict[str, Any]
+    ) -> None:
+        sender, joe = Receiver(stored).started(), Receiver(stored).started("/a", name="client/joe/1")
+        publish(sender, "/a", 1, readonly=True)
+        reply = sender.publish("/a", 2, ext={"publish": asked})
+        assert reply["error"] == "409:/a:user.publish.readonly"
+        assert data(joe.take()) == [1]
+
     def test_what_is_volatile_goes_into_no_history(self, make_stored: MakeStored) -> None:
         world = make_stored(history("/a", 2))
         publish(Receiver(world).started(), "/a", 1, lifeTime=0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Intake", "Outgoing", "Published"]
+__all__ = ["Intake", "Outgoing", "Published", "readonly"]
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Intake:
                 if is_next:
                     self._durability.node.skip(log_id)
             elif outcome is PublishOutcome.REFUSED:
-                outgoing.keep(_readonly(outgoing.channel))
+                outgoing.keep(readonly(outgoing.channel))
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._broker.topics.kept(outgoing.channel.name, log_id)
@@ -223,6 +223,7 @@ class Intake:
             self._broker.outbound.enqueue(session, entry)
 
 
-def _readonly(channel: Channel) -> Refused:
+def readonly(channel: Channel) -> Refused:
+    """The refusal of a second message."""
     code = "user.publish.readonly"
     return Refused(coded(code, channel.name), code, f"{channel.name} takes one message, and has it")

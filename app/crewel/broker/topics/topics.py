@@ -140,6 +140,11 @@ class Topics:
         topic = self.known.get(name)
         return None if topic is None or topic.is_erased else topic
 
+    def is_closed(self, channel: Channel) -> bool:
+        """Whether the topic takes one message, and has it."""
+        topic = self.find(channel.name)
+        return topic is not None and topic.settings.is_readonly and topic.history_count > 0
+
     def look_again(self, pattern: str) -> None:
         """A group has begun or ended that hears all channels that this pattern matches."""
         for topic in self.known.values():
