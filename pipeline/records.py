@@ -122,6 +122,7 @@ def _scan(client: redis.Redis, prefix: str) -> Iterator[str]:
 
 
 def _all(client: redis.Redis, command: str, keys: Iterable[str], *arguments: str | int) -> list[Any]:
+    pipe: Any
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.execute_command(command, key, *arguments)
@@ -146,4 +147,6 @@ def _text(value: Any) -> str:
 
 def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    return pa.table([pa.array(list(column), each.type) for column, each in zip(columns, schema, strict=True)], schema=schema)
+    return pa.table(
+        [pa.array(list(column), each.type) for column, each in zip(columns, schema, strict=True)], schema=schema
+    )

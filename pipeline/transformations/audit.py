@@ -2,8 +2,8 @@
 
 Facts are read up to a place, `upto`; then the records of the store, which takes a while; then facts again, up to what there is
 by then. What was owed before and has not ended after was open all the while: so the records have it, whenever they were read,
-unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the audit
-is exact though the server goes on meanwhile.
+unless the owner's cursor has not come to it yet. What had ended before and was not owed again after is in no record. So the
+audit is exact though the server goes on meanwhile.
 
 Where facts were trimmed unread, nothing is called lost: it is unknown.
 """
@@ -79,21 +79,17 @@ def audit(
             ).alias("words"),
         )
     )
-    return (
-        exact.unionByName(unknown).unionByName(_not_auditable(silver, records)).select(TABLES["audit"].names)
-    )
+    return exact.unionByName(unknown).unionByName(_not_auditable(silver, records)).select(TABLES["audit"].names)
 
 
 def ledger(
     silver: Mapping[str, DataFrame], records: Records, upto: tuple[int, int], unread_until_ms: int | None
 ) -> DataFrame:
-    """Return a row for each receiver and message: how often it was owed and ended before and after the records were read, whether
-    it waits, and the places of the facts that tell."""
+    """Return a row for each receiver and message: how often it was owed and ended before and after the records were read,
+    whether it waits, and the places of the facts that tell."""
     published = silver["fact_published"].where(_is_before(upto) & (f.col("channel") != ""))
     subscriptions = _intervals(silver["intervals"], records.subscriptions, unread_until_ms)
-    beside = given(
-        silver["fact_addressed"], silver["fact_leased"], silver["fact_returned"], silver["fact_redriven"]
-    )
+    beside = given(silver["fact_addressed"], silver["fact_leased"], silver["fact_returned"], silver["fact_redriven"])
     gone = taken(silver["fact_ended"], silver["fact_leased"])
     early, late = _is_before(upto), f.lit(True)
     rows = (
@@ -254,7 +250,9 @@ def _words() -> Column:
 
 def _not_auditable(silver: Mapping[str, DataFrame], records: Records) -> DataFrame:
     told = silver["intervals"].select("session", "pattern", "options", "subscribed")
-    recorded = records.subscriptions.select("session", "pattern", "options", f.lit(None).cast("string").alias("subscribed"))
+    recorded = records.subscriptions.select(
+        "session", "pattern", "options", f.lit(None).cast("string").alias("subscribed")
+    )
     return (
         told.unionByName(recorded)
         .where(is_choosy(f.col("options")))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from crewel.pipeline.schemas import TABLES
 
@@ -27,7 +27,7 @@ _STATE: Final = "held"
 
 
 def steps(held: DataFrame, released: DataFrame, sessions: DataFrame) -> DataFrame:
-    """Return what begins and ends holdbacks, (session, ms, seq, since_ms, code, who, reason); without `since_ms` it ends one."""
+    """Return what begins holdbacks and, without `since_ms`, ends them: (session, ms, seq, since_ms, code, who, reason)."""
     begun = held.select("session", "ms", "seq", f.unix_millis("since").alias("since_ms"), "code", "who", "reason")
     nothing = [f.lit(None).cast(kind).alias(name) for name, kind in (part.split() for part in HELD.split(", "))]
     over = (released, sessions.where(f.col("what") == "closed"))
@@ -77,12 +77,13 @@ class Watch(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802
         self,
         key: Any,
-        timerValues: TimerValues,
+        timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
         """Raise the alert."""
-        if self._held.exists():
-            since_ms, code, who, reason = self._held.get()
+        held = self._held.get()
+        if held is not None:
+            since_ms, code, who, reason = held
             now = timerValues.getCurrentProcessingTimeInMs()
             yield Row(
                 session=key[0],

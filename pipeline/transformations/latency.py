@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import BUCKETS_MS, TABLES
 from crewel.pipeline.transformations.owing import given, held_by, taken
 
-__all__ = ["backlog", "latency", "percentile"]
+__all__ = ["backlog", "latency", "of_all", "percentile"]
 
 _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
@@ -29,6 +29,19 @@ def latency(settled: DataFrame) -> DataFrame:
         .withColumn("mean_ms", f.try_divide("sum_ms", "count"))
         .withColumns({name: percentile(f.col("buckets"), share) for name, share in _PERCENTILES.items()})
         .select(TABLES["latency"].names)
+    )
+
+
+def of_all(found: DataFrame) -> DataFrame:
+    """Return the table `latency` over all channels, whose name is empty then; from that table."""
+    return latency(
+        found.select(
+            f.col("minute").alias("since"),
+            f.lit("").alias("channel"),
+            "count",
+            (f.col("mean_ms") * f.col("count")).alias("sum_ms"),
+            "buckets",
+        )
     )
 
 

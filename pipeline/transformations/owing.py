@@ -67,8 +67,8 @@ def held_by(published: DataFrame, intervals: DataFrame) -> DataFrame:
 
 
 def given(addressed: DataFrame, leased: DataFrame, returned: DataFrame, redriven: DataFrame) -> DataFrame:
-    """Return what receivers were owed beside the log, (receiver, log_id, place, at, ms, seq), a row each time. Shared queues are
-    receivers too: what is addressed to them, and what comes back, they have until it leaves."""
+    """Return what receivers were owed beside the log, (receiver, log_id, place, at, ms, seq), a row each time. Shared queues
+    are receivers too: what is addressed to them, and what comes back, they have until it leaves."""
     rest = ("log_id", "place", "at", "ms", "seq")
     return (
         addressed.select("receiver", *rest)
@@ -79,8 +79,8 @@ def given(addressed: DataFrame, leased: DataFrame, returned: DataFrame, redriven
 
 
 def taken(ended: DataFrame, leased: DataFrame) -> DataFrame:
-    """Return how receivers came to be owed something no more, (receiver, log_id, place, at, ms, seq, reason), a row each time. What
-    is leased has left its queue."""
+    """Return how receivers came to be owed something no more, (receiver, log_id, place, at, ms, seq, reason), a row each
+    time. What is leased has left its queue."""
     rest = ("log_id", "place", "at", "ms", "seq")
     return ended.select("receiver", *rest, "reason").unionByName(
         leased.select(f.col("queue").alias("receiver"), *rest, f.lit("leased").alias("reason"))

@@ -47,7 +47,9 @@ def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime,
     `event_closed`."""
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, start, end)
-    held = _clipped(held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"]), start, end)
+    holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
+    held = _clipped(holds, start, end)
+    still = holds.where((f.col("begin") <= end) & (f.coalesce("end", end) >= end))
     away = _clipped(_away_times(silver), start, end)
     redelivered = (
         silver["event_redelivered"]
@@ -59,6 +61,8 @@ def receivers(silver: Mapping[str, DataFrame], since: datetime, until: datetime,
         answers.join(held.withColumnRenamed("ms", "held_ms"), "session", "full")
         .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
         .join(redelivered, "session", "full")
+        .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
+        .fillna(False, ["is_held"])
         .fillna(0, ["settled", "failed", "held_ms", "polling_ms", "redelivered"])
         .where(f.greatest("settled", "failed", "held_ms", "polling_ms", "redelivered") > 0)
         .withColumn("failure_rate", f.try_divide("failed", f.col("settled") + f.col("failed")))
@@ -202,7 +206,8 @@ def _why(limits: Limits, window_ms: float) -> Column:
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
     reasons = (
         (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
-        (_is_long("held_ms", limits, window_ms), _share("held back", "held_ms", window_ms)),
+        (f.col("is_held"), f.concat(_share("held back", "held_ms", window_ms), f.lit(", and is so now"))),
+        (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("held back", "held_ms", window_ms)),
         (_is_long("polling_ms", limits, window_ms), _share("away", "polling_ms", window_ms)),
         (redelivers, f.format_string("%.0f %% of what it is sent goes again", f.col("redelivery_rate") * 100)),
         (lags, f.format_string("takes %.0f ms, and %.0f ms are usual", lag, usual_lag)),

@@ -33,7 +33,9 @@ def frame(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]] = ()
 def silver(spark: SparkSession, **rows: Iterable[Mapping[str, Any]]) -> dict[str, DataFrame]:
     """Return all tables of silver by name, those that are not given empty."""
     return {
-        name: frame(spark, name, rows.get(name, ())) for name, table in TABLES.items() if table.layer in ("silver", "bronze")
+        name: frame(spark, name, rows.get(name, ()))
+        for name, table in TABLES.items()
+        if table.layer in ("silver", "bronze")
     }
 
 
@@ -53,7 +55,9 @@ def _whole(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {
         each.name: row.get(
             each.name,
-            usual.get(each.name, None if each.nullable else time(0) if each.type == "timestamp" else _USUAL.get(each.type)),
+            usual.get(
+                each.name, None if each.nullable else time(0) if each.type == "timestamp" else _USUAL.get(each.type)
+            ),
         )
         for each in table.columns
     }

@@ -19,11 +19,15 @@ def _published(log_id: int, ms: int | None = None, channel: str = "/a/b") -> dic
     return {"ms": log_id // 1000 if ms is None else ms, "log_id": log_id, "channel": channel}
 
 
-def _ended(log_id: int, receiver: str = JOE, ms: int = 4000, reason: str = "settled", number: int = 0) -> dict[str, Any]:
+def _ended(
+    log_id: int, receiver: str = JOE, ms: int = 4000, reason: str = "settled", number: int = 0
+) -> dict[str, Any]:
     return {"ms": ms, "log_id": log_id, "receiver": receiver, "reason": reason, "number": number}
 
 
-def _holds(session: str = JOE, pattern: str = "/a/*", since: int = 0, until: int | None = None, **more: Any) -> dict[str, Any]:
+def _holds(
+    session: str = JOE, pattern: str = "/a/*", since: int = 0, until: int | None = None, **more: Any
+) -> dict[str, Any]:
     return {"session": session, "pattern": pattern, "from_id": since, "until_id": until, "subscribed": "1-0", **more}
 
 
@@ -42,9 +46,7 @@ class Ledger:
         records = Records(
             make(self.waiting, "receiver STRING, log_id BIGINT"),
             make(self.cursors, "session STRING, cursor BIGINT"),
-            make(
-                self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT, options STRING"
-            ),
+            make(self.subscriptions, "session STRING, pattern STRING, from_id BIGINT, until_id BIGINT, options STRING"),
         )
         found = audit(silver(self._spark, **facts), records, UPTO, gap_ms).collect()
         assert all(row["words"] for row in found)
@@ -58,7 +60,10 @@ def ledger(spark: SparkSession) -> Ledger:
 
 def test_what_adds_up_is_not_mentioned(ledger: Ledger) -> None:
     """All ways in which a message is owed and ends or waits, at once."""
-    ids = {name: 1000 * (10 + at) for at, name in enumerate(("settled", "open", "beyond", "leased", "queued", "again", "late"))}
+    ids = {
+        name: 1000 * (10 + at)
+        for at, name in enumerate(("settled", "open", "beyond", "leased", "queued", "again", "late"))
+    }
     ledger.cursors = [(JOE, ids["open"])]
     ledger.waiting = [(JOE, ids["open"]), (QUEUE, ids["queued"])]
     published = [_published(ids[name]) for name in ("settled", "open", "beyond")]

@@ -37,7 +37,7 @@ def test_everything_is_counted_by_hour_and_channel(spark: SparkSession) -> None:
         known,
         *(tables[name] for name in ("event_settled", "event_traffic", "event_failed")),
     )
-    hours = [time(each * HOUR).replace(tzinfo=None) for each in range(4)]
+    hours = [time(each * HOUR).astimezone().replace(tzinfo=None) for each in range(4)]
     assert told(found, "channel", "hour", "persistent", "transient", "deliveries", "bytes", "sessions", "trend") == [
         ("/a", hours[0], 1, 3, 2, 150, 2, None),
         ("/a", hours[1], 1, 0, 0, 50, 0, 0.25),

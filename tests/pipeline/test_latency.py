@@ -14,7 +14,7 @@ def _buckets(**counts: int) -> list[int]:
 
 
 def _naive(ms: int) -> object:
-    return time(ms).replace(tzinfo=None)
+    return time(ms).astimezone().replace(tzinfo=None)
 
 
 def test_percentiles_are_the_bounds_of_their_buckets(spark: SparkSession) -> None:

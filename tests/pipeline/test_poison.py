@@ -1,5 +1,6 @@
 """Poison messages, from small frames."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -7,11 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from crewel.pipeline.transformations.poison import origins, poison
 from tests.pipeline.frames import frame, told
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[Mapping[str, Any]]
 
 
 def _poison(
-    spark: SparkSession, letters: Rows = [], failed: Rows = [], ended: Rows = [], redriven: Rows = []  # noqa: B006
+    spark: SparkSession,
+    letters: Rows = (),
+    failed: Rows = (),
+    ended: Rows = (),
+    redriven: Rows = (),
 ) -> DataFrame:
     return poison(
         frame(spark, "letters", letters),
@@ -38,7 +43,13 @@ def test_a_message_that_two_receivers_rejected_is_poison(spark: SparkSession) ->
 
 
 def test_a_message_that_one_rejected_twice_is_poison(spark: SparkSession) -> None:
-    failed = {"message_id": "1", "channel": "/a", "session": "client/joe/1", "code": "communication.x", "outcome": "waits"}
+    failed = {
+        "message_id": "1",
+        "channel": "/a",
+        "session": "client/joe/1",
+        "code": "communication.x",
+        "outcome": "waits",
+    }
     found = _poison(spark, failed=[failed, {**failed, "index": 1}, {**failed, "message_id": "2"}])
     assert told(found, "message_id", "receivers", "failures", "sample_body") == [("1", 1, 2, None)]
 

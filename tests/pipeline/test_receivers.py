@@ -13,7 +13,7 @@ SINCE, UNTIL = time(100 * S), time(200 * S)
 
 
 def _naive(ms: int) -> datetime:
-    return time(ms).replace(tzinfo=None)
+    return time(ms).astimezone().replace(tzinfo=None)  # as Spark gives it
 
 
 def _settled(session: str, number: int, at_s: int, lag_ms: int = 10) -> list[dict[str, Any]]:
@@ -68,13 +68,20 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
 def test_receivers_that_are_held_away_or_sent_things_again_are_sick(spark: SparkSession) -> None:
     rows = _rows(
         spark,
-        fact_held=[{"ms": 150 * S, "session": "held", "who": "joe"}],
+        fact_held=[
+            {"ms": 150 * S, "session": "held", "who": "joe"},
+            {"ms": 110 * S, "session": "was"},
+            {"ms": 120 * S, "session": "short"},
+        ],
+        fact_released=[{"ms": 130 * S, "session": "was"}, {"ms": 121 * S, "session": "short"}],
         event_opened=[{"session": "away", "happened": time(90 * S)}],
         event_closed=[{"session": "away", "happened": time(160 * S), "reason": "expired"}],
         event_redelivered=[{"session": "again", "count": 6, "until": time(150 * S)}],
         fact_ended=_settled("again", 6, 150),
     )
-    assert (rows["held"]["held_ms"], rows["held"]["why"]) == (50 * S, ["held back for 50 % of the time"])
+    assert (rows["held"]["held_ms"], rows["held"]["why"]) == (50 * S, ["held back for 50 % of the time, and is so now"])
+    assert not rows["short"]["is_sick"]
+    assert rows["was"]["why"] == ["held back for 20 % of the time"]
     assert (rows["away"]["polling_ms"], rows["away"]["why"]) == (60 * S, ["away for 60 % of the time"])
     assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of what it is sent goes again"])
 

@@ -32,7 +32,14 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
     shape = {"code": "user.update.error", "channel": "/a", "receiver": "client/joe/1"}
     letters = [
         {**shape, "place": "1000-0", "reason": "bad row 1", "attempts": 1, "received_ns": 900_000_000, "body": "{}"},
-        {**shape, "place": "3000-0", "reason": "bad row 2", "attempts": 4, "received_ns": 1_000_000_000, "body": '{"x":1}'},
+        {
+            **shape,
+            "place": "3000-0",
+            "reason": "bad row 2",
+            "attempts": 4,
+            "received_ns": 1_000_000_000,
+            "body": '{"x":1}',
+        },
         {**shape, "place": "2000-0", "reason": "away", "received_ns": 2_500_000_000},
     ]
     found = triage(frame(spark, "letters", letters), frame(spark, "fact_ended"), frame(spark, "fact_published"))
@@ -40,7 +47,10 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
     assert rows.keys() == {"bad row <n>", "away"}
     row = rows["bad row <n>"]
     assert (row["letters"], row["attempts_mean"], row["attempts_max"]) == (2, 2.5, 4)
-    assert (row["first_at"], row["last_at"]) == (time(1000).replace(tzinfo=None), time(3000).replace(tzinfo=None))
+    assert (row["first_at"], row["last_at"]) == (
+        time(1000).astimezone().replace(tzinfo=None),
+        time(3000).astimezone().replace(tzinfo=None),
+    )
     assert (row["sample_letter"], row["sample_reason"], row["sample_body"]) == ("3000-0", "bad row 2", '{"x":1}')
     assert (row["to_death_median_ms"], row["to_death_max_ms"]) == (100.0, 2000.0)
     assert rows["away"]["to_death_max_ms"] == 0.0  # the clock of the server was ahead of the store's
@@ -49,7 +59,11 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
 @pytest.mark.parametrize("receiver", ["client/joe", "one:client/joe"])
 def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, receiver: str) -> None:
     dead = {"receiver": receiver, "reason": "dead", "code": "user.x"}
-    ended = [{**dead, "ms": 9, "log_id": 7000}, {**dead, "ms": 9, "log_id": 8000}, {**dead, "reason": "settled", "log_id": 9}]
+    ended = [
+        {**dead, "ms": 9, "log_id": 7000},
+        {**dead, "ms": 9, "log_id": 8000},
+        {**dead, "reason": "settled", "log_id": 9},
+    ]
     letters = [{"code": "user.x", "receiver": "client/joe", "message_id": "7000", "reason": "bad", "channel": "/a"}]
     published = [{"log_id": 7000, "channel": "/a"}, {"log_id": 8000, "channel": "/b"}]
     found = triage(

@@ -1,0 +1,123 @@
+"""Proves that nothing was lost, or tells what was: writes the table `audit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from crewel.pipeline import records
+from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.jobs.batches import Progress, quiet
+from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.schemas import FINDINGS, TABLES
+from crewel.pipeline.source.extents import Extents
+from crewel.pipeline.source.positions import Extent
+from crewel.pipeline.tables import Tables
+from crewel.pipeline.transformations import audit
+
+__all__ = ["Options", "Result", "run"]
+
+_AUDIT: Final = TABLES["audit"]
+_MOST_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the job is asked for."""
+
+    address: Address
+    directory: Path | str
+    since: datetime | None = None
+    """Only what was published from then on is reported."""
+    until: datetime | None = None
+    """Only what was published before then is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was found. `findings` are the first of them, by the columns of the table."""
+
+    messages: int
+    """Messages that were published or addressed, as far as the facts go."""
+    counts: dict[str, int]
+    """How many there are of each finding."""
+    findings: list[dict[str, Any]]
+    unread_until: datetime | None
+    """When the last time ended of which facts are missing; None if there are all."""
+
+    @property
+    def lost(self) -> int:
+        """Messages that are lost for a receiver."""
+        return self.counts["lost"]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all adds up, as far as it can be audited."""
+        return not any(self.counts[name] for name in ("lost", "twice", "surplus", "both"))
+
+
+def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
+    """Do the job, while the server goes on. Raises CrewelError."""
+    tables = Tables(spark, options.directory)
+    extents = Extents(options.address, PATIENCE_S)
+    try:
+        before = extents.look(["facts"])["facts"]
+        progress("reading the records of the store")
+        snapshot = records.take(options.address)
+        after = extents.look(["facts"])["facts"]
+    finally:
+        extents.close()
+    progress("reading the facts")
+    inputs = gather(spark, tables, options.address, ("facts",), str(after.newest))
+    try:
+        # What the resident job has read meanwhile goes beyond the second look.
+        silver = {name: _until(frame, after) for name, frame in inputs.silver.items() if "ms" in frame.columns}
+        silver["intervals"] = inputs.silver["intervals"]
+        unread_ms = unread_until_ms(inputs, after)
+        progress("comparing what was owed with what became of it")
+        found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)
+        tables.replace(_AUDIT, _within(found, options).coalesce(1))
+        messages = silver["fact_published"].where("channel != ''").count()
+        messages += silver["fact_addressed"].select("log_id").distinct().count()
+    finally:
+        inputs.forget()
+    rows = tables.read(_AUDIT)
+    counts = {row["finding"]: row["count"] for row in rows.groupBy("finding").count().collect()}
+    shown = rows.orderBy("finding", "log_id", "receiver").limit(_MOST_SHOWN).collect()
+    return Result(
+        messages,
+        {name: counts.get(name, 0) for name in FINDINGS},
+        [row.asDict() for row in shown],
+        None if unread_ms is None else datetime.fromtimestamp(unread_ms / 1000, UTC),
+    )
+
+
+def unread_until_ms(inputs: Inputs, stream: Extent) -> int | None:
+    """Return when the last time ended of which facts are missing or could not be understood; None if there are all.
+
+    The stream tells how many facts there ever were. What it still has was read, so that what is missing is older.
+    """
+    facts = _until(inputs.raw.where(f.col("key") == "facts"), stream)
+    corrupt = _until(inputs.silver["corrupt"].where(f.col("key") == "facts"), stream).agg(f.max("ms")).collect()[0][0]
+    is_whole = facts.count() == stream.added
+    ends = [] if is_whole else [stream.oldest.ms if stream.length else stream.newest.ms]
+    return max([*ends, *([] if corrupt is None else [corrupt])], default=None)
+
+
+def _until(rows: DataFrame, extent: Extent) -> DataFrame:
+    ms, seq = extent.newest
+    return rows.where((f.col("ms") < ms) | ((f.col("ms") == ms) & (f.col("seq") <= seq)))
+
+
+def _within(found: DataFrame, options: Options) -> DataFrame:
+    at = f.timestamp_micros("log_id")
+    if options.since is not None:
+        found = found.where(f.col("log_id").isNull() | (at >= f.lit(options.since)))
+    if options.until is not None:
+        found = found.where(f.col("log_id").isNull() | (at < f.lit(options.until)))
+    return found
