@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from crewel.pipeline.connection import Address
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.options import Options
-from crewel.pipeline.source.positions import BEGIN, END, Position
+from crewel.pipeline.source.positions import END, Position
 from crewel.pipeline.source.reading import Task, planned, read
 
 __all__ = ["BatchReader"]
@@ -34,8 +34,7 @@ class BatchReader(DataSourceReader):
         tasks: list[Task] = []
         for stream, extent in found.items():
             start = Position(extent.newest if options.start == END else options.start, None)
-            # Letters leave from the middle, and the oldest facts while they are read: neither is a loss.
-            watched = stream != "dead" and start.id != BEGIN
+            watched = stream != "dead"  # letters leave from the middle: that is no loss
             tasks += planned(stream, start, options.end, extent, options.partitions, watched=watched)
         return tasks
 

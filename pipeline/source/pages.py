@@ -33,8 +33,11 @@ class Part:
     stream: str
     after: EntryId
     until: EntryId
+    is_watched: bool = False
+    """Whether it matters what is trimmed while this is read."""
     trimmed: int | None = None
-    """How many entries the store had trimmed when this was planned; None if it does not matter what goes meanwhile."""
+    """How many entries the store had trimmed when this was planned; None if it does not matter what goes before the first
+    page."""
     count: int | None = None
     """How many entries were ever added up to `after`; None if that is not known."""
 
@@ -53,21 +56,22 @@ def pages(
         reading.ask(last)
         while True:
             page = reading.answer()
-            if part.trimmed is not None:
-                if is_first:
-                    gap = _gap_before(part, patiently(look, patience_s), page)
-                elif _first_id(page) == last:
-                    gap, page = None, page[1:]
+            gap = None
+            if is_first and part.trimmed is not None:
+                gap = _gap_before(part, patiently(look, patience_s), page)
+            elif not is_first and part.is_watched:
+                if _first_id(page) == last:
+                    page = page[1:]
                 else:
                     gap = Gap(part.stream, last, _first_id(page), None)
-                if gap is not None:
-                    yield gap
+            if gap is not None:
+                yield gap
             if not page:
                 return
             is_first = False
             last = EntryId.parse(page[-1][0])
             if last < part.until:
-                reading.ask(last, page, includes_last=part.trimmed is not None)
+                reading.ask(last, page, includes_last=part.is_watched)
             yield page
             if last >= part.until:
                 return

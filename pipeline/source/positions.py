@@ -94,6 +94,12 @@ class Extent:
         """The position after all of it."""
         return Position(self.newest, self.added)
 
+    def between(self, start: Position, end: Position) -> int | None:
+        """Return how many entries are there after one position up to another; None if nobody knows."""
+        if start.count is None or end.count is None or (end.id > start.id and end.count <= start.count):
+            return None
+        return max(end.count - max(start.count, self.trimmed), 0)
+
     def anchored(self, position: Position) -> Position:
         """Return a position with its count, as far as it follows from what is there."""
         if position.count is not None:

@@ -15,7 +15,7 @@ from crewel.pipeline.source.batches import batch_of, gap_row
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.losses import EntriesLost, Gap
 from crewel.pipeline.source.pages import Part, pages
-from crewel.pipeline.source.positions import EntryId, Extent, Position, slices
+from crewel.pipeline.source.positions import BEGIN, EntryId, Extent, Position, slices
 
 __all__ = ["Task", "planned", "read"]
 
@@ -42,8 +42,10 @@ def planned(stream: str, start: Position, until: EntryId, extent: Extent, number
     expected = extent.length * min(seconds_share, 1)
     parts = slices(after, min(until, extent.newest), max(min(number, round(expected / _WORTH_A_TASK)), 1))
     trimmed = extent.trimmed if watched else None
-    counts = [start.count if start.id == parts[0][0] else None, *(None for _ in parts[1:])]
-    return [Task(Part(stream, begin, end, trimmed, count)) for (begin, end), count in zip(parts, counts, strict=True)]
+    tasks = [Task(Part(stream, begin, end, watched, trimmed)) for begin, end in parts[1:]]
+    # Whoever wants the oldest that are there does not miss those that go before he comes.
+    trimmed = None if start.id == BEGIN else trimmed
+    return [Task(Part(stream, *parts[0], watched, trimmed, start.count if start.id == after else None)), *tasks]
 
 
 def read(address: Address, task: Task, patience_s: float, *, fails_on_loss: bool) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,17 @@ from crewel.pipeline.connection import Address
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.losses import EntriesLost, gap_between
 from crewel.pipeline.source.options import Options
-from crewel.pipeline.source.positions import BEGIN, END, Offset, Position, offset_of, positions_of, shares
+from crewel.pipeline.source.positions import (
+    BEGIN,
+    END,
+    EntryId,
+    Extent,
+    Offset,
+    Position,
+    offset_of,
+    positions_of,
+    shares,
+)
 from crewel.pipeline.source.reading import Task, planned, read
 
 __all__ = ["StreamReader"]
@@ -67,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {stream: extent.end for stream, extent in found.items()} if self._target is None else self._target
         ends = {stream: end if end.id > starts[stream].id else starts[stream] for stream, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
-            ends = self._cut(starts, ends, limit.max_rows)
+            ends = self._cut(starts, ends, found, limit.max_rows)
         # Only an offset that is the same, letter by letter, says that there is nothing to do.
         told = offset_of(ends)
         return {
@@ -95,8 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if gap is not None and self._options.fails_on_loss:
                 raise EntriesLost(gap)
             tasks += [Task(gap)] if gap is not None else []
-            watched = begin.id != BEGIN
-            tasks += planned(stream, begin, ends[stream].id, extent, self._options.partitions, watched=watched)
+            tasks += planned(stream, begin, ends[stream].id, extent, self._options.partitions, watched=True)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -120,29 +129,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Tasks take the reader along; a connection stays here.
         return {**self.__dict__, "_extents": Extents(self._address, self._options.patience_s)}
 
-    def _cut(self, starts: Mapping[str, Position], ends: Mapping[str, Position], most: int) -> dict[str, Position]:
+    def _cut(
+        self, starts: Mapping[str, Position], ends: Mapping[str, Position], found: Mapping[str, Extent], most: int
+    ) -> dict[str, Position]:
         """Return the ends of a batch of at most `most` entries, or of one entry a stream. All streams stop at one id."""
         available = {
-            stream: None
-            if (counted := starts[stream].count) is None or end.count is None or end.count < counted
-            else end.count - counted
+            stream: found[stream].between(starts[stream], end)
             for stream, end in ends.items()
             if end.id > starts[stream].id
         }
         if not available or (None not in available.values() and sum(filter(None, available.values())) <= most):
             return dict(ends)
-        cuts: dict[str, Position] = {}
-        for stream, share in shares(available, most).items():
-            if not share.is_all:
-                begin = starts[stream]
-                last, passed = self._extents.walk(stream, begin.id, ends[stream].id, share.entries)
-                cuts[stream] = Position(last, None if begin.count is None else begin.count + passed)
-        cut = min(cuts.values(), key=lambda each: each.id).id if cuts else END
-        return {stream: self._up_to(cut, stream, starts[stream], cuts.get(stream, end)) for stream, end in ends.items()}
+        cuts = {
+            stream: self._after(stream, starts[stream], found[stream], ends[stream].id, share.entries)
+            for stream, share in shares(available, most).items()
+            if not share.is_all
+        }
+        cut = min((each.id for each in cuts.values()), default=END)
+        ends = {**ends, **cuts}
+        return {
+            stream: end if end.id <= cut else self._after(stream, starts[stream], found[stream], cut)
+            for stream, end in ends.items()
+        }
 
-    def _up_to(self, cut: Any, stream: str, start: Position, end: Position) -> Position:
-        """Return the position of the last entry up to an id."""
-        if end.id <= cut:
-            return end
-        last, passed = self._extents.walk(stream, start.id, cut)
-        return Position(last, None if start.count is None else start.count + passed)
+    def _after(self, stream: str, start: Position, extent: Extent, until: EntryId, most: int | None = None) -> Position:
+        """Return the position of the last entry up to an id, or of the last of so many."""
+        last, passed = self._extents.walk(stream, start.id, until, most)
+        if not passed:
+            return start
+        if extent.between(start, extent.end) is None:
+            return self._extents.counted(stream, Position(last, None), extent)
+        return Position(last, max(start.count or 0, extent.trimmed) + passed)

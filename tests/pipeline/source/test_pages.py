@@ -41,7 +41,7 @@ def test_it_reads_what_lies_between_two_ids(streams: Streams) -> None:
 
 def test_pages_grow_and_each_entry_comes_once(streams: Streams) -> None:
     streams.many("facts", 20_000, per_ms=100)
-    found = list(read(streams.address, Part("facts", BEGIN, END, trimmed=0, count=0)))
+    found = list(read(streams.address, Part("facts", BEGIN, END, is_watched=True)))
     assert numbers(found) == list(range(20_000))
     sizes = [len(page) for page in found if not isinstance(page, Gap)]
     assert sizes[0] < sizes[1] < max(sizes) <= 5000
@@ -58,12 +58,12 @@ def test_pages_of_large_entries_are_small(streams: Streams) -> None:
 def test_nothing_is_no_page(streams: Streams) -> None:
     assert not list(read(streams.address, Part("facts", BEGIN, END)))
     streams.many("facts", 3)
-    assert not list(read(streams.address, Part("facts", EntryId(3, 1), END, trimmed=0)))
+    assert not list(read(streams.address, Part("facts", EntryId(3, 1), END, True, trimmed=0)))
 
 
 def test_what_is_trimmed_past_the_reader_leaves_a_gap(streams: Streams) -> None:
     streams.many("facts", 20_000)
-    reading = read(streams.address, Part("facts", BEGIN, END, trimmed=0, count=0))
+    reading = read(streams.address, Part("facts", BEGIN, END, is_watched=True))
     found = [next(reading), next(reading)]
     streams.client.xtrim(streams.keys.facts, minid="15001-0", approximate=False)
     found += reading
@@ -79,24 +79,24 @@ def test_what_is_trimmed_past_the_reader_leaves_a_gap(streams: Streams) -> None:
 def test_what_goes_between_the_planning_and_the_first_page_is_counted(streams: Streams) -> None:
     streams.many("facts", 100)
     streams.client.xtrim(streams.keys.facts, minid="31-0", approximate=False)
-    found = list(read(streams.address, Part("facts", EntryId(20, 1), END, trimmed=10, count=20)))
+    found = list(read(streams.address, Part("facts", EntryId(20, 1), END, True, trimmed=10, count=20)))
     assert found[0] == Gap("facts", EntryId(20, 1), EntryId(31, 1), 10)
     assert numbers(found) == list(range(30, 100))
-    unknown = list(read(streams.address, Part("facts", EntryId(20, 1), END, trimmed=10)))
+    unknown = list(read(streams.address, Part("facts", EntryId(20, 1), END, True, trimmed=10)))
     assert unknown[0] == Gap("facts", EntryId(20, 1), EntryId(31, 1), None)
 
 
 def test_trimming_of_what_was_read_is_no_gap(streams: Streams) -> None:
     streams.many("facts", 100)
     streams.client.xtrim(streams.keys.facts, minid="21-0", approximate=False)
-    found = list(read(streams.address, Part("facts", EntryId(20, 1), END, trimmed=0, count=20)))
+    found = list(read(streams.address, Part("facts", EntryId(20, 1), END, True, trimmed=0, count=20)))
     assert numbers(found) == list(range(20, 100))
 
 
 def test_reading_goes_on_when_the_store_comes_back(store: StoreProcess) -> None:
     streams = Streams(Address(store.url))
     streams.many("facts", 5000)
-    reading = read(streams.address, Part("facts", BEGIN, END, trimmed=0, count=0), patience_s=20)
+    reading = read(streams.address, Part("facts", BEGIN, END, is_watched=True), patience_s=20)
     found = [next(reading)]
     store.kill()
     store.start()

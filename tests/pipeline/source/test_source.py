@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.source import NAME, register
 from tests.pipeline.conftest import Streams
-from tests.store_process import StoreProcess, until
+from tests.store_process import StoreProcess
 
 
 @pytest.fixture
@@ -27,6 +28,15 @@ def registered(spark: SparkSession, streams: Streams) -> SparkSession:
 
 def read(spark: SparkSession, **options: object) -> DataFrame:
     return spark.read.format(NAME).options(**{name: str(value) for name, value in options.items()}).load()
+
+
+def wait(query: StreamingQuery, is_so: Callable[[], bool]) -> None:
+    """Wait until `is_so` says yes: Spark takes seconds for a first batch, and more where others work."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert query.exception() is None, query.exception()
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.05)
 
 
 class Query:
@@ -127,13 +137,12 @@ def test_a_stream_outlives_its_store_and_never_tells_the_password(
         .start()
     )
     try:
-        until(lambda: len(seen) == 100)
+        wait(query, lambda: len(seen) == 100)
         secret_store.kill()
-        again = threading.Timer(1, secret_store.start)
-        again.start()
-        again.join()
+        time.sleep(1)  # in which it asks a store that is not there
+        secret_store.start()
         streams.many("facts", 100, first_ms=1000)
-        until(lambda: len(seen) == 200)
+        wait(query, lambda: len(seen) == 200)
         assert len({*seen}) == 200
         query.explain(extended=True)
         told = f"{query.lastProgress} {query.status} {frame._jdf.queryExecution()}"

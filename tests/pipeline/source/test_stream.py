@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.source.batch import BatchReader
@@ -177,18 +177,48 @@ def test_losses_are_counted_also_where_batches_are_cut(streams: Streams) -> None
     assert [row["key"] for row in rest] == ["facts"] * 60
 
 
-def test_a_store_that_was_set_back_leaves_a_gap_of_which_nobody_knows(streams: Streams) -> None:
+@pytest.mark.parametrize("rows", [10, 30, 40])
+def test_losses_are_counted_once_where_the_next_batches_are_small(streams: Streams, rows: int) -> None:
+    source = reader(streams.address, streams="facts", failOnDataLoss=False)
+    streams.many("facts", 100)
+    start = source.latestOffset(source.initialOffset(), ALL)
+    streams.many("facts", 100, first_ms=1000)
+    streams.client.xtrim(streams.keys.facts, maxlen=63, approximate=False)
+    found: Rows = []
+    while (end := source.latestOffset(start, ReadMaxRows(rows))) != start:
+        found += between(source, start, end)
+        start = end
+    assert [orjson.loads(row["payload"])["lost"] for row in found if row["key"] == "facts.gap"] == [37]
+    assert len(found) == 64
+    assert start["facts"]["count"] == 200
+
+
+def test_what_goes_while_the_oldest_are_read_leaves_a_gap_but_for_the_very_first(streams: Streams) -> None:
+    streams.many("facts", 30_000)
+    source = reader(streams.address, streams="facts", failOnDataLoss=False, partitions=3)
+    start = source.initialOffset()
+    tasks = source.partitions(start, source.latestOffset(start, ALL))
+    assert len(tasks) == 3
+    streams.client.xtrim(streams.keys.facts, minid="15001-0", approximate=False)
+    keys = [[row["key"] for batch in source.read(task) for row in batch.to_pylist()] for task in tasks]
+    assert [len(each) for each in keys] == [0, 5001, 10_000]
+    assert keys[1][0] == "facts.gap"
+
+
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(4)])
+def test_a_store_that_was_set_back_leaves_one_gap_of_which_nobody_knows(streams: Streams, limit: ReadLimit) -> None:
     source = reader(streams.address, streams="facts", failOnDataLoss=False)
     streams.many("facts", 100)
     start = source.latestOffset(source.initialOffset(), ALL)
     streams.client.delete(streams.keys.facts)
-    assert source.latestOffset(start, ALL) == start
+    assert source.latestOffset(start, limit) == start
     streams.many("facts", 10, first_ms=1000)
-    end = source.latestOffset(start, ALL)
-    rows = between(source, start, end)
+    rows: Rows = []
+    while (end := source.latestOffset(start, limit)) != start:
+        rows += between(source, start, end)
+        start = end
     assert [row["key"] for row in rows] == ["facts.gap"] + ["facts"] * 10
     assert orjson.loads(rows[0]["payload"])["lost"] is None
-    assert source.latestOffset(end, ALL) == end
 
 
 def test_positions_are_noted_for_the_server_if_that_is_wanted(streams: Streams) -> None:
