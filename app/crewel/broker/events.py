@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _LEVEL_OF: Final = {each.name: each.level for each in EVENTS}
 _CLOSE_TIMEOUT_S: Final = 1.0
+_MOST_TIMES: Final = 1000
+"""Times of one channel that wait to be put into buckets."""
 
 Fields = dict[str, Any]
 
@@ -48,7 +50,8 @@ class Events:
         self.traffic: dict[str, list[int]] | None = None
         """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
         need be told."""
-        self._settled: dict[str, list[int]] | None = None  # by channel: the buckets, and what all took together
+        self._settled: dict[str, list[int]] | None = None  # by channel: microseconds that each took, not in buckets yet
+        self._buckets: dict[str, list[int]] = {}  # by channel: the buckets, and the milliseconds that all took together
         self._list: list[Fields] = []
         self._overflows: Counter[tuple[str, str]] = Counter()
         self._redelivered: Counter[str] = Counter()
@@ -156,15 +159,27 @@ class Events:
         for entry in entries:
             if not entry.position or not entry.channel:
                 continue  # not stored; or shed from memory, so that nobody knows the channel
-            row = table.get(entry.channel)
-            if row is None:
+            times = table.get(entry.channel)
+            if times is None:
                 if len(table) >= self._settings.max_group:
                     self._lost += 1
                     continue
-                row = table[entry.channel] = [0] * (len(BUCKETS_MS) + 2)
-            took_ms = max((now_us - entry.position) // 1000, 0)  # the store's clock may be ahead
-            row[bisect_left(BUCKETS_MS, took_ms)] += 1
-            row[-1] += took_ms
+                times = table[entry.channel] = []
+            times.append(now_us - entry.position)
+            if len(times) == _MOST_TIMES:
+                self._fold(entry.channel, times)
+
+    def _fold(self, channel: str, times: list[int]) -> list[int]:
+        """Put times into buckets: many at once, for that is cheaper than each when it comes."""
+        buckets = self._buckets.get(channel)
+        if buckets is None:
+            buckets = self._buckets[channel] = [0] * (len(BUCKETS_MS) + 2)
+        for took_us in times:
+            took_ms = max(took_us // 1000, 0)  # the store's clock may be ahead
+            buckets[bisect_left(BUCKETS_MS, took_ms)] += 1
+            buckets[-1] += took_ms
+        times.clear()
+        return buckets
 
     def published(self, channel: str, receivers: int) -> None:
         """A message that is not stored was published. Only to be called while there is `traffic`."""
@@ -243,10 +258,12 @@ class Events:
         events += [{"type": "redelivered", "session": name, "count": count} for name, count in redelivered.items()]
         if self._settled:
             settled, self._settled = self._settled, {}
-            events += [
-                {"type": "settled", "channel": name, "count": sum(buckets), "sum": total, "buckets": buckets}
-                for name, (*buckets, total) in settled.items()
-            ]
+            for name, times in settled.items():
+                *buckets, total = self._fold(name, times)
+                events.append(
+                    {"type": "settled", "channel": name, "count": sum(buckets), "sum": total, "buckets": buckets}
+                )
+            self._buckets.clear()
         if self.traffic:
             traffic, self.traffic = self.traffic, {}
             events += [
