@@ -169,7 +169,10 @@ class Reader:
             if subscription.recovered is not None:
                 _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")
         self.client.on_state(Teller())
-        tasks = [asyncio.create_task(each) for each in (*map(self._subscribed, subscriptions), *map(self._addressed, listeners))]
+        tasks = [
+            asyncio.create_task(each)
+            for each in (*map(self._subscribed, subscriptions), *map(self._addressed, listeners))
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
