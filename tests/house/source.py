@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+_LINKED = ("extensions", "pipeline")  # directories at the top that the package links to
 
 
 @cache
@@ -19,11 +20,11 @@ def tracked_files() -> tuple[Path, ...]:
 
 @cache
 def modules() -> tuple[Path, ...]:
-    """Return the Python files of the product: the package and the extensions."""
+    """Return the Python files of the product: the package, the extensions and the pipeline."""
     return tuple(
         file
         for file in tracked_files()
-        if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in {"app", "extensions"}
+        if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in {"app", *_LINKED}
     )
 
 
@@ -41,7 +42,7 @@ def shown(file: Path) -> str:
 def dotted(file: Path) -> str:
     """Return the name under which a module of the product is imported."""
     path = file.relative_to(ROOT).with_suffix("")
-    parts = ("crewel", *path.parts) if path.parts[0] == "extensions" else path.parts[1:]
+    parts = ("crewel", *path.parts) if path.parts[0] in _LINKED else path.parts[1:]
     return ".".join(parts).removesuffix(".__init__")
 
 
