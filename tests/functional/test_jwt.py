@@ -82,6 +82,23 @@ def test_credentials_take_a_session_over_and_those_of_others_do_not(guarded: Cal
     assert data(second.take_all()) == [1]
 
 
+@pytest.mark.parametrize("is_reliable", [True, False], ids=["stored", "in memory"])
+def test_what_the_new_token_does_not_grant_is_heard_no_more(guarded: Callable[..., Server], is_reliable: bool) -> None:
+    server = guarded()
+    first, second = Person(server), Person(server)
+    first.acknowledges = second.acknowledges = is_reliable
+    first.be("joe/1", token=signed(subscribe=["/chat/**", "/news"]))
+    first.subscribe("/chat/demo", "/news", f"/ret/{first.login['replyId']}/*")
+    if is_reliable:
+        first.send(first.message("/meta/subscribe", subscription="/chat/jobs", ext={"subscribe": {"group": "cooks"}}))
+    second.shake(name="joe/1", token=signed(subscribe=["/news"]))
+    assert second.login["reconnected"] is True
+    speaker = Person(server).be(token=signed(publish=["/**"]))
+    for channel in ("/chat/demo", "/chat/jobs", "/news", f"/ret/{first.login['replyId']}/3000001"):
+        speaker.publish(channel, channel)
+    assert data(second.take_all()) == ["/news", f"/ret/{first.login['replyId']}/3000001"]
+
+
 @one_lane
 def test_at_its_end_the_connect_says_to_log_in_again_and_nothing_is_lost(guarded: Callable[..., Server]) -> None:
     server = guarded("security.jwt_leeway_ms=0")

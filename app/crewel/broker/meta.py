@@ -15,9 +15,10 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
 from crewel.broker.refusals import denied as denied_handshake
+from crewel.broker.refusals import told_name, unavailable
 from crewel.broker.sessions import Event, Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.broker.subscribing.granting import grant
+from crewel.broker.subscribing.granting import grant, regrant
 from crewel.broker.subscribing.handling import asks_for_more
 from crewel.broker.subscribing.handling import subscribe as subscribe_with_qos
 from crewel.errors import BayeuxCode, StoreError, coded
@@ -59,6 +60,12 @@ def _log_in(broker: Broker, exchange: Exchange, session: Session, message: Messa
         exchange.session = None
         return refusal
     assert exchange.session is not None
+    if exchange.session is not session:
+        try:
+            yield from regrant(broker, exchange.session)
+        except StoreError as error:
+            exchange.session = None
+            return unavailable(message, error, told_name(message.ext.get("session")))
     reply = _shake_hands(broker, exchange, exchange.session, message)
     if exchange.login is not None:
         reply["ext"] = {"session": exchange.login}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.channel import Channel, Kind, parse
 from crewel.bayeux.message import Message
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps
@@ -14,7 +14,7 @@ from crewel.extension import META_CHANNELS
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["grant"]
+__all__ = ["grant", "regrant"]
 
 
 def grant(
@@ -32,6 +32,28 @@ def grant(
         if channel.kind is Kind.BROADCAST:
             granted.append(channel)
     return granted, None
+
+
+def regrant(broker: Broker, session: Session) -> Steps[None]:
+    """Another client goes on with the session: end the subscriptions that its token does not grant. Raises StoreError, and
+    then they go on."""
+    names = [name for name in session.subscriptions if not _may_keep(session, name)]
+    if not names:
+        return
+    if session.durable is not None and broker.durability is not None:
+        yield broker.durability.membership.unsubscribe(session, session.durable, names)
+        return
+    for name in names:
+        broker.subscribing.leave(session, name)
+
+
+def _may_keep(session: Session, name: str) -> bool:
+    channel = parse(name)
+    if channel is None or channel.is_reply:
+        return True
+    if channel.is_system:
+        return session.is_operator
+    return session.grants is None or session.grants.may_subscribe(channel)
 
 
 def _refused(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
