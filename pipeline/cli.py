@@ -126,10 +126,10 @@ def live(
     directory: Directory = _DIRECTORY,
     trigger: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often new entries are taken.")] = 10.0,
     once: Annotated[bool, typer.Option("--once", help="Take what there is, and end.")] = False,
-    limit: Annotated[
-        float,
-        typer.Option("--held-for", min=1.0, metavar="SECONDS", help="After how long a holdback is worth an alert."),
-    ] = 600.0,
+    fail_on_loss: Annotated[
+        bool,
+        typer.Option("--fail-on-loss", help="End when entries were trimmed unread, instead of telling of the gap."),
+    ] = False,
     master: Master = None,
     spark: Settings = None,
     config: Config = _CONFIG,
@@ -139,7 +139,7 @@ def live(
     """Follow the streams until it is stopped, with SIGINT or SIGTERM: tables, minutes, alerts. It may be killed at any moment
     and goes on where it was."""
     common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("live", common, trigger_s=trigger, once=once, hold_limit_s=limit), common)
+    _show(_job("live", common, trigger_s=trigger, once=once, fails_on_loss=fail_on_loss), common)
 
 
 @app.command()
@@ -161,6 +161,7 @@ def backfill(
 @app.command()
 def report(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as JSON.")] = None,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -172,7 +173,7 @@ def report(
 ) -> None:
     """What died and why, which messages are poison, which receivers are sick, how long settling takes, how much there is."""
     common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("report", common, html=html, since=since, until=until), common)
+    _show(_job("report", common, html=html, json=data, since=since, until=until), common)
 
 
 @app.command()
@@ -186,11 +187,11 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prove that each message that was owed has ended or waits, once. Ends with 1 if something is lost."""
+    """Prove that each message that was owed has ended or waits, once. Ends with 1 if something does not add up."""
     common = _Common(directory, master, spark, config, as_json, quiet)
     result = _job("audit", common, since=since, until=until)
     _show(result, common)
-    if getattr(result, "lost", 0):
+    if not result.is_clean:
         raise typer.Exit(1)
 
 

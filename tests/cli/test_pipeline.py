@@ -1,0 +1,88 @@
+"""`crewel pipeline` as far as it needs no Spark: its commands, wrong usage, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Ended, crewel
+from tests.server_process import ROOT
+
+COMMANDS = {"live", "backfill", "report", "audit", "redrive", "compact", "doctor"}
+
+
+def pipeline(directory: Path, *arguments: str, **environ: str) -> Ended:
+    return crewel("pipeline", *arguments, directory=directory, environ=environ)
+
+
+def test_the_commands_are_told(tmp_path: Path) -> None:
+    ended = pipeline(tmp_path, "--help")
+    assert ended.status == 0
+    assert {line.split()[0] for line in ended.out.splitlines() if line.startswith("  ") and line.strip()} >= COMMANDS
+    assert ended.out.startswith("Usage: crewel pipeline ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lives"], "No such command"),
+        (["redrive"], "--where"),
+        (["backfill", "--from", "yesterday"], "2026-11-20T15:30"),
+        (["report", "--spark", "ui.enabled"], "spark.sql.shuffle.partitions=64"),
+        (["live", "--trigger", "0"], "--trigger"),
+        (["redrive", "--where", "true", "--rate", "0"], "--rate"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_right(tmp_path: Path, arguments: list[str], words: str) -> None:
+    ended = pipeline(tmp_path, *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def without(tmp_path: Path, module: str) -> dict[str, str]:
+    """An environment in which a package is not there."""
+    hook = (
+        "import importlib.util as u, sys\n"
+        "found = u.find_spec\n"
+        f"u.find_spec = lambda name, package=None: None if name == {module!r} else found(name, package)\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(hook)
+    return {"PYTHONPATH": f"{tmp_path}:{ROOT / 'app'}"}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "redrive"}))
+def test_without_the_extra_the_command_is_told_that_installs_it(tmp_path: Path, command: str) -> None:
+    ended = pipeline(tmp_path, command, **without(tmp_path, "pyspark"))
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == "crewel: the pipeline needs pyspark: pip install 'crewel[pipeline]'\n"
+
+
+def test_without_java_that_is_told(tmp_path: Path) -> None:
+    ended = pipeline(tmp_path, "report", PATH=str(tmp_path), JAVA_HOME="")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install openjdk-17")
+
+
+def test_doctor_tells_what_is_wrong_and_how_to_mend_it(tmp_path: Path) -> None:
+    ended = pipeline(tmp_path, "doctor", PATH=str(tmp_path), JAVA_HOME="")
+    assert ended.status == 1
+    found = {line.split()[0]: line for line in ended.out.splitlines()}
+    assert "wrong" in found["java"]
+    assert "apt-get install openjdk-17" in found["java"]
+    assert "wrong" in found["store"], "there is no server here"
+    assert "spark" not in found, "which is not tried without Java"
+
+
+def test_the_server_imports_nothing_of_the_pipeline() -> None:
+    script = (
+        "import sys, crewel.server, crewel.cli.main\n"
+        "print([name for name in sys.modules if 'pipeline' in name and name.startswith('crewel.pipeline') or"
+        " name in ('pyspark', 'pandas', 'pyarrow')])"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "app")}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, timeout=60)
+    assert ended.stdout == "[]\n", ended.stderr
