@@ -11,9 +11,33 @@ WORKDIR /source
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY app app
 COPY extensions extensions
+COPY pipeline pipeline
 COPY static static
 COPY --from=pages /pages/node_modules/cometd/*.js /pages/node_modules/cometd/LICENSE static/vendor/cometd/
 RUN pip wheel --quiet --no-deps --wheel-dir /wheel .
+
+# The data pipeline, with Spark and Java: master, worker and jobs are this image with other commands. The server is the one below.
+FROM python:3.13-slim AS pipeline
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-21-jre-headless procps tini \
+    && rm -r /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --home-dir /data --no-create-home crewel \
+    && install --directory --owner=crewel --mode=0700 /data
+COPY requirements-pipeline.lock /tmp/
+COPY --from=wheel /wheel/ /tmp/wheel/
+RUN pip install --quiet --no-cache-dir --requirement /tmp/requirements-pipeline.lock \
+    && pip install --quiet --no-cache-dir --no-deps /tmp/wheel/*.whl \
+    && ln -s "$(python -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark \
+    && rm -r /tmp/wheel /tmp/requirements-pipeline.lock
+ENV SPARK_HOME=/opt/spark \
+    PYSPARK_PYTHON=python \
+    CREWEL_PIPELINE__DIR=/data/tables \
+    PYTHONUNBUFFERED=1
+USER crewel
+WORKDIR /data
+VOLUME /data
+ENTRYPOINT ["tini", "--"]
+CMD ["crewel", "pipeline", "live"]
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /data --no-create-home crewel \

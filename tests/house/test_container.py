@@ -51,7 +51,7 @@ def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "requirements.lock"):
         shutil.copy(ROOT / name, source)
-    for name in ("app", "extensions", "static"):
+    for name in ("app", "extensions", "pipeline", "static"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     wheels = directory / "wheel"
@@ -148,6 +148,7 @@ def test_services_refer_to_what_there_is() -> None:
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
         assert set(service["networks"]) <= set(COMPOSE["networks"])
+        assert service.get("profiles", []) in ([], ["spark"]), "what starts by itself is the server and its store"
         assert {mount.partition(":")[0] for mount in service["volumes"]} <= set(COMPOSE["volumes"])
     assert services["crewel"]["depends_on"]["store"]["condition"] == "service_healthy"
     assert services["store"]["healthcheck"]["test"][0] == "CMD"

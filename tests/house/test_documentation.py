@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from crewel.cli.main import app
+from crewel.pipeline.cli import app as pipeline
 from tests.house.source import ROOT, shown, tracked_files
 
 
@@ -46,6 +47,8 @@ def commands() -> Iterator[tuple[str, ...]]:
         for command in group.typer_instance.registered_commands:
             assert command.name or command.callback
             yield name, command.name or command.callback.__name__
+    # These are made when they are asked for, so that the server does not import them.
+    yield from (("pipeline", command.callback.__name__) for command in pipeline.registered_commands if command.callback)
 
 
 def test_documented_commands_exist_with_their_options() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.house.source import ROOT, tracked_files
 
+SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua"}
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -17,7 +19,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for name in ("app", "extensions", "static"):
+    for name in ("app", "extensions", "pipeline", "static"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
     out = copy / "wheels"
@@ -34,7 +36,7 @@ def expected() -> set[str]:
         path = file.relative_to(ROOT)
         if path.parts[0] == "app":
             names.add(path.relative_to("app").as_posix())
-        elif path.parts[0] in {"extensions", "static"} and path.suffix in {".py", ".js", ".html", ".css", ".svg"}:
+        elif path.parts[0] in {"extensions", "pipeline", "static"} and path.suffix in SUFFIXES:
             names.add(f"crewel/{path.as_posix()}")
     return names
 
