@@ -68,9 +68,14 @@ _SESSIONS = _fact(
 )
 _SUBSCRIBED = _fact(
     "subscribed",
-    "Subscriptions that began, a row a pattern.",
+    "Subscriptions that began, and what was asked for them, a row a pattern.",
     _SESSION,
     _PATTERN,
+    Column(
+        "begins",
+        "boolean",
+        "Whether a subscription begins. False if only what was asked for it has changed, or if a group decides who is owed it.",
+    ),
     _FROM,
     _OPTIONS,
     _GROUPS,

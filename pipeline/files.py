@@ -1,0 +1,59 @@
+"""The file system that the tables lie on, whichever Spark knows: a directory here, or one that a whole cluster sees."""
+
+from __future__ import annotations
+
+from glob import glob
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+__all__ = ["Files"]
+
+
+class Files:
+    """A thin face of Hadoop's file systems. Paths are texts; one without a scheme is here."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to the file system of the tables
+        self._hadoop: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the paths that match, `*` for a part of one name."""
+        if "://" not in pattern and str(self._hadoop.get("fs.defaultFS")).startswith("file:"):
+            # A call of the JVM for each path would take a thousand times as long.
+            return sorted(glob(pattern))  # noqa: PTH207 - a pattern with directories in it
+        path = self._path(pattern)
+        found = path.getFileSystem(self._hadoop).globStatus(path)
+        return sorted(str(each.getPath()) for each in found or ())
+
+    def names(self, directory: str, pattern: str = "*") -> list[str]:
+        """Return the names of what is in a directory; of one that does not exist, none."""
+        return [path.rpartition("/")[2] for path in self.matching(f"{directory}/{pattern}")]
+
+    def rename(self, before: str, after: str) -> None:
+        """Give a directory another name in one step. Raises OSError."""
+        source, target = self._path(before), self._path(after)
+        system = source.getFileSystem(self._hadoop)
+        system.mkdirs(target.getParent())
+        if not system.rename(source, target):
+            raise OSError(f"{before} cannot be renamed to {after}")
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; if there is none, nothing happens."""
+        found = self._path(path)
+        found.getFileSystem(self._hadoop).delete(found, True)
+
+    def create(self, path: str) -> None:
+        """Make an empty file."""
+        found = self._path(path)
+        found.getFileSystem(self._hadoop).create(found, True).close()
+
+    def changed_ms(self, path: str) -> int:
+        """Return when a file or directory changed last, in milliseconds since 1970."""
+        found = self._path(path)
+        status = found.getFileSystem(self._hadoop).getFileStatus(found)
+        changed: int = status.getModificationTime()
+        return changed
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)

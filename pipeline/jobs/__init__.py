@@ -1,0 +1,1 @@
+"""The jobs: where the session, the paths and the store come together."""

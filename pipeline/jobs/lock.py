@@ -1,0 +1,43 @@
+"""Who may add to the tables: one job at a time. The lock goes with its process, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from crewel.errors import CrewelError
+
+__all__ = ["TablesBusy", "writing"]
+
+_NAME: Final = "lock"
+
+
+class TablesBusy(CrewelError):
+    """Another job adds to the tables."""
+
+
+@contextmanager
+def writing(root: Path | str, job: str) -> Iterator[None]:
+    """Be the one who adds to the tables. Raises TablesBusy.
+
+    A directory that is not of this machine, `hdfs://...`, has no such lock: there its owner starts one job at a time.
+    """
+    if "://" in str(root):
+        yield
+        return
+    directory = Path(root)
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / _NAME).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            other = lock.read().strip() or "another job"
+            raise TablesBusy(f"{directory}: {other} adds to these tables, and only one job may at a time") from None
+        lock.truncate(0)
+        lock.write(job)
+        lock.flush()
+        yield

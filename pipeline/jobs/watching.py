@@ -1,0 +1,83 @@
+"""The holdback watch as a query beside the live job: receivers that are held back for too long are told to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import orjson
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from crewel.pipeline.connection import Address
+from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.sink import Command, Sink
+from crewel.pipeline.source import NAME
+from crewel.pipeline.tables import Tables
+from crewel.pipeline.transformations import holdbacks, silver
+
+__all__ = ["VERSION", "start"]
+
+VERSION: Final = 1
+"""Version of the checkpoint, which holds what the watch remembers."""
+
+_TRIGGER_S: Final = 30
+"""Seconds between two looks at the timers, each of which costs about as much as a batch."""
+
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_HOLDBACKS: Final = TABLES["holdbacks"]
+
+
+def start(spark: SparkSession, tables: Tables, address: Address, limit_s: float) -> StreamingQuery:
+    """Start the watch. An alert is a field of the hash `alerts`, under the name of the session, and a row of `holdbacks`."""
+    source = spark.readStream.format(NAME).option("prefix", address.prefix).option("streams", "facts")
+    raw = source.option("failOnDataLoss", "false").option("maxRows", 500_000).option("partitions", 2).load()
+    made = silver.facts(raw)
+    found = holdbacks.steps(made["fact_held"], made["fact_released"], made["fact_sessions"])
+    usual = spark.conf.get(_PARTITIONS)
+    spark.conf.set(
+        _PARTITIONS, "1"
+    )  # few sessions are held at a time, and each partition has files and a process of its own
+    try:
+        query = (
+            holdbacks.watch(found, round(limit_s * 1000))
+            .writeStream.queryName("crewel-holdbacks")
+            .option("checkpointLocation", tables.checkpoint("holdbacks", VERSION))
+            .outputMode("append")
+            .trigger(processingTime=f"{_TRIGGER_S} seconds")
+            .foreachBatch(lambda raised, _: _tell(tables, address, raised))
+            .start()
+        )
+    finally:
+        spark.conf.set(_PARTITIONS, usual or "4")
+    return query
+
+
+def _tell(tables: Tables, address: Address, raised: DataFrame) -> None:
+    """Write down the alerts of a batch, and tell the server. A batch that is repeated finds its rows there already."""
+    told = raised.select(
+        "*", f.unix_millis("since").alias("since_ms"), f.unix_millis("raised").alias("raised_ms")
+    ).collect()
+    if not told:
+        return
+    rows = [tuple(row[name] for name in _HOLDBACKS.names) for row in told]
+    new = raised.sparkSession.createDataFrame(rows, _HOLDBACKS.struct())
+    known = tables.read(_HOLDBACKS)
+    tables.replace(_HOLDBACKS, known.unionByName(new).dropDuplicates([*_HOLDBACKS.key]).coalesce(1))
+    # The time is a number that grows from batch to batch, also with another checkpoint.
+    Sink(address, "holdbacks").write(max(row["raised_ms"] for row in told), _alerts(address, told))
+
+
+def _alerts(address: Address, told: list[Row]) -> Iterator[Command]:
+    for row in told:
+        alert = {
+            "session": row["session"],
+            "since": row["since_ms"],
+            "raised": row["raised_ms"],
+            "held_ms": row["held_ms"],
+            "code": row["code"],
+            "who": row["who"],
+            "reason": row["reason"],
+        }
+        yield ("HSET", address.keys.alerts, row["session"], orjson.dumps(alert))

@@ -1,0 +1,48 @@
+"""Dead letters, typed: each is a message that one receiver will not get unless somebody sends it again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import PLACE, TABLES
+
+__all__ = ["letters"]
+
+_LETTERS: Final = TABLES["letters"]
+
+
+def letters(raw: DataFrame) -> DataFrame:
+    """Return the letters of `raw`. What a letter says nothing of is empty or 0; one that is too long or no JSON is left out."""
+    texts = f.from_json("payload", "map<string, string>")
+
+    def text(name: str) -> Column:
+        return f.coalesce(f.col("d").getItem(name), f.lit(""))
+
+    def number(name: str, kind: str) -> Column:
+        return f.coalesce(f.expr(f"try_cast(d['{name}'] AS {kind})"), f.lit(0).cast(kind))
+
+    return (
+        raw.where((f.col("key") == "dead") & f.col("is_whole"))
+        .select(f.col("id").alias("place"), *(f.col(column.name) for column in PLACE[1:]), texts.alias("d"))
+        .where(f.col("d").isNotNull())
+        .select(
+            *(column.name for column in PLACE),
+            text("id").alias("message_id"),
+            number("received", "bigint").alias("received_ns"),
+            text("receiver").alias("receiver"),
+            text("channel").alias("channel"),
+            text("code").alias("code"),
+            text("reason").alias("reason"),
+            number("attempts", "int").alias("attempts"),
+            number("n", "int").alias("returns"),
+            text("sender").alias("sender"),
+            text("qos").alias("qos"),
+            text("body").alias("body"),
+            (text("p") == "1").alias("is_persistent"),
+            text("r").alias("redrive_of"),
+        )
+        .select(*_LETTERS.names)
+    )

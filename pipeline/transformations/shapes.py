@@ -1,0 +1,234 @@
+"""How the JSON of facts and events is typed: for each table of silver, which entries it is made of and how. Data, no functions.
+
+Columns are expressions of Spark SQL. Fields that a server of long ago did not write are null, and have a value here that says
+the same; a field that must be there and is not makes the entry corrupt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from crewel.pipeline.schemas import TABLES, Table
+
+__all__ = ["EVENTS", "FACTS", "FACT_TYPES", "FACT_VERSIONS", "GROUP_DDL", "RUN", "Event", "Fact"]
+
+FACT_VERSIONS: Final = (1,)
+"""The versions of facts that are understood. A fact that says nothing is of version 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """How a table is made of the facts of some types."""
+
+    table: Table
+    types: tuple[str, ...]
+    ddl: str
+    """The fields of the JSON."""
+    sound: str
+    """Whether the JSON `d` has what it must have."""
+    rows: str
+    """The rows of one fact: an array of structures with the columns of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """How a table is made of the events `e` of one type; the fields that its columns need must be there."""
+
+    table: Table
+    type: str
+    columns: Mapping[str, str]
+
+
+def _fact(name: str, types: str, ddl: str, sound: str, rows: str) -> Fact:
+    return Fact(TABLES[f"fact_{name}"], tuple(types.split()), ddl, sound, rows)
+
+
+def _there(*fields: str) -> str:
+    return " AND ".join(f"d.{field} IS NOT NULL" for field in fields)
+
+
+def _one(**columns: str) -> str:
+    return f"array({_struct(columns)})"
+
+
+def _struct(columns: Mapping[str, str]) -> str:
+    return "named_struct(" + ", ".join(f"'{name}', {text}" for name, text in columns.items()) + ")"
+
+
+_IDS: Final = "array<bigint>"
+_TEXTS: Final = "array<string>"
+_NO_TEXTS: Final = f"CAST(array() AS {_TEXTS})"
+_GROUPS: Final = f"coalesce(d.`groups`, {_NO_TEXTS})"
+
+FACTS: Final = (
+    _fact(
+        "published",
+        "published",
+        f"first bigint, channels {_TEXTS}",
+        _there("first", "channels") + " AND NOT exists(d.channels, c -> c IS NULL)",
+        "transform(d.channels, (c, i) -> named_struct('log_id', d.first + i, 'channel', c))",
+    ),
+    _fact(
+        "addressed",
+        "addressed",
+        f"id bigint, channel string, sessions {_TEXTS}, queues {_TEXTS}",
+        _there("id", "channel"),
+        "concat("
+        + ", ".join(
+            f"transform(coalesce(d.{field}, {_NO_TEXTS}), r ->"
+            f" named_struct('log_id', d.id, 'channel', d.channel, 'receiver', r, 'is_queue', {is_queue}))"
+            for field, is_queue in (("sessions", "false"), ("queues", "true"))
+        )
+        + ")",
+    ),
+    _fact(
+        "leased",
+        "leased",
+        f"queue string, leases array<struct<session string, ids {_IDS}>>",
+        _there("queue", "leases") + " AND NOT exists(d.leases, l -> l.session IS NULL OR l.ids IS NULL)",
+        "flatten(transform(d.leases, l -> transform(l.ids, i ->"
+        " named_struct('log_id', i, 'queue', d.queue, 'session', l.session))))",
+    ),
+    _fact(
+        "returned",
+        "returned",
+        f"queue string, ids {_IDS}",
+        _there("queue", "ids"),
+        "transform(d.ids, i -> named_struct('log_id', i, 'queue', d.queue))",
+    ),
+    _fact(
+        "erased",
+        "erased",
+        "channel string, messages bigint",
+        _there("channel"),
+        _one(channel="d.channel", messages="coalesce(d.messages, 0L)"),
+    ),
+    _fact(
+        "sessions",
+        "opened-session closed-session",
+        "session string",
+        _there("session"),
+        _one(session="d.session", what="CASE t WHEN 'opened-session' THEN 'opened' ELSE 'closed' END"),
+    ),
+    _fact(
+        "subscribed",
+        "subscribed",
+        f"session string, patterns {_TEXTS}, `from` bigint, `groups` {_TEXTS}, options map<string, string>",
+        _there("session", "patterns", "`from`"),
+        # What was asked for a pattern may change while its subscription goes on, and that of a group begins none.
+        "transform(array_union(d.patterns, coalesce(map_keys(d.options), "
+        + _NO_TEXTS
+        + ")), p -> "
+        + _struct(
+            {
+                "session": "d.session",
+                "pattern": "p",
+                "begins": "array_contains(d.patterns, p)",
+                "from_id": "d.`from`",
+                "options": "d.options[p]",
+                "groups": _GROUPS,
+            }
+        )
+        + ")",
+    ),
+    _fact(
+        "unsubscribed",
+        "unsubscribed",
+        f"session string, patterns {_TEXTS}, `from` {_IDS}, until bigint, `groups` {_TEXTS}",
+        _there("session", "patterns", "`from`", "until") + " AND size(d.patterns) = size(d.`from`)",
+        "zip_with(d.patterns, d.`from`, (p, i) -> "
+        + _struct(
+            {"session": "d.session", "pattern": "p", "from_id": "i", "until_id": "d.until", "groups": _GROUPS},
+        )
+        + ")",
+    ),
+    _fact(
+        "ended",
+        "ended",
+        f"ended array<struct<session string, reason string, code string, ids {_IDS}>>",
+        _there("ended") + " AND NOT exists(d.ended, e -> e.session IS NULL OR e.reason IS NULL OR e.ids IS NULL"
+        " OR exists(e.ids, i -> i IS NULL))",
+        "transform(flatten(transform(d.ended, e -> transform(e.ids, i ->"
+        " named_struct('log_id', i, 'receiver', e.session, 'reason', e.reason, 'code', e.code)))), (r, n) ->"
+        " named_struct('log_id', r.log_id, 'receiver', r.receiver, 'reason', r.reason, 'code', r.code, 'number', n))",
+    ),
+    _fact(
+        "redriven",
+        "redriven",
+        "letter string, message string, id bigint, session string, channel string, code string, returns bigint",
+        _there("letter", "message", "id", "code"),
+        _one(
+            letter="d.letter",
+            message_id="d.message",
+            log_id="d.id",
+            session="d.session",
+            channel="d.channel",
+            code="d.code",
+            returns="coalesce(d.returns, 1L)",
+        ),
+    ),
+    _fact(
+        "discarded",
+        "discarded",
+        f"letters {_TEXTS}, who string",
+        _there("letters"),
+        "transform(d.letters, l -> named_struct('letter', l, 'who', d.who))",
+    ),
+    _fact(
+        "held",
+        "held",
+        "session string, who string, since bigint, code string, id string, reason string, active boolean, sink boolean",
+        _there("session", "since"),
+        _one(
+            session="d.session",
+            who="coalesce(d.who, d.session)",
+            since="timestamp_millis(d.since)",
+            code="coalesce(d.code, '')",
+            message_id="coalesce(d.id, '')",
+            reason="coalesce(d.reason, '')",
+            active="coalesce(d.active, false)",
+            sink="coalesce(d.sink, false)",
+        ),
+    ),
+    _fact("released", "released", "session string", _there("session"), _one(session="d.session")),
+)
+"""How facts are typed."""
+
+FACT_TYPES: Final = frozenset(name for fact in FACTS for name in fact.types)
+"""The types of facts that are understood."""
+
+GROUP_DDL: Final = (
+    "v bigint, node string, token string, n bigint, `from` bigint, until bigint, lost bigint, events array<struct<"
+    "type: string, at: bigint, session: string, channel: string, id: string, code: string, outcome: string, reliable: boolean,"
+    " transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint, buckets: array<bigint>,"
+    " published: bigint, delivered: bigint, opened: bigint, closed: bigint>>"
+)
+"""The fields of a group of events, and of all events in it."""
+
+RUN: Final = {"node": "d.node", "token": "d.token", "n": "d.n"}
+"""The columns that tell of the group."""
+
+_HAPPENED: Final = {"happened": "timestamp_millis(e.at)"}
+_TIMES: Final = {"since": "timestamp_millis(d.`from`)", "until": "timestamp_millis(d.until)"}
+
+
+def _event(name: str, times: Mapping[str, str], *fields: str, **others: str) -> Event:
+    columns = {**times, **{field: f"e.{field}" for field in fields}, **others}
+    return Event(TABLES[f"event_{name}"], name, columns)
+
+
+EVENTS: Final = (
+    _event("opened", _HAPPENED, "session", "reliable", "transport"),
+    _event("closed", _HAPPENED, "session", "reliable", "reason", code="coalesce(e.code, '')"),
+    _event("failed", _HAPPENED, "session", "channel", "code", "outcome", message_id="e.id"),
+    _event("held", _HAPPENED, "session", "who", code="coalesce(e.code, '')", message_id="coalesce(e.id, '')"),
+    _event("released", _HAPPENED, "session"),
+    _event("overflow", _TIMES, "session", "policy", "count"),
+    _event("redelivered", _TIMES, "session", "count"),
+    _event("settled", _TIMES, "channel", "count", "buckets", sum_ms="e.sum"),
+    _event("traffic", _TIMES, "channel", "published", "delivered"),
+    _event("visitors", _TIMES, "opened", "closed"),
+)
+"""How events are typed."""

@@ -1,0 +1,173 @@
+"""Silver: what facts and events say, typed, one row a message, pattern or receiver.
+
+An entry that cannot be understood makes no rows, stops nothing, and is in `corrupt` with the reason. Of a group of events of
+which some cannot be understood, the others make their rows all the same.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from crewel.pipeline.schemas import EVENT_VERSIONS, PLACE, RAW, TABLES, Table
+from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERSIONS, FACTS, GROUP_DDL, RUN, Event, Fact
+
+__all__ = [
+    "corrupt",
+    "corrupt_of",
+    "events",
+    "fact_rows",
+    "facts",
+    "group_rows",
+    "parsed_fact",
+    "parsed_groups",
+    "strange",
+]
+
+_CORRUPT: Final = TABLES["corrupt"]
+_GROUPS: Final = TABLES["event_groups"]
+_BAD: Final = "_bad"
+_LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
+
+
+def facts(raw: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables that are made of facts, by name."""
+    return {each.table.name: fact_rows(parsed_fact(raw, each), each) for each in FACTS}
+
+
+def events(raw: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables that are made of events, by name."""
+    return group_rows(parsed_groups(raw))
+
+
+def corrupt(raw: DataFrame) -> DataFrame:
+    """Return all entries of facts and events that could not be understood."""
+    parsed = [*(parsed_fact(raw, each) for each in FACTS), parsed_groups(raw)]
+    return reduce(DataFrame.unionByName, (strange(raw), *(corrupt_of(each) for each in parsed)))
+
+
+def parsed_fact(raw: DataFrame, shape: Fact) -> DataFrame:
+    """Return the facts of a table with their JSON `d`, and `why` they cannot be understood: null if they can."""
+    typed = f.from_json("payload", f"v bigint, {shape.ddl}, {_BAD} string", _LENIENT)
+    return (
+        raw.where((f.col("key") == "facts") & f.col("t").isin(*shape.types))
+        .select(*RAW.names, typed.alias("d"))
+        .select("*", _why(f.coalesce("d.v", f.lit(1)).isin(*FACT_VERSIONS), f.expr(shape.sound)).alias("why"))
+    )
+
+
+def fact_rows(parsed: DataFrame, shape: Fact) -> DataFrame:
+    """Return the rows of a table, from parsed facts."""
+    rows = f.when(f.col("why").isNull(), f.expr(shape.rows))
+    return _exploded(parsed.select(*_place(), rows.alias("rows")), shape.table)
+
+
+def parsed_groups(raw: DataFrame) -> DataFrame:
+    """Return the groups of events with their JSON `d`, `is_read` if it is a group, and `why` something in it cannot be
+    understood: null if all can."""
+    typed = f.from_json("payload", f"{GROUP_DDL}, {_BAD} string", _LENIENT)
+    is_known = f.col("d.v").isin(*EVENT_VERSIONS)
+    is_group = f.expr(
+        " AND ".join(f"d.`{name}` IS NOT NULL" for name in ("node", "token", "n", "from", "until", "events"))
+    )
+    unknown = f.expr(
+        f"exists(d.events, e -> NOT coalesce(e.type IN ({', '.join(repr(e.type) for e in EVENTS)}), false))"
+    )
+    odd = f.expr("exists(d.events, e -> NOT (" + " OR ".join(f"({_sound(each)})" for each in EVENTS) + "))")
+    why = f.coalesce(_why(is_known, is_group), f.when(unknown, f.lit("unknown type")).when(odd, f.lit("wrong fields")))
+    return (
+        raw.where(f.col("key") == "events")
+        .select(*RAW.names, typed.alias("d"))
+        .select("*", (_readable() & is_known & is_group).alias("is_read"), why.alias("why"))
+    )
+
+
+def group_rows(parsed: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables of events by name, from parsed groups."""
+    run = [f.expr(text).alias(name) for name, text in RUN.items()]
+    read = parsed.where("is_read")
+    groups = read.select(
+        *_place(),
+        *run,
+        f.timestamp_millis("d.from").alias("since"),
+        f.timestamp_millis("d.until").alias("until"),
+        f.coalesce("d.lost", f.lit(0)).alias("lost"),
+        f.size("d.events").alias("events"),
+    )
+    singles = parsed.select(
+        *_place(), "d", f.posexplode_outer(f.when(f.col("is_read"), f.col("d.events"))).alias("index", "e")
+    )
+    return {_GROUPS.name: groups.select(*_GROUPS.names)} | {
+        each.table.name: singles.where(f.expr(_sound(each)))
+        .select(
+            *(name.name for name in PLACE), "index", *run, *(f.expr(text).alias(n) for n, text in each.columns.items())
+        )
+        .select(*each.table.names)
+        for each in EVENTS
+    }
+
+
+def strange(raw: DataFrame) -> DataFrame:
+    """Return the facts of no type that is known."""
+    is_strange = f.col("t").isNull() | ~f.col("t").isin(*sorted(FACT_TYPES))
+    found = raw.where((f.col("key") == "facts") & is_strange)
+    return _kept(found.select("*", f.coalesce(_damage(), f.lit("unknown type")).alias("why")))
+
+
+def corrupt_of(parsed: DataFrame) -> DataFrame:
+    """Return the entries that could not be understood, from parsed facts or groups."""
+    return _kept(parsed.where(f.col("why").isNotNull()))
+
+
+def _why(is_known: Column, is_sound: Column) -> Column:
+    """Return why an entry cannot be understood; null if it can."""
+    is_object = f.from_json("payload", "map<string, string>").isNotNull()
+    return f.coalesce(
+        _damage(),
+        f.when(f.coalesce(is_known & is_sound, f.lit(False)) & f.col(f"d.{_BAD}").isNull(), f.lit(None)).otherwise(
+            f.when(~is_object, "not JSON")
+            .when(~f.coalesce(is_known, f.lit(False)) & f.col("d.v").isNotNull(), "unknown version")
+            .otherwise("wrong fields")
+        ),
+    )
+
+
+def _damage() -> Column:
+    """Return why the payload itself cannot be read; null if it can."""
+    return (
+        f.when(f.col("payload").isNull(), "no payload")
+        .when(~f.col("is_whole"), "too long")
+        .when(~f.col("is_text"), "not text")
+    )
+
+
+def _readable() -> Column:
+    return _damage().isNull()
+
+
+def _sound(event: Event) -> str:
+    """Return whether `e` is an event of this type with all the fields that it must have."""
+    needed = {column.name for column in event.table.columns if not column.nullable}
+    there = (f"({text}) IS NOT NULL" for name, text in event.columns.items() if name in needed)
+    return " AND ".join((f"e.type = '{event.type}'", *there))
+
+
+def _place() -> list[Column]:
+    return [f.col("id").alias("place"), *(f.col(column.name) for column in PLACE[1:])]
+
+
+def _exploded(frame: DataFrame, table: Table) -> DataFrame:
+    """Return one row for each of `rows`. They are exploded with what has none and then filtered: a filter before would type all
+    of them twice."""
+    place = [column.name for column in PLACE]
+    own = [f.col(f"row.{name}") for name in table.names if name not in place]
+    return (
+        frame.select(*place, f.explode_outer("rows").alias("row")).where(f.col("row").isNotNull()).select(*place, *own)
+    )
+
+
+def _kept(frame: DataFrame) -> DataFrame:
+    return frame.select("key", *_place(), "why", "t", "bytes", "payload").select(*_CORRUPT.names)

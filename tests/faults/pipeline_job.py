@@ -1,0 +1,119 @@
+"""The live job as a process of its own, to be killed with all that it has started; and what its tables hold, read without it.
+
+python -m tests.faults.pipeline_job <address> <prefix> <directory> <trigger_s | once>
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from crewel.pipeline.parts import visible
+from crewel.pipeline.schemas import Table
+from tests.server_process import ROOT
+
+START_S = 120.0
+
+
+class PipelineJob:
+    """One run of the live job."""
+
+    def __init__(self, url: str, prefix: str, tables: Path, trigger: str = "1") -> None:
+        self._checkpoint = tables / "checkpoints" / "live" / "v1"
+        self.log = tables.parent / "job.log"
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "tests.faults.pipeline_job", url, prefix, str(tables), trigger]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+
+    def batch(self) -> tuple[int, int]:
+        """The newest batch that was begun, and the newest that was done; -1 if there is none."""
+        return _newest(self._checkpoint / "offsets"), _newest(self._checkpoint / "commits")
+
+    def wait_for_batch(self, done: int) -> None:
+        """Wait until this batch is done."""
+        deadline = time.monotonic() + START_S
+        while self.batch()[1] < done:
+            assert self._process.poll() is None, self.log.read_text()[-4000:]
+            assert time.monotonic() < deadline, "no batch in time: " + self.log.read_text()[-4000:]
+            time.sleep(0.02)
+
+    def kill(self) -> int:
+        """Kill it with all processes that it has started, at once; how many there were."""
+        tree = list(_tree(self._process.pid))
+        for pid in tree:
+            os.kill(pid, signal.SIGSTOP)  # so that none sees another one go
+        tree = list(_tree(self._process.pid))
+        for pid in tree:
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait(20)
+        return len(tree)
+
+    def finish(self, limit_s: float) -> None:
+        """Wait until it has ended by itself, and well."""
+        assert self._process.wait(limit_s) == 0, self.log.read_text()[-4000:]
+
+    def close(self) -> None:
+        """End it, however it is."""
+        if self._process.poll() is None:
+            self.kill()
+
+
+def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
+    """Return what a reader would see of a table that jobs add to."""
+    found: list[dict[str, Any]] = []
+    for day in sorted((tables / table.path).glob("date=*")):
+        for part in visible(each.name.removeprefix("part=") for each in day.glob("part=*")):
+            for file in sorted((day / f"part={part}").glob("*.parquet")):
+                found += pq.ParquetFile(file).read(columns=list(columns)).to_pylist()
+    return found
+
+
+def _newest(directory: Path) -> int:
+    if not directory.is_dir():
+        return -1
+    return max((int(each.name) for each in directory.iterdir() if each.name.isdigit()), default=-1)
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """Yield a process and all that it has started, also through others."""
+    children: dict[int, list[int]] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(each.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(each.parent.name))
+    waiting = [pid]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += children.get(found, ())
+
+
+def main() -> None:
+    from crewel.pipeline.connection import Address
+    from crewel.pipeline.jobs import live
+    from crewel.pipeline.session import session
+
+    url, prefix, directory, trigger = sys.argv[1:]
+    address = Address(url, prefix)
+    spark = session(address, "local[2]", {"spark.sql.shuffle.partitions": "2", "spark.local.dir": directory + ".tmp"})
+    options = (
+        live.Options(address=address, directory=directory, once=True, upkeep_s=1)
+        if trigger == "once"
+        else live.Options(address=address, directory=directory, trigger_s=float(trigger), upkeep_s=15)
+    )
+    live.run(spark, options, lambda line: print(line, flush=True))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""Facts and events are typed; what cannot be understood is kept apart, and stops nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from crewel.pipeline.schemas import EVENTS as EVENT_TABLES
+from crewel.pipeline.schemas import FACTS as FACT_TABLES
+from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.tables import Tables
+from crewel.pipeline.transformations import intervals, letters, minutes, silver
+from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
+from crewel.storage import events as stored_events
+from crewel.storage import facts as stored_facts
+from tests.pipeline.frames import frame, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOE = "client/joe/1"
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def raw(spark: SparkSession, *entries: tuple[str, str | None, Any], **more: Any) -> DataFrame:
+    """Entries of bronze, (stream, type, JSON or text), at 1-0, 2-0 and so on."""
+    usual = {"is_text": True, "is_whole": True}
+    return frame(
+        spark,
+        "raw",
+        [
+            {
+                **usual,
+                **more,
+                "id": f"{at}-0",
+                "key": key,
+                "t": t,
+                "payload": said if said is None or isinstance(said, str) else orjson.dumps(said).decode(),
+            }
+            for at, (key, t, said) in enumerate(entries, 1)
+        ],
+    )
+
+
+def of(rows: DataFrame) -> list[tuple[Any, ...]]:
+    """What the rows say besides their place."""
+    return [tuple(row)[5:] for row in rows.orderBy("ms").collect()]
+
+
+def test_every_type_that_the_server_writes_is_typed() -> None:
+    assert {fact.name for fact in stored_facts.FACTS} == FACT_TYPES
+    assert [event.name for event in stored_events.EVENTS] == [event.type for event in EVENTS]
+    derived = {"intervals", "letters", "corrupt"}
+    assert {each.table.name for each in FACTS} == {table.name for table in FACT_TABLES} - derived
+    assert {each.table.name for each in EVENTS} == {table.name for table in EVENT_TABLES} - {"event_groups"}
+
+
+def test_all_tables_have_the_columns_of_their_schemas(spark: SparkSession) -> None:
+    nothing = raw(spark)
+    for name, rows in {**silver.facts(nothing), **silver.events(nothing), "corrupt": silver.corrupt(nothing)}.items():
+        assert [(each.name, each.dataType) for each in rows.schema] == [
+            (each.name, each.dataType) for each in TABLES[name].struct()
+        ]
+
+
+FACTS_AND_ROWS = [
+    ("published", {"first": 5, "channels": ["/a", ""]}, "fact_published", [(5, "/a"), (6, "")]),
+    (
+        "addressed",
+        {"id": 7, "channel": "/x", "sessions": [JOE], "queues": ["client/a"]},
+        "fact_addressed",
+        [(7, "/x", JOE, False), (7, "/x", "client/a", True)],
+    ),
+    (
+        "leased",
+        {"queue": "client/a", "leases": [{"session": JOE, "ids": [7, 8]}]},
+        "fact_leased",
+        [(7, "client/a", JOE), (8, "client/a", JOE)],
+    ),
+    ("returned", {"queue": "client/a", "ids": [7]}, "fact_returned", [(7, "client/a")]),
+    ("erased", {"channel": "/a", "messages": 3}, "fact_erased", [("/a", 3)]),
+    ("opened-session", {"session": JOE}, "fact_sessions", [(JOE, "opened")]),
+    ("closed-session", {"session": JOE}, "fact_sessions", [(JOE, "closed")]),
+    (
+        "subscribed",
+        {
+            "session": JOE,
+            "patterns": ["/a/*"],
+            "from": 5,
+            "groups": ["group:/b w"],
+            "options": {"/b": [{"group": "w"}]},
+        },
+        "fact_subscribed",
+        [
+            (JOE, "/a/*", True, 5, None, ["group:/b w"]),
+            (JOE, "/b", False, 5, '[{"group":"w"}]', ["group:/b w"]),
+        ],
+    ),
+    (
+        "unsubscribed",
+        {"session": JOE, "patterns": ["/a/*", "/b"], "from": [5, 6], "until": 9},
+        "fact_unsubscribed",
+        [(JOE, "/a/*", 5, 9, []), (JOE, "/b", 6, 9, [])],
+    ),
+    (
+        "ended",
+        {
+            "ended": [
+                {"session": JOE, "reason": "settled", "ids": [1, 2]},
+                {"session": JOE, "reason": "dead", "code": "user.update.error", "ids": [3]},
+            ]
+        },
+        "fact_ended",
+        [(1, JOE, "settled", None, 0), (2, JOE, "settled", None, 1), (3, JOE, "dead", "user.update.error", 2)],
+    ),
+    (
+        "redriven",
+        {"letter": "1-0", "message": "4", "id": 9, "session": JOE, "code": "user.update.error", "returns": 2},
+        "fact_redriven",
+        [("1-0", "4", 9, JOE, None, "user.update.error", 2)],
+    ),
+    ("discarded", {"letters": ["1-0", "2-0"]}, "fact_discarded", [("1-0", None), ("2-0", None)]),
+    ("released", {"session": JOE}, "fact_released", [(JOE,)]),
+]
+
+
+def test_each_fact_makes_its_rows(spark: SparkSession) -> None:
+    made = silver.facts(raw(spark, *(("facts", t, fields) for t, fields, _, _ in FACTS_AND_ROWS)))
+    for name in {name for _, _, name, _ in FACTS_AND_ROWS}:
+        assert of(made[name]) == [row for _, _, each, rows in FACTS_AND_ROWS if each == name for row in rows]
+
+
+def test_each_event_makes_a_row(spark: SparkSession) -> None:
+    group = {"v": 1, "node": "heron", "token": "t", "n": 17, "from": 0, "until": 1000, "lost": 2}
+    events = [
+        {"type": "failed", "at": 5, "session": JOE, "channel": "/a", "id": "1", "code": "c", "outcome": "letter"},
+        {"type": "settled", "channel": "/a", "count": 2, "sum": 5, "buckets": [1, 1]},
+        {"type": "visitors", "opened": 1, "closed": 2},
+        {"type": "released", "at": 6, "session": JOE},
+    ]
+    made = silver.events(raw(spark, ("events", None, {**group, "events": events})))
+    assert told(made["event_groups"], "n", "lost", "events") == [(17, 2, 4)]
+    assert told(made["event_failed"], "index", "session", "message_id", "outcome") == [(0, JOE, "1", "letter")]
+    assert told(made["event_settled"], "index", "channel", "count", "sum_ms", "buckets") == [(1, "/a", 2, 5, [1, 1])]
+    assert told(made["event_visitors"], "opened", "closed") == [(1, 2)]
+    assert told(made["event_released"], "index", "session") == [(3, JOE)]
+
+
+ODD: list[tuple[str, str | None, Any, str]] = [
+    ("facts", "ended", None, "no payload"),
+    ("facts", "ended", '{"ended":', "not JSON"),
+    ("facts", "ended", "", "not JSON"),
+    ("facts", "ended", ["x"], "not JSON"),
+    ("facts", "ended", "[" * 5000, "not JSON"),
+    ("facts", "ended", {"ended": "x"}, "wrong fields"),
+    ("facts", "ended", {"ended": [{"session": JOE, "reason": "settled"}]}, "wrong fields"),
+    ("facts", "published", {"first": "5", "channels": ["/a"]}, "wrong fields"),
+    ("facts", "published", {"v": 2, "first": 5, "channels": ["/a"]}, "unknown version"),
+    ("facts", "unheard-of", {}, "unknown type"),
+    ("facts", None, {}, "unknown type"),
+    ("events", None, {"v": 2, "events": []}, "unknown version"),
+    ("events", None, {"v": 1, "events": []}, "wrong fields"),
+    ("events", None, "x", "not JSON"),
+]
+
+
+def test_what_cannot_be_understood_is_kept_with_the_reason(spark: SparkSession) -> None:
+    entries = raw(spark, *(odd[:3] for odd in ODD))
+    found = silver.corrupt(entries).orderBy("ms").collect()
+    assert [(row["place"], row["why"]) for row in found] == [(f"{at}-0", odd[3]) for at, odd in enumerate(ODD, 1)]
+    assert all(rows.isEmpty() for rows in {**silver.facts(entries), **silver.events(entries)}.values())
+
+
+@pytest.mark.parametrize(("flag", "why"), [("is_text", "not text"), ("is_whole", "too long")])
+def test_what_was_damaged_on_its_way_makes_no_rows(spark: SparkSession, flag: str, why: str) -> None:
+    entries = raw(spark, ("facts", "published", {"first": 5, "channels": ["/a"]}), **{flag: False})
+    assert silver.facts(entries)["fact_published"].isEmpty()
+    assert told(silver.corrupt(entries), "why") == [(why,)]
+
+
+def test_the_other_events_of_a_group_are_taken(spark: SparkSession) -> None:
+    group = {"v": 1, "node": "heron", "token": "t", "n": 17, "from": 0, "until": 1000}
+    events = [{"type": "unheard-of"}, {"type": "failed"}, {"type": "visitors", "opened": 1, "closed": 2}]
+    entries = raw(spark, ("events", None, {**group, "events": events}))
+    made = silver.events(entries)
+    assert told(made["event_visitors"], "index", "opened") == [(2, 1)]
+    assert made["event_failed"].isEmpty()
+    assert told(silver.corrupt(entries), "why") == [("unknown type",)]
+
+
+def test_subscriptions_are_intervals(spark: SparkSession) -> None:
+    def fact(t: str, **fields: Any) -> tuple[str, str, dict[str, Any]]:
+        return ("facts", t, {"session": JOE, **fields})
+
+    made = silver.facts(
+        raw(
+            spark,
+            fact("subscribed", patterns=["/a", "/b", "/c"], **{"from": 5}),
+            fact("subscribed", patterns=[], options={"/a": {"filter": "x"}}, **{"from": 7}),
+            fact("unsubscribed", patterns=["/a", "/c"], until=9, **{"from": [5, 5]}),
+            fact("unsubscribed", patterns=["/old"], until=9, **{"from": [2]}),
+            fact("subscribed", patterns=["/c"], **{"from": 5}),  # nothing had been published since
+        )
+    )
+    found = intervals.intervals(made["fact_subscribed"], made["fact_unsubscribed"])
+    assert told(found, "pattern", "from_id", "until_id", "options", "subscribed", "unsubscribed") == [
+        ("/a", 5, 9, '{"filter":"x"}', "1-0", "3-0"),
+        ("/b", 5, None, None, "1-0", None),
+        ("/c", 5, None, None, "5-0", None),
+        ("/old", 2, 9, None, None, "4-0"),
+    ]
+
+
+def test_letters_are_typed(spark: SparkSession) -> None:
+    letter = {
+        "id": "7", "received": "1790000000000000000", "receiver": JOE, "code": "user.update.error", "reason": "no",
+        "attempts": "3", "channel": "/a", "body": "{}", "sender": "", "qos": "", "p": "1",
+    }  # fmt: skip
+    made = letters.letters(raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many"}), ("facts", "x", {})))
+    assert told(made, "message_id", "received_ns", "attempts", "is_persistent", "returns") == [
+        ("", 0, 0, False, 0),
+        ("7", 1790000000000000000, 3, True, 0),
+    ]
+
+
+def test_minutes_count_messages(spark: SparkSession) -> None:
+    made = silver.facts(raw(spark, *(("facts", t, fields) for t, fields, _, _ in FACTS_AND_ROWS)))
+    found = minutes.minutes({name: made[name] for name in ("fact_published", "fact_ended", "fact_subscribed")})
+    assert found is not None
+    assert told(found, "what", "count") == [
+        ("ended:dead", 1),
+        ("ended:settled", 2),
+        ("published", 2),
+        ("subscribed", 1),
+    ]
+    assert told(minutes.united(found.unionByName(found)), "what", "count")[2] == ("published", 4)
+    assert minutes.minutes({}) is None
+
+
+def test_files_of_before_a_column_was_added_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
+    tables = Tables(spark, tmp_path)
+    table = TABLES["fact_subscribed"]
+    path = tmp_path / table.path
+    row = {"place": "1-0", "session": JOE, "pattern": "/a", "from_id": 5}
+    older = frame(spark, table.name, [row]).drop("options", "groups", "begins")
+    older.selectExpr("*", "'live.1.0' AS part").write.partitionBy("date", "part").parquet(str(path))
+    assert told(tables.read(table), "session", "from_id", "options") == [(JOE, 5, None)]
