@@ -235,6 +235,14 @@ class TestFailures:
         assert data(come(second)) == [4]
         assert letters(world) == []
 
+    def test_nor_that_others_could_have_who_come_later(self, world: StoredWorld) -> None:
+        first = member(world, "joe/1")
+        publish(world, 1, 2, 3)
+        first.take(failed(come(first)[1], "user.update.holdback"))
+        assert come(first) == []
+        assert data(come(member(world, "ann/1"))) == [1, 2, 3]
+        assert letters(world) == []
+
     def test_an_operator_who_holds_a_member_gives_the_others_its_work(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
         world.wait(world.broker.dispatching.hold(first.session, "an operator"))

@@ -71,6 +71,7 @@ class Groups:
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
         self._broker.shared.ring(queue)
+        self._broker.returning.help(session)
 
     def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
         """The session is a member no more of this group, or of any that hears the pattern. What it has got it may still

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.ptp.failures import Failure
-from crewel.broker.ptp.naming import group_of, is_exclusive
+from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.names import ANONYMOUS
 from crewel.delivery.records import EndReason, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.dotted import is_below
@@ -65,6 +66,17 @@ class Returning:
         ]
         if places:
             self._put_back(session, durable, places, failed=False)
+
+    def help(self, session: Session) -> None:
+        """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
+        if session.durable is None or not session.name:
+            return
+        subject = session.name.split("/")[1]
+        queues = [] if subject == ANONYMOUS else [one_queue(subject)]
+        for name in (*queues, *self._broker.groups.queues_of(session)):
+            for each in self._broker.shared.members(name):
+                if each.is_paused:
+                    self.relieve(each)
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
         shared = self._broker.shared

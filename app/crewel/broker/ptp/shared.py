@@ -194,6 +194,7 @@ class SharedQueues:
         if self._known and session.name:
             for name in self._names_for(session):
                 self.ring(name)
+        self._broker.returning.help(session)
 
     def _names_for(self, session: Session) -> tuple[str, ...]:
         subject = session.name.split("/")[1]
