@@ -47,25 +47,28 @@ def filled(store: Any, prefix: str, number: int) -> None:
         pipe.execute()
 
 
-def into_nothing(spark: Any, prefix: str, tasks: int) -> Callable[[], object]:
-    """Read everything as a batch."""
+def into_nothing(spark: Any, prefix: str, tasks: int) -> Callable[[], float]:
+    """Read everything as a batch; the seconds it took."""
 
-    def read() -> object:
+    def read() -> float:
+        begun = time.perf_counter()
         frame = spark.read.format("crewel-events").options(streams="facts", partitions=tasks, prefix=prefix).load()
-        return frame.write.format("noop").mode("overwrite").save()
+        frame.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - begun
 
     return read
 
 
-def streamed(spark: Any, prefix: str, rows: int, directory: str) -> Callable[[], object]:
-    """Read everything as a stream, in batches of so many rows."""
+def streamed(spark: Any, prefix: str, rows: int, directory: str) -> Callable[[], float]:
+    """Read everything as a stream, in batches of so many rows; the seconds its batches took, without starting and ending it."""
     checkpoints = itertools.count()
 
-    def read() -> object:
+    def read() -> float:
         stream = spark.readStream.format("crewel-events").options(streams="facts", maxRows=rows, prefix=prefix).load()
         writer = stream.writeStream.format("noop").trigger(availableNow=True)
         query = writer.option("checkpointLocation", f"{directory}/{rows}-{next(checkpoints)}").start()
-        return query.awaitTermination()
+        query.awaitTermination()
+        return sum(progress.batchDuration for progress in query.recentProgress) / 1000
 
     return read
 
@@ -91,9 +94,7 @@ def measure(entries: int, rounds: int) -> Figures:
             into_nothing(spark, prefix, 4)()  # warm
             for number in range(rounds):
                 for name, read in ways.items() if number % 2 else reversed(ways.items()):
-                    begun = time.perf_counter()
-                    read()
-                    found.setdefault(name, []).append(entries / (time.perf_counter() - begun))
+                    found.setdefault(name, []).append(entries / read())
             spark.stop()
         finally:
             store.close()

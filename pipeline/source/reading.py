@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -56,26 +54,12 @@ def read(address: Address, task: Task, patience_s: float, *, fails_on_loss: bool
         return
     extents = Extents(address, patience_s)
     try:
-        with _no_collections():
-            for page in pages(address, what, lambda: extents.look([what.stream])[what.stream], patience_s):
-                if not isinstance(page, Gap):
-                    yield batch_of(what.stream, page)
-                elif fails_on_loss:
-                    raise EntriesLost(page)
-                else:
-                    yield gap_row(page)
+        for page in pages(address, what, lambda: extents.look([what.stream])[what.stream], patience_s):
+            if not isinstance(page, Gap):
+                yield batch_of(what.stream, page)
+            elif fails_on_loss:
+                raise EntriesLost(page)
+            else:
+                yield gap_row(page)
     finally:
         extents.close()
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Keep Python from looking for garbage that does not go by itself: among millions of small lists that halves the speed,
-    and there is none."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
