@@ -158,6 +158,16 @@ class TestTime:
         stored.settle()
         assert state(stored, "/a") is State.UNREFERENCED
 
+    def test_while_the_server_goes_down_the_store_is_not_asked_any_more(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3}, lifeTime=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.durability.writing, "is_closed", True)
+            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            stored.sweep_after(1)
+        assert "could not be removed" not in caplog.text
+
     def test_it_does_not_die_while_the_store_does_not_answer(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -168,7 +168,7 @@ class Endings:
 
     def _expire(self) -> None:
         durability = self._broker.durability
-        if durability is None or self._is_expiring or durability.trouble is not None:
+        if durability is None or self._is_expiring or durability.trouble is not None or durability.writing.is_closed:
             return
         self._is_expiring = True
         keys, token = durability.store.keys, durability.token
