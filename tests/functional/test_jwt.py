@@ -82,6 +82,15 @@ def test_credentials_take_a_session_over_and_those_of_others_do_not(guarded: Cal
     assert data(second.take_all()) == [1]
 
 
+@one_lane
+def test_nothing_is_said_to_be_recovered_that_is_not_granted(guarded: Callable[..., Server]) -> None:
+    person = Person(guarded()).be("joe/1", token=signed())
+    qos = {"since": {"/other": {"epoch": "", "id": "0"}}}
+    (reply,) = person.send(person.message("/meta/subscribe", subscription="/other", ext={"subscribe": qos}))
+    assert reply["error"].startswith("403:")
+    assert "recovered" not in reply["ext"]["subscribe"]
+
+
 @pytest.mark.parametrize("is_reliable", [True, False], ids=["stored", "in memory"])
 def test_what_the_new_token_does_not_grant_is_heard_no_more(guarded: Callable[..., Server], is_reliable: bool) -> None:
     server = guarded()

@@ -59,6 +59,8 @@ def subscribe(broker: Broker, session: Session, message: Message, channels: list
     reply = replies.ok(message) if error is None else replies.failed(message, error)
     if "subscribe" in asked:
         reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
+        if error is not None:
+            reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
     return reply
 
 
