@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
-from crewel.pipeline.schemas import RAW, TABLES, Table
+from crewel.pipeline.schemas import GAP, RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze, minutes, silver
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
@@ -26,6 +26,7 @@ MADE: Final = (
     TABLES["event_groups"],
     *(each.table for each in EVENTS),
     TABLES["corrupt"],
+    TABLES["gaps"],
     TABLES["minutes"],
 )
 """The tables that `write` adds to."""
@@ -101,6 +102,9 @@ def write(tables: Tables, raw: DataFrame, has: Found, part: str, progress: Progr
     if groups := has.of("events"):
         progress(f"events: {groups:,} groups")
         strange += _write_events(tables, raw.coalesce(_tasks(groups)), part, written)
+    if any(key.endswith(GAP) for key, _ in has.counts):
+        tables.write(TABLES["gaps"], silver.gaps(raw).coalesce(1), part)
+        written.tables.append(TABLES["gaps"])
     if strange:
         tables.write(TABLES["corrupt"], reduce(DataFrame.unionByName, strange).coalesce(1), part)
         written.tables.append(TABLES["corrupt"])

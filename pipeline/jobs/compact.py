@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs.batches import MADE, Progress, quiet
+from crewel.pipeline.jobs.lock import merging
 from crewel.pipeline.parts import Live, finished
 from crewel.pipeline.schemas import RAW
 from crewel.pipeline.tables import Tables
@@ -52,8 +53,9 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Put parts together in all tables."""
-    return tidy(Tables(spark, options.directory), progress)
+    """Put parts together in all tables. Raises TablesBusy while another job does."""
+    with merging(options.directory, "another compaction"):
+        return tidy(Tables(spark, options.directory), progress)
 
 
 def tidy(tables: Tables, progress: Progress = quiet, today: date | None = None) -> Result:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from crewel.pipeline import parts
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import batches, compact, gold, watching
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.jobs.lock import writing
+from crewel.pipeline.jobs.lock import TablesBusy, merging, writing
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.sink import Command, Sink
 from crewel.pipeline.source import NAME
@@ -166,7 +166,8 @@ class _Job:
         if is_due or time.monotonic() - self._kept_up >= options.upkeep_s:
             self._kept_up = time.monotonic()
             self._is_changed = False
-            compact.tidy(self._tables, self._progress)
+            with suppress(TablesBusy), merging(options.directory, "the live job"):
+                compact.tidy(self._tables, self._progress)
             gold.write(self._tables, self._progress)
 
     def _begin(self) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from crewel.pipeline.schemas import EVENT_VERSIONS, PLACE, RAW, TABLES, Table
+from crewel.pipeline.schemas import EVENT_VERSIONS, GAP, PLACE, RAW, TABLES, Table
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERSIONS, FACTS, GROUP_DDL, RUN, Event, Fact
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "events",
     "fact_rows",
     "facts",
+    "gaps",
     "group_rows",
     "parsed_fact",
     "parsed_groups",
@@ -29,6 +30,7 @@ __all__ = [
 
 _CORRUPT: Final = TABLES["corrupt"]
 _GROUPS: Final = TABLES["event_groups"]
+_GAPS: Final = TABLES["gaps"]
 _BAD: Final = "_bad"
 _LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
 
@@ -108,6 +110,23 @@ def group_rows(parsed: DataFrame) -> dict[str, DataFrame]:
         .select(*each.table.names)
         for each in EVENTS
     }
+
+
+def gaps(raw: DataFrame) -> DataFrame:
+    """Return where entries were trimmed before they were read."""
+    told = f.from_json("payload", "before string, lost bigint")
+    return (
+        raw.where(f.col("key").endswith(GAP))
+        .select(f.expr(f"left(key, length(key) - {len(GAP)})").alias("key"), *_place(), told.alias("d"))
+        .select(
+            "key",
+            *(column.name for column in PLACE),
+            f.col("d.before").alias("before"),
+            f.split_part(f.col("d.before"), f.lit("-"), f.lit(1)).cast("bigint").alias("before_ms"),
+            f.col("d.lost").alias("lost"),
+        )
+        .select(*_GAPS.names)
+    )
 
 
 def strange(raw: DataFrame) -> DataFrame:

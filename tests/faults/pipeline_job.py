@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from crewel.pipeline.parts import visible
 from crewel.pipeline.schemas import Table
 from tests.server_process import ROOT
 
-START_S = 120.0
+START_S = 240.0
 
 
 class PipelineJob:
@@ -32,6 +33,11 @@ class PipelineJob:
         with self.log.open("ab") as log:
             command = [sys.executable, "-m", "tests.faults.pipeline_job", url, prefix, str(tables), trigger]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+
+    @property
+    def pid(self) -> int:
+        """The process that has started all others."""
+        return self._process.pid
 
     def batch(self) -> tuple[int, int]:
         """The newest batch that was begun, and the newest that was done; -1 if there is none."""
@@ -47,14 +53,13 @@ class PipelineJob:
 
     def kill(self) -> int:
         """Kill it with all processes that it has started, at once; how many there were."""
-        tree = list(_tree(self._process.pid))
-        for pid in tree:
-            os.kill(pid, signal.SIGSTOP)  # so that none sees another one go
-        tree = list(_tree(self._process.pid))
-        for pid in tree:
-            os.kill(pid, signal.SIGKILL)
+        for pid in tree(self.pid):
+            _send(pid, signal.SIGSTOP)  # so that none sees another one go
+        found = list(tree(self.pid))
+        for pid in found:
+            _send(pid, signal.SIGKILL)
         self._process.wait(20)
-        return len(tree)
+        return len(found)
 
     def finish(self, limit_s: float) -> None:
         """Wait until it has ended by itself, and well."""
@@ -76,13 +81,18 @@ def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
     return found
 
 
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # workers come and go
+        os.kill(pid, number)
+
+
 def _newest(directory: Path) -> int:
     if not directory.is_dir():
         return -1
     return max((int(each.name) for each in directory.iterdir() if each.name.isdigit()), default=-1)
 
 
-def _tree(pid: int) -> Iterator[int]:
+def tree(pid: int) -> Iterator[int]:
     """Yield a process and all that it has started, also through others."""
     children: dict[int, list[int]] = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
@@ -109,7 +119,7 @@ def main() -> None:
     options = (
         live.Options(address=address, directory=directory, once=True, upkeep_s=1)
         if trigger == "once"
-        else live.Options(address=address, directory=directory, trigger_s=float(trigger), upkeep_s=15)
+        else live.Options(address=address, directory=directory, trigger_s=float(trigger), upkeep_s=15, hold_limit_s=0)
     )
     live.run(spark, options, lambda line: print(line, flush=True))
     spark.stop()

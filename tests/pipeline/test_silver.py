@@ -53,7 +53,7 @@ def of(rows: DataFrame) -> list[tuple[Any, ...]]:
 def test_every_type_that_the_server_writes_is_typed() -> None:
     assert {fact.name for fact in stored_facts.FACTS} == FACT_TYPES
     assert [event.name for event in stored_events.EVENTS] == [event.type for event in EVENTS]
-    derived = {"intervals", "letters", "corrupt"}
+    derived = {"intervals", "letters", "corrupt", "gaps"}
     assert {each.table.name for each in FACTS} == {table.name for table in FACT_TABLES} - derived
     assert {each.table.name for each in EVENTS} == {table.name for table in EVENT_TABLES} - {"event_groups"}
 
@@ -214,6 +214,17 @@ def test_subscriptions_are_intervals(spark: SparkSession) -> None:
     ]
 
 
+def test_gaps_are_told(spark: SparkSession) -> None:
+    entries = raw(
+        spark, ("facts.gap", None, {"before": "9-0", "lost": 7}), ("events.gap", None, {"before": None, "lost": None})
+    )
+    assert told(silver.gaps(entries), "key", "place", "before", "before_ms", "lost") == [
+        ("events", "2-0", None, None, None),
+        ("facts", "1-0", "9-0", 9, 7),
+    ]
+    assert silver.corrupt(entries).isEmpty()
+
+
 def test_letters_are_typed(spark: SparkSession) -> None:
     letter = {
         "id": "7", "received": "1790000000000000000", "receiver": JOE, "code": "user.update.error", "reason": "no",
@@ -238,6 +249,38 @@ def test_minutes_count_messages(spark: SparkSession) -> None:
     ]
     assert told(minutes.united(found.unionByName(found)), "what", "count")[2] == ("published", 4)
     assert minutes.minutes({}) is None
+
+
+def test_what_a_server_wrote_before_there_were_groups_stays_readable(spark: SparkSession) -> None:
+    lines = [orjson.loads(line) for line in (RECORDED / "before-groups.jsonl").read_text().splitlines()]
+    rows = [
+        {
+            "key": line["stream"],
+            "id": line["id"],
+            "t": line["fields"].get("t"),
+            "payload": orjson.dumps(line["fields"]).decode() if line["stream"] == "dead" else line["fields"]["d"],
+            "is_text": True,
+            "is_whole": True,
+        }
+        for line in lines
+    ]
+    entries = frame(spark, "raw", rows)
+    assert silver.corrupt(entries).isEmpty()
+    facts, events = silver.facts(entries), silver.events(entries)
+    assert facts["fact_published"].count() == 4
+    assert told(facts["fact_ended"].groupBy("reason").count(), "reason", "count") == [("dead", 2), ("settled", 5)]
+    found = intervals.intervals(facts["fact_subscribed"], facts["fact_unsubscribed"])
+    assert told(found, "session", "pattern", "groups", "options") == [
+        ("client/ann/1", "/orders/new", [], None),
+        ("client/bob/1", "/orders/*", [], None),
+        (JOE, "/orders/**", [], None),
+    ]
+    assert told(events["event_groups"], "n") == [(n,) for n in range(1, 7)]
+    assert (
+        told(events["event_failed"], "session", "code", "outcome")
+        == [("client/ann/1", "user.update.error", "letter")] * 2
+    )
+    assert told(letters.letters(entries), "receiver", "reason") == [("client/ann/1", "no such article 4711")] * 2
 
 
 def test_files_of_before_a_column_was_added_stay_readable(spark: SparkSession, tmp_path: Path) -> None:
