@@ -116,7 +116,7 @@ class Eraser:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_what_was_owed_is_what_became_of_it(seed: int, start_server: StartServer, tell: Tell) -> None:
+async def test_what_was_shared_or_kept_ends_as_it_should(seed: int, start_server: StartServer, tell: Tell) -> None:
     server = await asyncio.to_thread(start_server, *SETS)
     rng = random.Random(7000 + seed)
     receivers = [RandomReceiver(server, habits, random.Random(rng.random())) for habits in KINDS]
