@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
+import trustme
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.source.extents import Extents
-from tests.store_process import StoreProcess
+from tests.store_process import StoreProcess, shared_store
 
 SECRET = "redis://joe:wdFsEcReT@store.example:7000/3"
 
@@ -56,9 +60,40 @@ def test_no_text_tells_the_password(url: str) -> None:
     assert pickle.loads(pickle.dumps(address)) == address
 
 
-def test_tls_is_spoken_where_the_address_says_so() -> None:
-    client = Address("rediss://store.example:7000?ssl_cert_reqs=required").client()
-    assert client.connection_pool.connection_class is redis.SSLConnection
+def serve_tls(listening: socket.socket, context: ssl.SSLContext, store: str) -> None:
+    """Take the first connection that knows our certificate, and pass on what comes either way, until it ends."""
+    while True:
+        plain, _ = listening.accept()
+        try:
+            client = context.wrap_socket(plain, server_side=True)
+        except OSError:
+            plain.close()
+            continue
+        with client, socket.socket(socket.AF_UNIX) as behind:
+            behind.connect(store)
+            while request := client.recv(65536):
+                behind.sendall(request)
+                client.sendall(behind.recv(65536))
+        return
+
+
+def test_tls_is_spoken_where_the_address_says_so(tmp_path: Path) -> None:
+    """The store that comes with Crewel speaks none itself."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"rediss://127.0.0.1:{listening.getsockname()[1]}"
+        relay = threading.Thread(target=serve_tls, args=(listening, context, str(shared_store().socket)))
+        relay.start()
+        with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            Extents(Address(url), 0).look(["facts"])
+        extents = Extents(Address(f"{url}?ssl_ca_certs={tmp_path}/ca.pem", "nobody:"), 1)
+        assert extents.look(["facts"])["facts"].length == 0
+        extents.close()
+        relay.join(10)
+        assert not relay.is_alive()
 
 
 def test_a_store_with_a_password_is_read_with_it_and_says_so_without(tmp_path: Path) -> None:
