@@ -17,7 +17,8 @@ from tests.pipeline.conftest import Streams
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-A_MINUTE = 60_000
+pytestmark = pytest.mark.timeout(300)  # a batch has a dozen jobs of Spark, which take long beside other tests
+
 AT = 1_790_000_040_000
 
 
