@@ -135,8 +135,8 @@ class _Scale:
         count = min(len(self._times), 6)
         shown = [self._times[round(at * (len(self._times) - 1) / max(count - 1, 1))] for at in range(count)]
         parts += [
-                f'<text class="tick" x="{self.x(at):.1f}" y="{_HEIGHT - 10}" text-anchor="middle">'
-                f"{_clock(at, self._times)}</text>"
+            f'<text class="tick" x="{self.x(at):.1f}" y="{_HEIGHT - 10}" text-anchor="middle">'
+            f"{_clock(at, self._times)}</text>"
             for at in dict.fromkeys(shown)
         ]
         return "".join(parts)
