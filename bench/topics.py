@@ -247,7 +247,7 @@ async def filtering(rounds: int, seconds: float) -> list[Figure]:
             Figure(
                 f"a filter costs at most {FILTER_US:.0f} µs a delivery, {RECEIVERS} receivers, {words}",
                 f"plus {more:.1f} µs",
-                more <= FILTER_US or name == "many",
+                more <= FILTER_US,
                 f"{spread(costs['none'])} µs a delivery without, {spread(costs[name])} with",
             )
         )
