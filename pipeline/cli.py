@@ -126,6 +126,9 @@ def live(
     directory: Directory = _DIRECTORY,
     trigger: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often new entries are taken.")] = 10.0,
     once: Annotated[bool, typer.Option("--once", help="Take what there is, and end.")] = False,
+    held_for: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="After how long a holdback is worth an alert; 0: never.")
+    ] = 600.0,
     fail_on_loss: Annotated[
         bool,
         typer.Option("--fail-on-loss", help="End when entries were trimmed unread, instead of telling of the gap."),
@@ -139,7 +142,7 @@ def live(
     """Follow the streams until it is stopped, with SIGINT or SIGTERM: tables, minutes, alerts. It may be killed at any moment
     and goes on where it was."""
     common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("live", common, trigger_s=trigger, once=once, fails_on_loss=fail_on_loss), common)
+    _show(_job("live", common, trigger_s=trigger, once=once, hold_limit_s=held_for, fails_on_loss=fail_on_loss), common)
 
 
 @app.command()

@@ -175,7 +175,7 @@ def _directory(directory: str) -> Finding:
     found = f"{directory}{'' if there == path else ' (is made by the first job)'}, {free / 2**30:,.1f} GiB free"
     if free < _LEAST_DISK:
         return Finding(
-            "tables", State.WARNING, found, "a million facts take about 50 MB, and twice that while they are compacted"
+            "tables", State.WARNING, found, "tables grow every day, and take twice their room while they are compacted"
         )
     return Finding("tables", State.OK, found)
 

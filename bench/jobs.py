@@ -1,0 +1,209 @@
+"""How long the jobs of the pipeline take, and what the resident one costs while nothing happens.
+
+    python bench/jobs.py                    5 million entries, written into bench/RESULTS.md (about ten minutes)
+    python bench/jobs.py --quick            a tenth of them, printed only
+    python bench/jobs.py --only idle        one of: backfill, triage, idle
+
+A store of its own holds facts as a server writes them, and every twentieth message dies. Store and Spark share the cores.
+"""
+
+import argparse
+import contextlib
+import datetime as dt
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+BENCH = Path(__file__).parent
+sys.path.insert(0, str(BENCH.parent))
+MARKER = "jobs"
+PREFIX = "bench:"
+IDLE_S, SETTLING_S = 60.0, 45.0
+CODES = ("user.update.error", "user.update.holdback.sink", "communication.responseTimeout")
+
+Row = tuple[str, str, str, bool]
+
+
+def fill(store: Any, events: int) -> None:
+    """So many facts and letters: of each three messages that are settled a commit tells together; every twentieth dies."""
+    client = store.client()
+    base = f"{PREFIX}{{crewel}}:"
+    ids = itertools.count(1790000000000000)
+    for portion in range(events // 1000):
+        pipe = client.pipeline(transaction=False)
+        for i in range(1000):
+            log_id = next(ids)
+            channel, session = f"/orders/{log_id % 50}", f"client/joe/{log_id % 200 + 1}"
+            if i % 20 == 0:
+                code = CODES[log_id % 3]
+                died(pipe, base, log_id, channel, session, code)
+            elif i % 3:
+                pipe.xadd(
+                    f"{base}facts", {"t": "published", "d": orjson.dumps({"first": log_id, "channels": [channel]})}
+                )
+            else:
+                ended = [{"session": session, "reason": "settled", "ids": [log_id - 2, log_id - 1]}]
+                pipe.xadd(f"{base}facts", {"t": "ended", "d": orjson.dumps({"ended": ended})})
+        if portion % 100 == 0:
+            subscribed = {"session": f"client/joe/{portion // 100 + 1}", "patterns": ["/orders/*"], "from": 1}
+            pipe.xadd(f"{base}facts", {"t": "subscribed", "d": orjson.dumps(subscribed)})
+        pipe.execute()
+
+
+def died(pipe: Any, base: str, log_id: int, channel: str, session: str, code: str) -> None:
+    """A letter and its fact."""
+    ended = [{"session": session, "reason": "dead", "code": code, "ids": [log_id]}]
+    pipe.xadd(f"{base}facts", {"t": "ended", "d": orjson.dumps({"ended": ended})})
+    reason = f"order {log_id} of 'Joe' has no price (attempt {log_id % 7})"
+    fields = {
+        "id": log_id, "received": log_id * 1000, "receiver": session, "code": code, "reason": reason, "attempts": 1,
+        "channel": channel, "body": '{"data":{"order":17}}', "sender": "client/ann/1", "qos": "", "p": 1,
+    }  # fmt: skip
+    pipe.xadd(f"{base}dead", fields)
+
+
+def taken(step: Callable[[], object]) -> float:
+    """Seconds."""
+    begun = time.perf_counter()
+    step()
+    return time.perf_counter() - begun
+
+
+def say(words: str) -> None:
+    print(f"{time.strftime('%T')} {words}", file=sys.stderr)
+
+
+def backfill(spark: Any, address: Any, events: int, directory: str) -> Row:
+    """All that the store has, up to gold."""
+    from crewel.pipeline.jobs import backfill as job
+
+    seconds = taken(lambda: job.run(spark, job.Options(address=address, directory=f"{directory}/tables"), say))
+    limit = 180 * events / 5_000_000
+    what = f"backfill of {events:,} entries to gold"
+    return what, f"{seconds:.1f} s ({events / seconds:,.0f}/s)", f"at most {limit:.0f} s", seconds <= limit
+
+
+def triage(spark: Any, address: Any, events: int) -> Row:
+    """What died and why, straight from the store: of so many facts, and a letter for each twentieth."""
+    from crewel.pipeline.jobs.inputs import gather
+    from crewel.pipeline.tables import Tables
+    from crewel.pipeline.transformations import owing
+    from crewel.pipeline.transformations import triage as transformation
+
+    with TemporaryDirectory() as empty:
+        inputs = gather(spark, Tables(spark, empty), address, ("facts",))
+        silver = inputs.silver
+        channels = owing.channels(silver["fact_published"], silver["fact_addressed"], silver["fact_redriven"])
+        found: list[Any] = []
+        seconds = taken(
+            lambda: found.extend(transformation.triage(silver["letters"], silver["fact_ended"], channels).collect())
+        )
+        inputs.forget()
+    letters = sum(row["letters"] for row in found)
+    what = f"triage of {events:,} entries with {letters:,} deaths, from the store, after the start"
+    return what, f"{seconds:.1f} s", "at most 10 s of a million", seconds <= 10 * max(events / 1_000_000, 1)
+
+
+def idle(url: str, directory: str) -> Row:
+    """The resident job while nothing comes: processor time of all its processes."""
+    environ = {**os.environ, "CREWEL_STORAGE__URL": url, "CREWEL_STORAGE__PREFIX": "idle:"}
+    command = [sys.executable, "-m", "crewel.pipeline", "live", "--dir", f"{directory}/live", "--quiet"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+        try:
+            time.sleep(SETTLING_S)
+            begun = cpu(job.pid)
+            time.sleep(IDLE_S)
+            share = (cpu(job.pid) - begun) / IDLE_S
+        finally:
+            job.send_signal(signal.SIGTERM)
+    return "the resident job while nothing happens", f"{share:.1%} of a core", "below 3 %", share < 0.03
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time of a process and all below it that live."""
+    total = 0.0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                total += cpu(int(child))
+    return total
+
+
+def measure(events: int, only: str) -> list[Row]:
+    """The rows of the report."""
+    from crewel.pipeline.connection import Address
+    from crewel.pipeline.session import session
+    from tests.store_process import StoreProcess
+
+    rows = []
+    with TemporaryDirectory(prefix="crewel-bench-") as directory:
+        store = StoreProcess(Path(directory), appendonly="yes")
+        address = Address(store.url, PREFIX)
+        settings = {"spark.local.dir": directory, "spark.log.level": "ERROR", "spark.driver.memory": "2g"}
+        try:
+            if only in ("", "triage", "backfill"):
+                spark = session(address, "local[2]", settings)
+                fill(store, min(events, 1_000_000))
+                if only != "backfill":
+                    rows.append(triage(spark, address, min(events, 1_000_000)))
+                    say(str(rows[-1]))
+                if only != "triage":
+                    fill(store, events - min(events, 1_000_000))
+                    rows.append(backfill(spark, address, events, directory))
+                    say(str(rows[-1]))
+                spark.stop()
+            if only in ("", "idle"):
+                rows.append(idle(store.url, directory))
+        finally:
+            store.close()
+    return rows
+
+
+def report(rows: list[Row]) -> str:
+    """The section of bench/RESULTS.md."""
+    return "\n".join(
+        [
+            f"<!-- {MARKER} -->",
+            "## How long the pipeline's jobs take",
+            "",
+            f"`python bench/jobs.py` on {dt.datetime.now(dt.UTC).date()}, once each; store and Spark share {os.cpu_count()}"
+            f" cores, load average of the machine at the end {os.getloadavg()[0]:.1f}.",
+            "",
+            "| what | measured | target | |",
+            "| --- | ---: | --- | --- |",
+            *(
+                f"| {what} | {measured} | {target} | {'met' if met else 'MISSED'} |"
+                for what, measured, target, met in rows
+            ),
+            f"<!-- /{MARKER} -->",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="bench/jobs.py", description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the entries, printed only")
+    parser.add_argument("--only", default="", choices=["", "backfill", "triage", "idle"])
+    options = parser.parse_args()
+    text = report(measure(500_000 if options.quick else 5_000_000, options.only))
+    print(text)
+    if not (options.quick or options.only):
+        from durable import write
+
+        write(text, BENCH / "RESULTS.md", MARKER)
+
+
+if __name__ == "__main__":
+    main()
