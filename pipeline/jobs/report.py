@@ -88,11 +88,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         inputs.forget()
     written = {name: tables.read(TABLES[name]) for name in found}
     rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items()}
-    totals = {
-        "letters": written["triage"].agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0],
-        "poison": written["poison"].count(),
-        "sick": written["receivers"].where("is_sick").count(),
-    }
+    totals = _totals(written)
     settling = latency.of_all(written["latency"]).orderBy(f.col("minute").desc()).limit(_MOST_POINTS)
     hours = (
         written["capacity"]
@@ -122,6 +118,15 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         [row["session"] for row in rows["receivers"] if row["is_sick"]][:100],
         paths,
     )
+
+
+def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
+    """Return how many letters, poison messages and sick receivers there are."""
+    return {
+        "letters": written["triage"].agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0],
+        "poison": written["poison"].count(),
+        "sick": written["receivers"].where("is_sick").count(),
+    }
 
 
 def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataFrame]:

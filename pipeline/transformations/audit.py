@@ -115,20 +115,7 @@ def ledger(
         _rows(gone, taken_before=early.cast("int"), taken_after=late.cast("int")),
         _rows(records.waiting.withColumn("place", f.lit(None).cast("string")), waits=f.lit(1)),
     )
-    together = (
-        reduce(DataFrame.unionByName, rows)
-        .groupBy("receiver", "log_id")
-        .agg(
-            *(f.max(name).alias(name) for name in ("owed_by_log", "waits")),
-            *(f.sum(name).alias(name) for name in ("given_before", "given_after", "taken_before", "taken_after")),
-            f.max("channel").alias("channel"),
-            f.min("pattern").alias("pattern"),
-            f.bool_or("is_sure").alias("is_sure"),
-            f.bool_and("is_doubtful").alias("is_doubtful"),
-            f.max("since_ms").alias("since_ms"),
-            f.array_distinct(f.concat(f.collect_list("place"), f.collect_list("further"))).alias("evidence"),
-        )
-    )
+    together = _together(reduce(DataFrame.unionByName, rows))
     addressed = silver["fact_addressed"].groupBy("log_id").agg(f.min("channel").alias("told"))
     cursors = records.cursors.select(f.col("session").alias("receiver"), "cursor")
     return (
@@ -143,6 +130,20 @@ def ledger(
             }
         )
         .drop("told")
+    )
+
+
+def _together(rows: DataFrame) -> DataFrame:
+    """Return what all rows of a receiver and a message come to."""
+    return rows.groupBy("receiver", "log_id").agg(
+        *(f.max(name).alias(name) for name in ("owed_by_log", "waits")),
+        *(f.sum(name).alias(name) for name in ("given_before", "given_after", "taken_before", "taken_after")),
+        f.max("channel").alias("channel"),
+        f.min("pattern").alias("pattern"),
+        f.bool_or("is_sure").alias("is_sure"),
+        f.bool_and("is_doubtful").alias("is_doubtful"),
+        f.max("since_ms").alias("since_ms"),
+        f.array_distinct(f.concat(f.collect_list("place"), f.collect_list("further"))).alias("evidence"),
     )
 
 
