@@ -22,6 +22,8 @@ from jmespath.exceptions import (  # type: ignore[import-untyped]
 from jmespath.functions import Functions  # type: ignore[import-untyped]
 from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
+from crewel.delivery.conditions import FALSE, Unsure, condition_of
+
 __all__ = ["FUNCTIONS", "MAX_LENGTH", "MAX_STEPS", "Filter", "FilterFailed"]
 
 MAX_LENGTH: Final = 1024
@@ -59,7 +61,6 @@ _BUILDERS: Final = {
 _LOOKS_IN: Final = "contains"
 """The one function that may be given a list written in place: it answers true or false, and never the list."""
 _FAILURES: Final = (JMESPathError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
-_FALSE: Final[tuple[Any, ...]] = ("", [], {}, None)
 
 _Node = dict[str, Any]
 
@@ -85,7 +86,7 @@ class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
 class Filter:
     """One expression, parsed once. Two filters of one text are the same filter."""
 
-    __slots__ = ("_evaluation", "_tree", "text")
+    __slots__ = ("_condition", "_evaluation", "_tree", "text")
 
     def __init__(self, text: str) -> None:
         """Raises ValueError, whose words say what would fit and where it does not."""
@@ -95,6 +96,7 @@ class Filter:
         trouble = _trouble(self._tree, text)
         if trouble:
             raise ValueError(f"a JMESPath expression of the kind in docs/subscribing.md: {trouble}")
+        self._condition = condition_of(self._tree)
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
@@ -108,12 +110,17 @@ class Filter:
     def accepts(self, document: Mapping[str, Any]) -> bool:
         """Whether the expression is true for the message, by JMESPath's idea of truth: all but null, false, and an empty
         string, list or object. Raises FilterFailed."""
+        if self._condition is not None:
+            try:
+                return self._condition(document)
+            except Unsure:
+                pass
         self._evaluation.left = MAX_STEPS
         try:
             result = self._evaluation.visit(self._tree, document)
         except _FAILURES as error:
             raise FilterFailed(str(error)) from error
-        return result is not False and result not in _FALSE
+        return result is not False and result not in FALSE
 
 
 def _parsed(text: str) -> _Node:
