@@ -11,7 +11,7 @@ __all__ = ["FINDINGS", "GOLD"]
 FINDINGS: Final = {
     "lost": "It was owed and has neither ended nor does it wait anywhere.",
     "twice": "It ended more than once for the same receiver.",
-    "surplus": "It ended for a receiver to whom it was never owed.",
+    "surplus": "It ended or waits for a receiver to whom it was never owed.",
     "both": "It ended and waits all the same.",
     "unknown": "Facts of this time were trimmed before they were read: nothing can be said.",
     "not auditable": "A filter or a group decides what the subscription takes; the facts do not tell how.",
@@ -80,7 +80,12 @@ RECEIVERS: Final = _gold(
     Column("past_failure_rate", "double", "The same in the time before.", "share", nullable=True),
     Column("peers_failure_rate", "double", "The same of those with a common pattern, median.", "share", nullable=True),
     Column("held_ms", "bigint", "How long it was held back.", "ms"),
-    Column("polling_ms", "bigint", "How long it was away while its session lived.", "ms"),
+    Column(
+        "polling_ms",
+        "bigint",
+        "How long it was away, as far as is known: from its last sign of life to the expiry of its session.",
+        "ms",
+    ),
     Column("redelivered", "bigint", "Messages that went again to it.", "messages"),
     Column("redelivery_rate", "double", "Those of all that it was sent.", "share", nullable=True),
     _milliseconds("lag_median_ms", "Half of its messages were settled within this time of their place in the log."),
