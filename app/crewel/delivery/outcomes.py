@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 
 from crewel.errors.dotted import is_below
 
-__all__ = ["INTERNAL_ERROR", "OUTCOMES", "OnUserError", "Outcome", "Row", "outcome_of", "reported_code"]
+__all__ = ["INTERNAL_ERROR", "OUTCOMES", "POISON", "OnUserError", "Outcome", "Row", "outcome_of", "reported_code"]
 
 INTERNAL_ERROR: Final = "user.update.internalError"
+POISON: Final = "user.update.deadMessage"
+"""What makes a letter of a message, whoever else could have it."""
 """What everything becomes that a receiver may not report."""
 
 _REPORTABLE: Final = re.compile(r"(?:user|communication)(?:\.[A-Za-z0-9]+)+")
@@ -58,7 +60,7 @@ OUTCOMES: Final[tuple[Row, ...]] = (
         "stays queued, in its place",
         "inactive: delivers nothing more until an operator activates it",
     ),
-    Row("user.update.deadMessage", None, Outcome.LETTER, "dead letter", "goes on"),
+    Row(POISON, None, Outcome.LETTER, "dead letter", "goes on"),
     Row(
         "user.security.authentication",
         None,

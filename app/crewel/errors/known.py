@@ -97,7 +97,12 @@ _COMMUNICATION: Final = (
         _RETRY,
         "A ping was not answered in time.",
     ),
-    ErrorCode("communication.timeout", "A call took too long.", _RETRY),
+    ErrorCode(
+        "communication.timeout",
+        "A call took too long.",
+        _RETRY,
+        "`crewel reply --command` answers so when the command takes too long.",
+    ),
     ErrorCode(
         "communication.responseTimeout",
         "There was neither a yes nor a no in time.",
@@ -109,6 +114,7 @@ _COMMUNICATION: Final = (
         "communication.noConnection.serverDeny",
         "The server refuses: it starts, stops, stands by, or blocks the client.",
         _RETRY,
+        "An operator keeps the subject out (`blockClientLogin`).",
     ),
     ErrorCode("communication.noConnection.callbackServer.notavailable", "The client's own server is down.", _RETRY),
     ErrorCode("communication.noConnection.polling", "There is no connection, and it is tried again.", _RETRY),
@@ -130,7 +136,12 @@ _USER: Final = (
         "An operator has taken the message out of the queue of its receiver; in dead letters only.",
     ),
     ErrorCode("user.update.deadMessage", "This message is poison: make it a dead letter, and go on.", _FINAL),
-    ErrorCode("user.update.error", "The receiver's code failed on this message.", _FINAL),
+    ErrorCode(
+        "user.update.error",
+        "The receiver's code failed on this message.",
+        _FINAL,
+        "All members of a group, or sessions of a subject, have failed a message, and nobody knows any more how.",
+    ),
     ErrorCode(
         "user.update.internalError",
         "An unexpected fault in the receiver's code.",
@@ -143,7 +154,12 @@ _USER: Final = (
         "The receiver does not believe that the message comes from its server.",
         _FINAL,
     ),
-    ErrorCode("user.clientCode", "Free for what applications raise.", _FINAL),
+    ErrorCode(
+        "user.clientCode",
+        "Free for what applications raise.",
+        _FINAL,
+        "`crewel reply --command` answers so when the command fails.",
+    ),
     ErrorCode("user.wrongApiUsage", "The interface is used wrongly.", _FINAL),
     ErrorCode("user.configuration", "The login is refused as it is configured.", _FINAL),
     ErrorCode("user.version", "The client is too old.", _FINAL),
@@ -198,7 +214,12 @@ _USER: Final = (
     ),
     ErrorCode("user.maxSizeExceed", "There is too much data.", _FINAL),
     ErrorCode("user.publish", "The publish cannot be used.", _FINAL),
-    ErrorCode("user.publish.readonly", "The topic is for reading only, and has a message.", _FINAL),
+    ErrorCode(
+        "user.publish.readonly",
+        "The topic is for reading only, and has a message.",
+        _FINAL,
+        "A topic that takes one message was published to again.",
+    ),
     ErrorCode("user.subscribe.id", "The id that the subscription was to have is malformed.", _FINAL),
     ErrorCode("user.subscribe.noCallback", "The subscription has nowhere to deliver to.", _FINAL),
     ErrorCode("user.oid.unknown", "There is no topic of this name.", _FINAL),
@@ -208,15 +229,24 @@ _USER: Final = (
     ErrorCode("user.notConnected", "Connect first.", _FINAL),
     ErrorCode("user.ptp.unknownSession", "Nobody knows the session that the message is for.", _FINAL),
     ErrorCode(
-        "user.ptp.unknownDestination", "Nobody is there that the message is for, and it is not to be queued.", _FINAL
+        "user.ptp.unknownDestination",
+        "Nobody is there that the message is for, and it is not to be queued.",
+        _FINAL,
+        "A message was sent to a subject of whom no session is there, without `forceQueuing`.",
     ),
     ErrorCode(
         "user.ptp.unknownDestinationSession",
         "There is no such session that the message is for.",
         _FINAL,
-        "A dead letter cannot go to its receiver again, for that session has ended.",
+        "A message was sent to a session that is not there; or a dead letter cannot go to its receiver again, for that session"
+        " has ended.",
     ),
-    ErrorCode("user.ptp.denied", "The receiver takes no messages that are addressed to it.", _FINAL),
+    ErrorCode(
+        "user.ptp.denied",
+        "The receiver takes no messages that are addressed to it.",
+        _FINAL,
+        "A message was sent to a session, or to a subject, that logged in with `ptp: false`.",
+    ),
     ErrorCode(
         "user.message.invalid",
         "The content is not of the type that it says.",

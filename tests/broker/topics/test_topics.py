@@ -319,7 +319,7 @@ class TestTheStore:
         sender.publish("/plain", 1)
         before = stored.wait(stored.broker.topics.view("/a"))
         stored.durability.is_reloading = True
-        stored.wait(stored.broker.topics.restore(stored.durability))
+        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored(stored.durability)))
         stored.durability.is_reloading = False
         view = stored.wait(stored.broker.topics.view("/a"))
         assert before is not None
@@ -332,7 +332,7 @@ class TestTheStore:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
         keys = stored.store.keys
         stored.wait(stored.store.reader.delete(keys.topics, keys.topic("/a"), keys.history("/a")))
-        stored.wait(stored.broker.topics.restore(stored.durability))
+        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored(stored.durability)))
         topic = stored.broker.topics.find("/a")
         assert topic is not None
         assert (topic.history_count, topic.epoch, topic.is_stored) == (0, "", False)

@@ -36,6 +36,7 @@ from crewel.delivery.records import (
 from crewel.errors import Behind, Fenced, StoreError, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.sessions import LoggedIn
+from crewel.storage.shared_queues import queues as stored_queues
 from crewel.storage.store import Store
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ class Durability:
         records: list[SessionRecord] = []
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
             records += adopted
+        # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
+        topics = await self._broker.topics.stored(self)
+        queues = await stored_queues(self.store)
         before = self._set_aside()
         self.node = Node(Node.starting_cursor(records, last), last)
         self._under_way = None
@@ -130,8 +134,8 @@ class Durability:
             self._restore(record)
         self._end_changed(before)
         await self.intake.read_up_to(last)
-        await self._broker.topics.restore(self)
-        await self._broker.shared.load()
+        self._broker.topics.restore(topics)
+        self._broker.shared.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
     def _restore(self, record: SessionRecord) -> None:

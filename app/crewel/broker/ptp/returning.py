@@ -13,6 +13,7 @@ from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.names import ANONYMOUS
+from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.dotted import is_below
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Returning"]
 
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
-_LETTER: Final = "user.update.deadMessage"
 
 
 class Returning:
@@ -42,7 +42,7 @@ class Returning:
         a dead letter becomes one at once."""
         durable, place = session.durable, entry.position
         waiting = durable.inbox.get(place) if durable is not None and place else None
-        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, _LETTER):
+        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._broker.shared.failures
         failed = (*failures.of(place).by, durable.name)

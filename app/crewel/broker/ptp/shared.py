@@ -22,7 +22,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
-from crewel.storage.shared_queues import Discarded, Lease, Leased, Member
+from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -73,9 +73,8 @@ class SharedQueues:
 
     # What is in them
 
-    async def load(self) -> None:
-        """Find out what the store has, and lease what can be leased. Raises StoreError."""
-        found = await shared_queues.queues(self.durability.store)
+    def restore(self, found: Iterable[StoredQueue]) -> None:
+        """Know what the store has, and lease what can be leased."""
         for queue in self._known.values():
             queue.count, queue.is_asked = 0, False
         for stored in found:
@@ -88,7 +87,7 @@ class SharedQueues:
     async def load_again(self) -> None:
         """The same where something is there of which this server knows nothing."""
         try:
-            await self.load()
+            self.restore(await shared_queues.queues(self.durability.store))
         except StoreError as error:
             log.warning("the shared queues cannot be read at the moment: %s", error)
 

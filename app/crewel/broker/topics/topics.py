@@ -252,11 +252,15 @@ class Topics:
 
     # The start
 
-    async def restore(self, durability: Durability) -> None:
-        """Know what the store has: topics with settings or a history, and those whose messages wait. Raises StoreError."""
+    async def stored(self, durability: Durability) -> list[StoredTopic]:
+        """The topics that the store has, with settings or a history. Raises StoreError."""
         found = await histories.topics(durability.store)
         if durability.is_reloading:
             found = [await self._renewed(durability, stored) for stored in found]
+        return found
+
+    def restore(self, found: list[StoredTopic]) -> None:
+        """Know these topics, which the store has, and those whose messages wait."""
         for topic in self.known.values():
             topic.is_stored = False
             topic.emptied()
