@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
 PURE   := tests/bayeux tests/delivery tests/topics
 TESTERS ?= 2
+# Whole jobs of Spark take minutes each: `make test-pipeline` and `make faults` run them.
+LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
 
 # The tests start hundreds of servers, and compiling the code anew takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -20,7 +22,7 @@ PIPELINE_READY := $(STAMPS)/pipeline
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pure faults check format docs bench lock clean
+.PHONY: help run test test-pure test-pipeline faults check format docs bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,10 +31,14 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 	$(BIN)/crewel serve
 
 test: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal --ignore tests/pipeline $(LONG:%=--ignore %)
+	$(BIN)/pytest tests/pipeline $(LONG:%=--ignore %)
+
+test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Run all tests of the pipeline, also those of whole jobs
+	$(BIN)/pytest tests/pipeline tests/faults/test_pipeline_killed.py --timeout 600
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
-	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py --timeout 1500 -s
+	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term -p no:aiohttp -p no:valkey
