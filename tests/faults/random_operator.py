@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from typing import Any
 
 from tests.admin.desk import Desk
+from tests.faults.at_work import AtWork
 from tests.faults.audit import Letter
 from tests.functional.wire import Address
 
@@ -26,41 +26,26 @@ _WORK = {
 """What is done, and how often."""
 
 
-class RandomOperator:
+class RandomOperator(AtWork):
     """At work on a thread of its own until `stop`."""
 
     def __init__(self, server: Address, rng: random.Random, *, pause_s: float = 0.1) -> None:
+        super().__init__()
         self.done: Counter[str] = Counter()
         """What was done, and answered with 200."""
         self.discarded: dict[str, Letter] = {}
         """Letters that it wanted to throw away, by dead id."""
-        self.trouble: BaseException | None = None
         self._desk = Desk(server)
         self._rng = rng
         self._pause_s = pause_s
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._is_ending.set()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_ending.wait(self._rng.uniform(0, 2 * self._pause_s)):
-                (what,) = self._rng.choices(list(_WORK), list(_WORK.values()))
-                if what in ("redrive", "to channel", "discard"):
-                    self._work_on_letters(what)
-                else:
-                    self._work_on_session(what)
-        except BaseException as error:  # noqa: BLE001 - the test tells it
-            self.trouble = error
+    def work(self) -> None:
+        while not self.pause(self._rng.uniform(0, 2 * self._pause_s)):
+            (what,) = self._rng.choices(list(_WORK), list(_WORK.values()))
+            if what in ("redrive", "to channel", "discard"):
+                self._work_on_letters(what)
+            else:
+                self._work_on_session(what)
 
     def _work_on_session(self, what: str) -> None:
         only = "&active=false" if what == "activate" else ""

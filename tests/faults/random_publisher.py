@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import secrets
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.faults.at_work import AtWork
 from tests.functional.bayeux import Client
 from tests.functional.wire import Address
 
@@ -24,7 +24,7 @@ class Published(NamedTuple):
     """What else was asked for it."""
 
 
-class RandomPublisher:
+class RandomPublisher(AtWork):
     """Publishes `count` messages, numbered from `first`, on a thread of its own. `answered` has them by their ids."""
 
     def __init__(
@@ -41,8 +41,8 @@ class RandomPublisher:
     ) -> None:
         """`transient`: how many are not stored. `more`: what stands in the data beside the number. `choose`: the channel, and
         what else is asked in `ext.publish`."""
+        super().__init__()
         self.answered: dict[str, Published] = {}
-        self.trouble: BaseException | None = None
         self._server = server
         self._rng = rng
         self._numbers = range(first, first + count)
@@ -52,35 +52,15 @@ class RandomPublisher:
         self._choose = choose
         self._prefix = secrets.token_hex(4)
         self._client: Client | None = None
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether everything was answered, or something went wrong."""
-        return not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """End, whatever was published."""
-        self._is_ending.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            for number in self._numbers:
-                channel, qos = self._choose(self._rng)
-                is_persistent = self._rng.random() >= self._transient
-                published = Published(channel, {"n": number, **self._more(self._rng)}, is_persistent, qos)
-                while not self._is_ending.is_set() and not self._publish(number, published):
-                    self._is_ending.wait(0.05)
-                self._is_ending.wait(self._rng.uniform(0, 2 * self._pause_s))
-        except BaseException as error:  # noqa: BLE001 - the test tells it
-            self.trouble = error
+    def work(self) -> None:
+        for number in self._numbers:
+            channel, qos = self._choose(self._rng)
+            is_persistent = self._rng.random() >= self._transient
+            published = Published(channel, {"n": number, **self._more(self._rng)}, is_persistent, qos)
+            while not self.is_ending and not self._publish(number, published):
+                self.pause(0.05)
+            self.pause(self._rng.uniform(0, 2 * self._pause_s))
 
     def _publish(self, number: int, published: Published) -> bool:
         """Whether it was answered. A transient one is published once: nobody would notice that it comes twice."""

@@ -6,18 +6,19 @@ import random
 import threading
 from typing import Any
 
+from tests.faults.at_work import AtWork
 from tests.functional.bayeux import Client, Message
 from tests.functional.wire import Address
 
 
-class RandomReader:
+class RandomReader(AtWork):
     """One reader of one topic. `ids` is all that it got, in its order; the topic keeps all that is ever published to it."""
 
     def __init__(self, server: Address, channel: str, rng: random.Random) -> None:
+        super().__init__()
         self.ids: list[int] = []
         self.visits = 0
         """How often it came back and had missed something, or nothing."""
-        self.trouble: BaseException | None = None
         self.begun = threading.Event()
         """Set when it has a position."""
         self.start_id = 0
@@ -26,33 +27,18 @@ class RandomReader:
         self._channel = channel
         self._rng = rng
         self._position: dict[str, str] | None = None
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._is_ending.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_ending.is_set():
-                try:
-                    self._visit()
-                except (OSError, EOFError):  # there is no server at the moment
-                    self._is_ending.wait(0.05)
-        except BaseException as error:  # noqa: BLE001 - the test tells it
-            self.trouble = error
+    def work(self) -> None:
+        while not self.is_ending:
+            try:
+                self._visit()
+            except (OSError, EOFError):  # there is no server at the moment
+                self.pause(0.05)
 
     def _visit(self) -> None:
         client = Client(self._server).start()
         if not self._subscribe(client):
-            self._is_ending.wait(0.05)
+            self.pause(0.05)
             return
         for _ in range(self._rng.randint(1, 8)):
             *messages, reply = client.connect(advice={"timeout": self._rng.choice((0, 50, 200))})
@@ -61,7 +47,7 @@ class RandomReader:
                 return
         if self._rng.random() < 0.5:
             self._read(client.disconnect())
-        self._is_ending.wait(self._rng.uniform(0, 0.3))
+        self.pause(self._rng.uniform(0, 0.3))
 
     def _subscribe(self, client: Client) -> bool:
         """Whether it could be answered: the store may be away."""

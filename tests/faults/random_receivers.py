@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.faults.at_work import AtWork
 from tests.functional.bayeux import COOKIE, Client, Message, Speaker
 from tests.functional.frames import Refused, SocketClient
 from tests.functional.wire import Address
@@ -154,15 +155,15 @@ class _Socketing(Speaker):
         return self._client
 
 
-class RandomReceiver:
+class RandomReceiver(AtWork):
     """One receiver. It has stopped when `stop` returns; `trouble` is what went wrong, if anything."""
 
     def __init__(self, server: Address, habits: Habits, rng: random.Random) -> None:
+        super().__init__()
         self.habits = habits
         self.weights = habits.weights
         """What it says from now on."""
         self.memory = Memory()
-        self.trouble: BaseException | None = None
         self.subscribed = threading.Event()
         """Set when it has been subscribed for the first time."""
         self._rng = rng
@@ -175,30 +176,19 @@ class RandomReceiver:
         self._in_batch: list[str] = []  # ids that the last reply held
         self._pending: list[Message] = []  # statuses that no reply has confirmed
         self._later: list[str] = []
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def stop(self) -> None:
         """End; the session stays as it is."""
-        self._is_ending.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+        super().stop()
         self._line.forget()
 
-    def _run(self) -> None:
-        try:
-            while not self._is_ending.is_set():
-                try:
-                    self._turn()
-                except (OSError, EOFError, Refused):  # cut, or there is no server at the moment
-                    self._line.forget()
-                    self._is_ending.wait(0.02)
-        except BaseException as error:  # noqa: BLE001 - the test tells it
-            self.trouble = error
+    def work(self) -> None:
+        while not self.is_ending:
+            try:
+                self._turn()
+            except (OSError, EOFError, Refused):  # cut, or there is no server at the moment
+                self._line.forget()
+                self.pause(0.02)
 
     def _turn(self) -> None:
         habits, draw = self.habits, self._rng.random()
@@ -212,7 +202,7 @@ class RandomReceiver:
         elif draw < habits.leaves:
             self._leave()
         elif draw < habits.leaves + habits.slow:
-            self._is_ending.wait(self._rng.uniform(0, 0.5))
+            self.pause(self._rng.uniform(0, 0.5))
         elif draw < habits.leaves + habits.slow + habits.changes:
             self._change()
         elif self._pending and self._rng.random() < 0.3:
@@ -231,7 +221,7 @@ class RandomReceiver:
         reply = self._line.exchange(self._line.message("/meta/handshake", **fields))[-1]
         if not reply["successful"]:
             self._resume = None
-            self._is_ending.wait(0.1)
+            self.pause(0.1)
             return
         told = reply["ext"]["session"]
         self._line.id, self._resume = reply["clientId"], told["resume"]
@@ -259,7 +249,7 @@ class RandomReceiver:
         if reply["error"].startswith("402:"):
             self.memory.losses += 1
             self._line.id = None
-        self._is_ending.wait(0.02)
+        self.pause(0.02)
         return False
 
     def _leave(self) -> None:
@@ -272,7 +262,7 @@ class RandomReceiver:
             self._line.id = None  # with its resume, if it has one
         else:
             self._line.forget()
-            self._is_ending.wait(self._rng.uniform(0.3, 2))
+            self.pause(self._rng.uniform(0.3, 2))
 
     def _change(self) -> None:
         pattern = self._rng.choice(self.habits.patterns)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from typing import Any
 
 import pytest
 
 from tests.admin.desk import TOKEN, Desk
 from tests.conftest import StartServer
+from tests.faults.at_work import AtWork
 from tests.faults.audit import Audit, patterns_of
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.load import wait_for
@@ -81,38 +81,23 @@ def choose(rng: random.Random) -> tuple[str, dict[str, Any]]:
     return rng.choice(("/service/box", "/x/a")), qos | {"destination": to}
 
 
-class Eraser:
+class Eraser(AtWork):
     """Erases topics now and then, and what waits for nobody."""
 
     def __init__(self, server: Address, rng: random.Random) -> None:
+        super().__init__()
         self.done = 0
-        self.trouble: BaseException | None = None
         self._desk = Desk(server)
         self._rng = rng
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._is_ending.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_ending.wait(self._rng.uniform(0.5, 1.5)):
-                path = self._rng.choice(("/topics/x/b", "/topics/x/d/e", "/history/x/b", "/subjects/nobody/messages"))
-                if path.startswith("/topics") and self._rng.random() < 0.5:
-                    path += "?force=true"
-                response = self._desk.ask("DELETE", path)
-                assert response.status in (200, 404), (path, response)
-                self.done += response.status == 200
-        except BaseException as error:  # noqa: BLE001 - the test tells it
-            self.trouble = error
+    def work(self) -> None:
+        while not self.pause(self._rng.uniform(0.5, 1.5)):
+            path = self._rng.choice(("/topics/x/b", "/topics/x/d/e", "/history/x/b", "/subjects/nobody/messages"))
+            if path.startswith("/topics") and self._rng.random() < 0.5:
+                path += "?force=true"
+            response = self._desk.ask("DELETE", path)
+            assert response.status in (200, 404), (path, response)
+            self.done += response.status == 200
 
 
 @pytest.mark.parametrize("seed", SEEDS)
