@@ -116,8 +116,8 @@ class AcknowledgedSession(SessionPart):
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """Retain what leaves with the next batch id, but for what nobody waits to hear of again."""
-        kept = entries
-        if session in self._broker.subscribing.choosing and any(entry.is_oneway for entry in entries):
+        kept, choosing = entries, self._broker.subscribing.choosing
+        if choosing and session in choosing and any(entry.is_oneway for entry in entries):
             kept = [entry for entry in entries if not entry.is_oneway]
         again = self._batches.retain(kept)
         if again:
