@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 
 
-class AtWork:
+class AtWork(ABC):
     """At work from `start` until `stop` returns; `trouble` is what went wrong, if anything. Whoever inherits says in `work`
     what is done, looks at `is_ending`, and waits by `pause`."""
 
@@ -38,9 +39,9 @@ class AtWork:
         """Wait, but not when it has to end; whether it has."""
         return self._is_ending.wait(seconds)
 
+    @abstractmethod
     def work(self) -> None:
         """Do what has to be done."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         try:
