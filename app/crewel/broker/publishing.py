@@ -61,9 +61,8 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
 def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
     channel = message.channel
     ext = message.fields.get("ext")
-    asked = ext.get("publish") if type(ext) is dict else None
-    if asked is not None:
-        return _publish_with_qos(broker, session, message, _asked(broker, channel, asked))
+    if type(ext) is dict and "publish" in ext:
+        return _publish_with_qos(broker, session, message, _asked(broker, channel, ext["publish"]))
     if channel.is_broadcast:
         if not broker.topics.plain(channel):
             return _publish_with_qos(broker, session, message, broker.topics.usual(channel))
