@@ -93,6 +93,7 @@ def test_nobody_shares_the_keys_of_back_ends(server: Server, channel: str) -> No
         ({"channel": "/meta/connect"}, "403:denied_by_security_policy:publish_denied"),
         ({"channel": "/__sys__deadMessage"}, "403:denied_by_security_policy:publish_denied"),
         ({"channel": "/a", "ext": {"publish": 5}}, "400:publish:user.illegalArgument"),
+        ({"channel": "/a", "ext": {"publish": None}}, "400:publish:user.illegalArgument"),
         ({"channel": "/a", "ext": {"publish": {"priority": 11}}}, "400:priority:user.illegalArgument"),
         ({"channel": "/a", "ext": {"publish": {"lifeTime": -2}}}, "400:lifeTime:user.illegalArgument"),
         ({"channel": "/service/x", "ext": {"publish": {}}}, "400:publish:user.illegalArgument"),
