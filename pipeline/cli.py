@@ -9,20 +9,16 @@ import json
 import os
 import re
 import secrets
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from crewel.errors import CrewelError
-from crewel.pipeline.failures import in_one_line
+from crewel.pipeline.desk import DEFAULT_URL, Desk
+from crewel.pipeline.running import Common, run_job, show
 
 Words = Callable[[str], None]
 FindToken = Callable[[str], str | None]
@@ -37,9 +33,9 @@ app = typer.Typer(
 )
 
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
+_CONFIG = Path("crewel.toml")
+_KNOCK_S = 5.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_INTERRUPTED = 128 + signal.SIGINT
-_MOST_SHOWN = 20
 
 # Options that several commands have
 
@@ -56,11 +52,21 @@ def _moment(text: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.startswith("spark."):
-        raise typer.BadParameter(f"{text!r}: such as spark.sql.shuffle.partitions=64")
-    return name, value
+def _file(text: str) -> Path:
+    """A file to write, looked at before a minute of work is done for it."""
+    path = Path(text)
+    if path.is_dir():
+        raise typer.BadParameter(f"{text}: this is a directory")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise typer.BadParameter(f"{text}: nothing can be written to {path.parent}")
+    return path
+
+
+def _settings_file(text: str) -> Path:
+    path = Path(text)
+    if path != _CONFIG and not path.is_file():
+        raise typer.BadParameter(f"{text}: there is no such file")
+    return path
 
 
 Directory = Annotated[
@@ -83,7 +89,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--spark", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
 ]
-Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="Settings file of the server.")]
+Config = Annotated[
+    Path, typer.Option("--config", metavar="FILE", parser=_settings_file, help="Settings file of the server.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object in one line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not tell how far it is.")]
 Since = Annotated[
@@ -93,29 +101,6 @@ Since = Annotated[
 Until = Annotated[datetime | None, typer.Option("--to", metavar="TIME", parser=_moment, help="Until when.")]
 
 _DIRECTORY = "./data/pipeline"
-_CONFIG = Path("crewel.toml")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Common:
-    """What each command was told."""
-
-    directory: str
-    master: str | None
-    spark: list[str] | None
-    config: Path
-    is_json: bool = False
-    is_quiet: bool = False
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return {"spark.log.level": "ERROR", **dict(map(_setting, self.spark or ()))}
-
-    @property
-    def address(self) -> Any:
-        from crewel.pipeline.connection import Address
-
-        return Address.found(config=self.config)
 
 
 # Commands
@@ -139,10 +124,14 @@ def live(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Follow the streams until it is stopped, with SIGINT or SIGTERM: tables, minutes, alerts. It may be killed at any moment
-    and goes on where it was."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("live", common, trigger_s=trigger, once=once, hold_limit_s=held_for, fails_on_loss=fail_on_loss), common)
+    """Follow the streams: tables, minutes, alerts.
+
+    Ends with SIGINT or SIGTERM. It may be killed at any moment, and goes on where it was.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    show(
+        run_job("live", common, trigger_s=trigger, once=once, hold_limit_s=held_for, fails_on_loss=fail_on_loss), common
+    )
 
 
 @app.command()
@@ -156,15 +145,20 @@ def backfill(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make the tables of what the streams hold, all of it or a part, without the resident job."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("backfill", common, since=since, until=until), common)
+    """Make tables of what the streams hold.
+
+    All of it, or a part, without the resident job.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    show(run_job("backfill", common, **_span(since, until)), common)
 
 
 @app.command()
 def report(
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="A page that needs nothing else.")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as JSON.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", parser=_file, help="A page that needs nothing else.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FILE", parser=_file, help="The same as JSON.")] = None,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -174,9 +168,12 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """What died and why, which messages are poison, which receivers are sick, how long settling takes, how much there is."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("report", common, html=html, json=data, since=since, until=until), common)
+    """Tell what died and why, and who is sick.
+
+    Also which messages are poison, how long settling takes, and how much there is; of the last day, if nothing else is said.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    show(run_job("report", common, html=html, json=data, **_span(since, until)), common)
 
 
 @app.command()
@@ -190,10 +187,15 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prove that each message that was owed has ended or waits, once. Ends with 1 if something does not add up."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
-    result = _job("audit", common, since=since, until=until)
-    _show(result, common)
+    """Prove that nothing was lost.
+
+    Each message that was owed has ended or waits, once. Ends with 1 if something does not add up.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    result = run_job("audit", common, **_span(since, until))
+    show(result, common)
+    if not common.is_json:
+        print("All adds up." if result.is_clean else "Something does not add up; the table `audit` has all of it.")
     if not result.is_clean:
         raise typer.Exit(1)
 
@@ -218,9 +220,7 @@ def redrive(
     token: Annotated[
         str | None, typer.Option(envvar="CREWEL_TOKEN", help="Who this is, as in `crewel dead-letters`.")
     ] = None,
-    url: Annotated[
-        str, typer.Option(envvar="CREWEL_URL", help="The server's address.")
-    ] = "http://127.0.0.1:8080/cometd",
+    url: Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's address.")] = DEFAULT_URL,
     directory: Directory = _DIRECTORY,
     master: Master = None,
     spark: Settings = None,
@@ -228,14 +228,18 @@ def redrive(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Send dead letters again that a condition in SQL chooses, each to the receiver that it was for."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
+    """Send dead letters again that SQL chooses.
+
+    Each goes to the receiver that it was for.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
     find: FindToken = context.obj or (lambda url: None)
+    token = token or find(url)
+    if not dry_run:
+        Desk(url, token, _KNOCK_S).knock()
     name = job or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    result = _job(
-        "redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token or find(url)
-    )
-    _show(result, common)
+    result = run_job("redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token)
+    show(result, common)
     if result.stayed:
         first = result.stayed[0]
         raise CrewelError(f"{len(result.stayed):,} stayed; the first, {first.letter}: {first.message}")
@@ -250,9 +254,12 @@ def compact(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put the many small files of the resident job together. It may run meanwhile."""
-    common = _Common(directory, master, spark, config, as_json, quiet)
-    _show(_job("compact", common), common)
+    """Put the small files of the tables together.
+
+    The resident job may run meanwhile.
+    """
+    common = Common(directory, master, spark, config, as_json, quiet)
+    show(run_job("compact", common), common)
 
 
 @app.command()
@@ -265,10 +272,13 @@ def doctor(
     config: Config = _CONFIG,
     as_json: Json = False,
 ) -> None:
-    """Look whether everything is there that the pipeline needs. Ends with 1 if something is wrong."""
+    """Look whether all is there that this needs.
+
+    Ends with 1 if something is wrong.
+    """
     from crewel.pipeline.jobs.doctor import Options, examine
 
-    common = _Common(directory, master, None, config, as_json)
+    common = Common(directory, master, None, config, as_json)
     worst = 0
     for finding in examine(Options(common.address, directory, master, try_spark)):
         worst = max(worst, finding.state == "wrong")
@@ -289,80 +299,7 @@ def run(arguments: Sequence[str] | None = None, find_token: FindToken | None = N
     app(args=None if arguments is None else list(arguments), prog_name="crewel pipeline", obj=find_token)
 
 
-def _job(name: str, common: _Common, **options: Any) -> Any:
-    """Run one job on a session of its own, and return its result. Wrong usage ends the command with 2."""
-    from crewel.pipeline.session import ready, session
-
-    ready()
-    settings, address = common.settings, common.address
-    module = import_module(f"crewel.pipeline.jobs.{name}")
-    tell = _teller(common)
-    with _as_commands_end():
-        tell("starting Spark")
-        spark = session(address, common.master, settings)
-        try:
-            return module.run(spark, module.Options(address=address, directory=common.directory, **options), tell)
-        except CrewelError as error:
-            if type(error).__name__ == "BadCondition":
-                raise typer.BadParameter(str(error)) from None
-            raise
-        finally:
-            with suppress(Exception):  # of a Java that is gone already
-                spark.stop()
-
-
-@contextmanager
-def _as_commands_end() -> Iterator[None]:
-    """Turn what Spark raises into one line, and a signal into the status that a shell expects."""
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
-    except PySparkException as error:
-        if os.environ.get("CREWEL_PIPELINE__DEBUG"):
-            raise
-        raise CrewelError(f"Spark: {in_one_line(error)}") from None
-
-
-def _teller(common: _Common) -> Words:
-    """What shows how far a job is: lines on stderr, with the seconds since the start."""
-    if common.is_quiet:
-        return lambda words: None
-    start = time.monotonic()
-
-    def tell(words: str) -> None:
-        print(f"{time.monotonic() - start:7.1f} s  {words}", file=sys.stderr, flush=True)
-
-    return tell
-
-
-def _show(result: Any, common: _Common) -> None:
-    values = dataclasses.asdict(result)
-    if common.is_json:
-        print(json.dumps(values, default=str), flush=True)
-        return
-    for name, value in values.items():
-        for line in _lines(value):
-            print(f"{name.replace('_', ' '):14} {line}")
-
-
-def _lines(value: Any) -> list[str]:
-    """A value for people; a list in lines of its own, not too many of them."""
-    if value is None or value in ((), [], {}):
-        return []
-    if isinstance(value, Mapping):
-        value = [f"{name} {_plain(each)}" for name, each in value.items()]
-    if isinstance(value, list | tuple):
-        shown = [_plain(each) for each in value[:_MOST_SHOWN]]
-        return [*shown, f"and {len(value) - _MOST_SHOWN} more"] if len(value) > _MOST_SHOWN else shown
-    return [_plain(value)]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "  ".join(str(each) for each in value.values())
-    if isinstance(value, list | tuple):
-        return "  ".join(_plain(each) for each in value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def _span(since: datetime | None, until: datetime | None) -> dict[str, datetime | None]:
+    if since is not None and since >= (until or datetime.now(UTC)):
+        raise typer.BadParameter("--from has to be before --to, and before now")
+    return {"since": since, "until": until}

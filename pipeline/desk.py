@@ -22,6 +22,7 @@ _API: Final = "/admin/api"
 _SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S: Final = 60.0
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts; the last one is repeated
+_TOLD: Final = 3  # attempts in vain before somebody is told
 _AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
@@ -35,6 +36,12 @@ class Desk:
     patience_s: float = 60.0
     """How long a server that is away is waited for."""
     sleep: Callable[[float], None] = time.sleep
+    tell: Callable[[str], None] = lambda words: None
+    """Hears that it is waited for."""
+
+    def knock(self) -> None:
+        """Ask for nothing, to know that it is there and lets us in. Raises CrewelError."""
+        self.redrive({"ids": [], "dryRun": True})
 
     def redrive(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return what the server answers. Raises CrewelError with its words, or if it has been away for too long."""
@@ -46,6 +53,8 @@ class Desk:
             except _Away as away:
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
                 attempt += 1
+                if attempt == _TOLD:
+                    self.tell(f"{self.url} does not answer; waiting for it")
                 if time.monotonic() + pause > deadline:
                     raise CrewelError(f"{self.url} has not answered for {self.patience_s:.0f} s: {away}") from None
                 self.sleep(pause)

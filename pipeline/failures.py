@@ -9,12 +9,15 @@ __all__ = ["in_one_line"]
 
 _OURS: Final = re.compile(r"^(?:crewel|redis)\.[\w.]+: (.+)$", re.MULTILINE)
 _CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE:.*")
+_BRIDGE: Final = re.compile(r"\AAn error occurred while calling [^\n]*\n: (?:[\w.$]+: )?")
+"""What the bridge to Java puts before the words of an exception."""
+
 _MOST: Final = 500
 
 
 def in_one_line(error: BaseException) -> str:
     """Return the words of an error for people."""
-    text = str(error)
+    text = _BRIDGE.sub("", str(error))
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])[:_MOST]

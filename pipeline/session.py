@@ -39,10 +39,15 @@ _SETTINGS: Final = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Rows need not be sorted by day before they are written: a part has a few days at most.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    # By the sizes of its files Spark guesses some ten times too little. Sizes that it has measured may be a little larger.
+    "spark.sql.autoBroadcastJoinThreshold": "1m",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "32m",
     "spark.redaction.regex": "(?i)secret|password|passwd|token|url|credential|key",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "WARN",
 }
 _LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -85,12 +90,16 @@ def java_version(environ: Mapping[str, str] | None = None) -> int | None:
 
 
 def session(
-    address: Address | None = None, master: str | None = None, settings: Mapping[str, str] | None = None
+    address: Address | None = None,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
 ) -> SparkSession:
     """Return a session of Spark that knows the source; the caller stops it.
 
     `address` is by default what the settings of the server say. `master` is by default that of spark-submit, or else all cores
-    of this machine. `settings` are more of Spark's, and replace those here. Raises SettingsError.
+    of this machine. `settings` are more of Spark's, and replace those here. Spark tells on stderr what is at least as bad as
+    `log_level`. Raises SettingsError.
     """
     ready()
     from pyspark import SparkConf, SparkContext
@@ -98,6 +107,7 @@ def session(
 
     from crewel.pipeline.connection import Address
     from crewel.pipeline.source import register
+    from crewel.pipeline.starting import java_options, without_greetings
 
     address = Address.found() if address is None else address
     # Otherwise workers are started with the first Python of the path, which lacks what is installed here.
@@ -109,6 +119,8 @@ def session(
     submitted = SparkConf()
     master = master or submitted.get("spark.master", None) or "local[*]"
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
+    if "SPARK_CONF_DIR" not in os.environ:  # whoever has that has a file of their own about logging
+        ours["spark.driver.extraJavaOptions"] = java_options(log_level)
     builder = SparkSession.builder.master(master).appName("crewel-pipeline")
     # What spark-submit or spark-defaults.conf say comes before what is usual here.
     for name, value in {
@@ -116,6 +128,7 @@ def session(
         **(settings or {}),
     }.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with without_greetings():
+        spark = builder.getOrCreate()
     register(spark, address)
     return spark

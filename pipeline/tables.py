@@ -12,20 +12,22 @@ added is null in older files, and an empty day is a table all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.files import Files
+from crewel.pipeline.lazily import Lazily
 from crewel.pipeline.parts import Live, visible
-from crewel.pipeline.schemas import RAW, Table
+from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.transformations import minutes
 
-__all__ = ["Day", "Tables"]
+__all__ = ["Day", "Tables", "empty"]
 
 ROWS_A_FILE = 4_000_000
 """At most about as many rows come into one file when parts are put together."""
@@ -41,6 +43,12 @@ class Day:
     date: date
     parts: tuple[str, ...]
     """The names of all parts, also of those that others hide."""
+
+
+def empty(spark: SparkSession, table: Table) -> DataFrame:
+    """Return a table without rows. Spark knows that it has none, and leaves out what would be done with them."""
+    columns = (f.lit(None).cast(field.dataType).alias(field.name) for field in table.struct())
+    return spark.range(0).where(f.lit(False)).select(*columns)
 
 
 class Tables:
@@ -70,6 +78,12 @@ class Tables:
         frame = self._load(table, paths)
         return united(frame) if united else frame
 
+    def silver(self) -> Mapping[str, DataFrame]:
+        """Return all tables of silver by name, each read when it is asked for."""
+        return Lazily(
+            {name: partial(self.read, table) for name, table in TABLES.items() if table.layer is Layer.SILVER}
+        )
+
     def write(self, table: Table, frame: DataFrame, part: str) -> None:
         """Add rows as a part. Rows that this part had of the same days are replaced; each day of it appears at once."""
         (
@@ -92,9 +106,10 @@ class Tables:
         for old in before[:-1]:  # who reads the one before may go on
             self._files.delete(f"{path}/generation={old}")
 
-    def has(self, table: Table) -> bool:
-        """Whether a table that is written anew as a whole was ever written."""
-        return bool(self._generations(table))
+    def written(self, table: Table) -> datetime | None:
+        """Return when a table that is written anew as a whole was written last; None if it never was."""
+        found = self._generations(table)
+        return datetime.fromtimestamp(found[-1] / 1000, UTC) if found else None
 
     def part(self, table: Table, part: str) -> DataFrame:
         """Return what one part has of a table, whether it is finished or not."""
@@ -178,7 +193,7 @@ class Tables:
 
     def _load(self, table: Table, paths: list[str]) -> DataFrame:
         if not paths:
-            return self._spark.createDataFrame([], table.struct())
+            return empty(self._spark, table)
         reader = self._spark.read.schema(table.struct()).option("basePath", self._path(table))
         return reader.parquet(*paths).select(*table.names)
 

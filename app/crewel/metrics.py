@@ -50,7 +50,8 @@ DECLARED = (
     Declared(
         "crewel_ended_total",
         "counter",
-        "Messages that ended for a reliable session, by how: stored ones, and others that lapsed or expired.",
+        "Messages that ended for a reliable session or in a shared queue, by how: stored ones, and others that lapsed or"
+        " expired.",
         "reason",
     ),
     Declared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from crewel.pipeline import records
 from crewel.pipeline.connection import PATIENCE_S, Address
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather
+from crewel.pipeline.lazily import Lazily
 from crewel.pipeline.schemas import FINDINGS, TABLES
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.positions import Extent
@@ -73,11 +75,14 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     finally:
         extents.close()
     progress("reading the facts")
-    inputs = gather(spark, tables, options.address, ("facts",), str(after.newest))
+    inputs = gather(spark, tables, options.address, ("facts",), {"facts": after})
     try:
         # What the resident job has read meanwhile goes beyond the second look.
-        silver = {name: _until(frame, after) for name, frame in inputs.silver.items() if "ms" in frame.columns}
-        silver["intervals"] = inputs.silver["intervals"]
+        def cut(name: str) -> DataFrame:
+            return _until(inputs.silver[name], after)
+
+        read = {name: partial(cut, name) for name in inputs.silver}
+        silver = Lazily({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
         unread_ms = unread_until_ms(inputs, after)
         progress("comparing what was owed with what became of it")
         found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)

@@ -125,9 +125,10 @@ def _write_events(tables: Tables, raw: DataFrame, part: str, written: Written) -
         )
         rows = types.distinct().collect()
         present = {"event_groups", *(f"event_{row['type']}" for row in rows)}
-        for name, frame in silver.group_rows(parsed).items():
+        made = silver.group_rows(lambda: parsed)
+        for name in made:
             if name in present:
-                tables.write(TABLES[name], frame, part)
+                tables.write(TABLES[name], made[name], part)
                 written.tables.append(TABLES[name])
     finally:
         parsed.unpersist()

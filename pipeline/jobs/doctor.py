@@ -109,7 +109,10 @@ def _store(address: Address) -> Iterator[Finding]:
             yield from _streams(client, address)
     except (CrewelError, redis.RedisError) as error:
         yield Finding(
-            "store", State.WRONG, str(error), "see CREWEL_STORAGE__URL; the server's own store runs with the server"
+            "store",
+            State.WRONG,
+            str(error),
+            "does a server run here, with its data in ./data? Where else the store is, CREWEL_STORAGE__URL says",
         )
 
 
@@ -187,7 +190,7 @@ def _spark(options: Options) -> Finding:
     from crewel.pipeline.session import session
 
     try:
-        spark = session(options.address, options.master, {"spark.log.level": "ERROR"})
+        spark = session(options.address, options.master)
     except (CrewelError, PySparkException, RuntimeError, OSError) as error:
         return Finding("spark", State.WRONG, in_one_line(error), "see the lines of Spark above")
     try:

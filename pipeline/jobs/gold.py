@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from crewel.pipeline.jobs.batches import Progress, quiet
-from crewel.pipeline.schemas import RAW, TABLES
+from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import capacity, intervals, latency, owing
+from crewel.pipeline.transformations import capacity, intervals, latency
 
 __all__ = ["write"]
 
 
 def write(tables: Tables, progress: Progress = quiet) -> None:
     """Write the intervals of silver, and latency, backlog and capacity, by all that the tables hold."""
-
-    def read(name: str) -> DataFrame:
-        return tables.read(TABLES[name])
-
+    silver = tables.silver()
     progress("intervals")
     tables.replace(
-        TABLES["intervals"], intervals.intervals(read("fact_subscribed"), read("fact_unsubscribed")).coalesce(1)
+        TABLES["intervals"], intervals.intervals(silver["fact_subscribed"], silver["fact_unsubscribed"]).coalesce(1)
     )
     progress("latency")
-    tables.replace(TABLES["latency"], latency.latency(read("event_settled")).coalesce(1))
-    published, addressed, redriven = read("fact_published"), read("fact_addressed"), read("fact_redriven")
-    leased, ended = read("fact_leased"), read("fact_ended")
-    progress("backlog")
-    owed = latency.backlog(published, read("intervals"), addressed, leased, read("fact_returned"), redriven, ended)
-    tables.replace(TABLES["backlog"], owed.coalesce(1))
+    tables.replace(TABLES["latency"], latency.latency(silver["event_settled"]).coalesce(1))
+    progress("backlog")  # whose intervals are read now, after they were written
+    tables.replace(TABLES["backlog"], latency.backlog(silver).coalesce(1))
     progress("capacity")
-    figures = capacity.capacity(
-        tables.read(RAW),
-        published,
-        addressed,
-        ended,
-        owing.channels(published, addressed, redriven),
-        read("event_settled"),
-        read("event_traffic"),
-        read("event_failed"),
-    )
-    tables.replace(TABLES["capacity"], figures.coalesce(1))
+    tables.replace(TABLES["capacity"], capacity.capacity(silver).coalesce(1))

@@ -5,19 +5,27 @@ So both work with the resident job, after a backfill, and without either.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.connection import Address
-from crewel.pipeline.schemas import RAW, TABLES
+from crewel.pipeline.connection import PATIENCE_S, Address
+from crewel.pipeline.jobs import batches
+from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.schemas import GAP, RAW
 from crewel.pipeline.source import NAME
+from crewel.pipeline.source.batches import LARGEST
+from crewel.pipeline.source.extents import Extents
+from crewel.pipeline.source.positions import EntryId, Extent
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze, silver
 from crewel.pipeline.transformations.intervals import intervals
 from crewel.pipeline.transformations.letters import letters
+from crewel.pipeline.transformations.shapes import EVENTS, FACTS
 
 __all__ = ["Inputs", "gather"]
 
@@ -28,7 +36,7 @@ class Inputs:
 
     raw: DataFrame
     """Facts and events."""
-    silver: dict[str, DataFrame]
+    silver: Mapping[str, DataFrame]
     """All tables of silver by name."""
     _fresh: DataFrame
 
@@ -42,26 +50,102 @@ def gather(
     tables: Tables,
     address: Address,
     streams: tuple[str, ...] = ("facts", "events"),
-    end: str = "latest",
+    until: Mapping[str, Extent] | None = None,
 ) -> Inputs:
-    """Return what there is of these streams, of facts up to the entry `end`, and the letters that are there now."""
+    """Return what there is of these streams, as far as they went `until` somebody looked, and the letters that are there
+    now. Without `until` it is looked now. Raises StoreUnavailable."""
+    until = _looked(address, streams) if until is None else until
     known = tables.read(RAW).where(f.col("key").isin(*streams))
-    has_tables = bool(tables.days(RAW))
-    fresh = _load(spark, address, ",".join(streams), end)
-    if has_tables:
-        fresh = bronze.missing(fresh, known)
+    fresh, has = _unknown(spark, address, known if tables.days(RAW) else None, until)
+    # Who knows what there is none of spares Spark the search for it, in a dozen plans.
+    present = _present(has)
+    stored, new = tables.silver(), silver.tables(fresh)
+
+    def whole(name: str) -> DataFrame:
+        return stored[name].unionByName(new[name]) if name in present else stored[name]
+
+    found: Lazily[DataFrame] = Lazily(
+        {
+            **{name: partial(whole, name) for name in new},
+            "intervals": lambda: intervals(found["fact_subscribed"], found["fact_unsubscribed"]),
+            "letters": lambda: letters(_load(spark, address, "dead")),
+        }
+    )
+    return Inputs(known.unionByName(fresh), found, fresh)
+
+
+def _looked(address: Address, streams: tuple[str, ...]) -> Mapping[str, Extent]:
+    extents = Extents(address, PATIENCE_S)
+    try:
+        return extents.look(streams)
+    finally:
+        extents.close()
+
+
+def _unknown(
+    spark: SparkSession, address: Address, known: DataFrame | None, until: Mapping[str, Extent]
+) -> tuple[DataFrame, batches.Found]:
+    """Return what is in the store and not in the tables, kept in memory, and how much it is.
+
+    Nearly always that is what comes after the newest entry that the tables have: then they have as many of those before as the
+    store has. If they do not, a backfill of some time only has left a hole, and all is read and compared.
+    """
+    if known is None:
+        return _kept(_load(spark, address, *until, end=until))
+    there = {row["key"]: row for row in known.groupBy("key").agg(*_overlap(until)).collect()}
+    newer = [
+        _load(spark, address, key, start=there[key]["newest"] if key in there else None, end=until) for key in until
+    ]
+    fresh, has = _kept(reduce(DataFrame.unionByName, newer))
+    if all(
+        extent.length - has.of(key) == (there[key]["number"] if key in there else 0) for key, extent in until.items()
+    ):
+        return fresh, has
+    fresh.unpersist()
+    return _kept(bronze.missing(_load(spark, address, *until, end=until), known))
+
+
+def _kept(fresh: DataFrame) -> tuple[DataFrame, batches.Found]:
     fresh = fresh.persist(StorageLevel.MEMORY_AND_DISK)
-    found = {
-        **silver.facts(fresh),
-        **(silver.events(fresh) if "events" in streams else {}),
-        "corrupt": silver.corrupt(fresh),
+    return fresh, batches.found(fresh)
+
+
+def _overlap(until: Mapping[str, Extent]) -> tuple[Column, Column]:
+    """Return `number`, how many entries the tables have of those that the store had, and `newest`, the id of the last one."""
+    place = f.struct("ms", "seq")
+
+    def at(entry: EntryId) -> Column:
+        return f.struct(*(f.lit(min(half, LARGEST)).cast("bigint") for half in entry))
+
+    is_there = reduce(
+        Column.__or__,
+        (
+            (f.col("key") == key) & (place >= at(extent.oldest)) & (place <= at(extent.newest))
+            for key, extent in until.items()
+        ),
+    )
+    newest = f.max(f.when(is_there, f.struct("ms", "seq", "id")))["id"]
+    return f.count_if(is_there).alias("number"), newest.alias("newest")
+
+
+def _present(has: batches.Found) -> set[str]:
+    """Return the tables that some entries may have rows for."""
+    return {
+        "corrupt",
+        *(each.table.name for each in FACTS if has.of("facts", each.types)),
+        *(("event_groups", *(each.table.name for each in EVENTS)) if has.of("events") else ()),
+        *(("gaps",) if any(key.endswith(GAP) for key, _ in has.counts) else ()),
     }
-    if has_tables:
-        found = {name: tables.read(TABLES[name]).unionByName(frame) for name, frame in found.items()}
-    found["intervals"] = intervals(found["fact_subscribed"], found["fact_unsubscribed"])
-    found["letters"] = letters(_load(spark, address, "dead", "latest"))
-    return Inputs(known.unionByName(fresh) if has_tables else fresh, found, fresh)
 
 
-def _load(spark: SparkSession, address: Address, streams: str, end: str) -> DataFrame:
-    return spark.read.format(NAME).option("prefix", address.prefix).option("streams", streams).option("end", end).load()
+def _load(
+    spark: SparkSession,
+    address: Address,
+    *streams: str,
+    start: str | None = None,
+    end: Mapping[str, Extent] | None = None,
+) -> DataFrame:
+    """Read streams from an entry on, exclusive, or from the oldest; to the newest, or as far as they went together."""
+    last = "latest" if end is None else str(max(end[stream].newest for stream in streams))
+    reader = spark.read.format(NAME).option("prefix", address.prefix).option("streams", ",".join(streams))
+    return reader.option("start", start or "earliest").option("end", last).load()

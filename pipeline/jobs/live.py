@@ -17,8 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from crewel.errors import CrewelError
 from crewel.pipeline import parts
 from crewel.pipeline.connection import Address
+from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.jobs import batches, compact, gold, watching
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.lock import TablesBusy, merging, writing
@@ -165,10 +167,17 @@ class _Job:
             return
         if is_due or time.monotonic() - self._kept_up >= options.upkeep_s:
             self._kept_up = time.monotonic()
-            self._is_changed = False
-            with suppress(TablesBusy), merging(options.directory, "the live job"):
-                compact.tidy(self._tables, self._progress)
-            gold.write(self._tables, self._progress)
+            try:
+                with suppress(TablesBusy), merging(options.directory, "the live job"):
+                    compact.tidy(self._tables, self._progress)
+                gold.write(self._tables, self._progress)
+            except (PySparkException, Py4JJavaError) as error:
+                # Nothing is lost by it: bronze and silver have all, and gold is made of them anew.
+                self._progress(
+                    f"the upkeep has failed and is tried again in {options.upkeep_s:.0f} s: {in_one_line(error)}"
+                )
+            else:
+                self._is_changed = False
 
     def _begin(self) -> str:
         """Return where a query without a checkpoint begins: with the last millisecond that bronze has anything of. It stays so:

@@ -165,7 +165,7 @@ def _in_order(letter: str) -> tuple[int, int]:
 
 
 def _send(ids: list[str], options: Options, progress: Progress) -> Result:
-    desk = Desk(options.url, options.token)
+    desk = Desk(options.url, options.token, tell=progress)
     redriven = gone = 0
     stayed: list[Stayed] = []
     try:

@@ -18,16 +18,13 @@ from crewel.pipeline.jobs.inputs import Inputs, gather
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import capacity, latency, owing, poison, receivers, triage
+from crewel.pipeline.transformations import capacity, latency, poison, receivers, triage
 
 __all__ = ["Options", "Result", "run"]
 
 _USUAL: Final = timedelta(hours=24)
-_MOST_POINTS: Final = 1440
-"""Of a plot, minutes of a day."""
-
-_MOST_ROWS: Final = 1000
-"""Of each table in JSON and on the page: the worst, or of what goes by time the newest."""
+_MOST_ROWS: Final = 1440
+"""Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day."""
 
 _ORDER: Final[Mapping[str, list[str]]] = {
     "triage": ["letters DESC", "last_at DESC"],
@@ -38,7 +35,7 @@ _ORDER: Final[Mapping[str, list[str]]] = {
     "capacity": ["hour DESC", "persistent DESC"],
 }
 _TIME: Final = {"latency": "minute", "backlog": "minute", "capacity": "hour", "triage": "last_at", "poison": "last_at"}
-"""The column of each table by which a report of some time is cut."""
+"""The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +77,14 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         found = answers(inputs, since, until)
         for name, frame in found.items():
             progress(name)
-            time = _TIME.get(name)
-            if options.since is not None and time is not None:
-                frame = frame.where(f.col(time).between(f.lit(since), f.lit(until)))  # noqa: PLW2901
             tables.replace(TABLES[name], frame.coalesce(1))
     finally:
         inputs.forget()
-    written = {name: tables.read(TABLES[name]) for name in found}
+    progress("putting the report together")
+    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found}
     rows = {name: _rows(frame, _ORDER[name]) for name, frame in written.items()}
     totals = _totals(written)
-    settling = latency.of_all(written["latency"]).orderBy(f.col("minute").desc()).limit(_MOST_POINTS)
+    older = tables.read(TABLES["triage"]).where(f.col("last_at") < f.lit(since))
     hours = (
         written["capacity"]
         .groupBy("hour")
@@ -98,11 +93,13 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     told = {
         "since": since,
         "until": until,
-        "totals": totals,
+        "totals": {**totals, "older": _letters(older)},
         **rows,
+        "audited": tables.written(TABLES["audit"]),
         "audit": _audited(tables),
-        "settling": _rows(settling, ["minute"]),
-        "hours": _rows(hours, ["hour"]),
+        "settling": _rows(latency.of_all(written["latency"]), ["minute DESC"]),
+        "channels": _rows(_by_channel(written["latency"], since), ["p99_ms DESC", "count DESC"]),
+        "hours": _rows(hours, ["hour DESC"]),
     }
     paths = [f"{tables.root}/{TABLES[name].path}" for name in found]
     if (file := options.json or _beside(options.directory)) is not None:
@@ -123,28 +120,42 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
     """Return how many letters, poison messages and sick receivers there are."""
     return {
-        "letters": written["triage"].agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0],
+        "letters": _letters(written["triage"]),
         "poison": written["poison"].count(),
         "sick": written["receivers"].where("is_sick").count(),
     }
 
 
+def _letters(triage: DataFrame) -> int:
+    found: int = triage.agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0]
+    return found
+
+
+def _within(frame: DataFrame, name: str, since: datetime, until: datetime) -> DataFrame:
+    """Return the rows of a table that are of this time."""
+    column = _TIME.get(name)
+    if column is None:
+        return frame
+    begin = f.lit(since) if column == "last_at" else f.date_trunc(column, f.lit(since))
+    return frame.where(f.col(column).between(begin, f.lit(until)))
+
+
+def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
+    """Return the table `latency` with one row a channel, over all of the time."""
+    total = (f.col("mean_ms") * f.col("count")).alias("sum_ms")
+    return latency.latency(found.select(f.lit(since).alias("since"), "channel", "count", total, "buckets"))
+
+
 def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataFrame]:
     """Return the tables of gold that a report is made of."""
     silver = inputs.silver
-    published, addressed, ended = (silver[f"fact_{name}"] for name in ("published", "addressed", "ended"))
-    leased, returned, redriven = (silver[f"fact_{name}"] for name in ("leased", "returned", "redriven"))
-    letters, failed, settled = silver["letters"], silver["event_failed"], silver["event_settled"]
-    channels = owing.channels(published, addressed, redriven)
     return {
-        "triage": triage.triage(letters, ended, channels),
-        "poison": poison.poison(letters, failed, ended, redriven, channels),
+        "triage": triage.triage(silver),
+        "poison": poison.poison(silver),
         "receivers": receivers.receivers(silver, since, until),
-        "latency": latency.latency(settled),
-        "backlog": latency.backlog(published, silver["intervals"], addressed, leased, returned, redriven, ended),
-        "capacity": capacity.capacity(
-            inputs.raw, published, addressed, ended, channels, settled, silver["event_traffic"], failed
-        ),
+        "latency": latency.latency(silver["event_settled"]),
+        "backlog": latency.backlog(silver),
+        "capacity": capacity.capacity(silver),
     }
 
 
@@ -155,7 +166,7 @@ def _oldest(inputs: Inputs, until: datetime) -> datetime:
 
 def _rows(frame: DataFrame, order: list[str]) -> list[dict[str, Any]]:
     found = frame.orderBy(*(f.expr(text.split()[0]).desc() if "DESC" in text else f.col(text) for text in order))
-    rows = (row.asDict() for row in found.limit(max(_MOST_ROWS, _MOST_POINTS)).collect())
+    rows = (row.asDict() for row in found.limit(_MOST_ROWS).collect())
     # Spark gives moments by the clock on this machine's wall, without saying so.
     return [
         {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
@@ -165,7 +176,7 @@ def _rows(frame: DataFrame, order: list[str]) -> list[dict[str, Any]]:
 
 def _audited(tables: Tables) -> list[dict[str, Any]] | None:
     """Return what the last audit found; None if there was none."""
-    return _rows(tables.read(TABLES["audit"]), ["finding", "log_id"]) if tables.has(TABLES["audit"]) else None
+    return _rows(tables.read(TABLES["audit"]), ["finding", "log_id"]) if tables.written(TABLES["audit"]) else None
 
 
 def _beside(directory: Path | str) -> Path | None:

@@ -22,8 +22,11 @@ __all__ = ["VERSION", "start"]
 VERSION: Final = 1
 """Version of the checkpoint, which holds what the watch remembers."""
 
-_TRIGGER_S: Final = 30
-"""Seconds between two looks at the timers, each of which costs about as much as a batch."""
+_LOOKS_A_LIMIT: Final = 10
+_RAREST_S: Final = 60.0
+_OFTENEST_S: Final = 1.0
+"""How often timers are looked at, each time at about the cost of a batch: an alert is late by a tenth of the limit, or
+a second."""
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _HOLDBACKS: Final = TABLES["holdbacks"]
@@ -45,13 +48,17 @@ def start(spark: SparkSession, tables: Tables, address: Address, limit_s: float)
             .writeStream.queryName("crewel-holdbacks")
             .option("checkpointLocation", tables.checkpoint("holdbacks", VERSION))
             .outputMode("append")
-            .trigger(processingTime=f"{_TRIGGER_S} seconds")
+            .trigger(processingTime=f"{round(_pause_s(limit_s) * 1000)} milliseconds")
             .foreachBatch(lambda raised, _: _tell(tables, address, raised))
             .start()
         )
     finally:
         spark.conf.set(_PARTITIONS, usual or "4")
     return query
+
+
+def _pause_s(limit_s: float) -> float:
+    return min(max(limit_s / _LOOKS_A_LIMIT, _OFTENEST_S), _RAREST_S)
 
 
 def _tell(tables: Tables, address: Address, raised: DataFrame) -> None:

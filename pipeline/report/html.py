@@ -1,40 +1,55 @@
-"""The page of a report: what a manager wants to know first, then the figures, then the rows."""
+"""The page of a report: what a manager wants to know first, then each question with its figures, its rows, and what to do."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from crewel.pipeline.report import advice
+from crewel.pipeline.report.pieces import (
+    Rows,
+    advices,
+    as_code,
+    duration,
+    example,
+    figure,
+    moment,
+    quoted,
+    section,
+    several,
+    share,
+    table,
+    tile,
+    trend,
+)
 from crewel.pipeline.report.plots import bars, columns, lines, number
 
 __all__ = ["page"]
 
-Rows = Sequence[Mapping[str, Any]]
-
 _STYLE: Final = Path(__file__).parent / "report.css"
-_MOST_SHOWN: Final = 25
-_NONE: Final = "-"
 _TROUBLES: Final = ("lost", "twice", "surplus", "both")
+_PAUSE_S: Final = 600.0
+"""After so long without anything a line is interrupted."""
 
 
 def page(told: Mapping[str, Any]) -> str:
-    """Return the page. `told` has `since`, `until`, `totals`, the plots' rows `settling` and `hours`, and the rows of the
-    tables `triage`, `poison`, `receivers`, `backlog`, `latency`, `capacity` and `audit`, the last one None if nobody has."""
-    since, until = _moment(told["since"]), _moment(told["until"])
+    """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling` and `hours`; `channels`, the rows of
+    the table `latency` over all of the time; and those of the tables `triage`, `poison`, `receivers`, `backlog`, `capacity`
+    and `audit`, the last one None if nobody has, and `audited`, when that was."""
+    since, until = moment(told["since"]), moment(told["until"])
     parts = [
         f"<h1>What happened to the messages</h1><p class='time'>{since} to {until} (UTC)</p>",
         _summary(told),
-        _died(told),
+        _died(told["triage"]),
         _poison(told["poison"]),
         _receivers(told["receivers"]),
         _settling(told),
         _backlog(told["backlog"]),
         _capacity(told),
-        _audit(told["audit"]),
+        _audit(told),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -48,48 +63,69 @@ def page(told: Mapping[str, Any]) -> str:
 
 
 def _summary(told: Mapping[str, Any]) -> str:
-    totals = told["totals"]
+    letters, poison, sick = (told["totals"][name] for name in ("letters", "poison", "sick"))
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
+    audited = (
+        "run `crewel pipeline audit` to know"
+        if troubles is None
+        else f"by the audit of every message, {moment(told['audited'])}"
+    )
     tiles = (
-        _tile(
-            totals["letters"],
-            "messages died",
-            "are dead letters: nobody gets them by itself",
-            is_bad=bool(totals["letters"]),
+        tile(
+            letters,
+            "message died" if letters == 1 else "messages died",
+            "dead letters: kept, but nobody gets them by itself" if letters else "no receiver failed to take one",
+            is_bad=bool(letters),
         ),
-        _tile(totals["poison"], "poison messages", "were rejected more than once", is_bad=bool(totals["poison"])),
-        _tile(totals["sick"], "sick receivers", "fail, lag or are held back", is_bad=bool(totals["sick"])),
-        _tile(
-            "?" if troubles is None else troubles,
-            "not accounted for",
-            "run `crewel pipeline audit` to know" if troubles is None else "by the audit of every message",
-            is_bad=bool(troubles),
+        tile(
+            poison,
+            "poison message" if poison == 1 else "poison messages",
+            "rejected more than once" if poison else "none was rejected more than once",
+            is_bad=bool(poison),
         ),
+        tile(
+            sick,
+            "sick receiver" if sick == 1 else "sick receivers",
+            "fail, lag, are away or held back" if sick else "all do as usual",
+            is_bad=bool(sick),
+        ),
+        tile("?" if troubles is None else troubles, "not accounted for", audited, is_bad=bool(troubles)),
     )
     return f'<div class="tiles">{"".join(tiles)}</div><ul class="words">{"".join(_sentences(told))}</ul>'
 
 
-def _tile(figure: Any, name: str, words: str, *, is_bad: bool) -> str:
-    shown = number(figure) if isinstance(figure, int) else figure
-    state = "bad" if is_bad else "good" if figure != "?" else "open"
-    return f'<div class="tile {state}"><b>{shown}</b><span>{escape(name)}</span><small>{_code(words)}</small></div>'
-
-
 def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
-    for row in told["triage"][:1]:
+    hours: Rows = told["hours"]
+    messages = sum(row["persistent"] + row["transient"] for row in hours)
+    settled = sum(row["count"] for row in told["settling"])
+    if messages or settled:
+        published = several(messages, "message was", "messages were")
+        yield f"<li>{published} published, and {several(settled, 'delivery', 'deliveries')} settled.</li>"
+    else:
+        yield "<li>Nothing was published in this time.</li>"
+    if older := told["totals"]["older"]:
         yield (
-            f"<li>Most often died: <b>{escape(row['code'])}</b> on <code>{escape(row['channel'] or '(unknown)')}</code> at"
-            f" <code>{escape(row['receiver'])}</code>, {number(row['letters'])} times. {_quoted(row['sample_reason'])}</li>"
+            f"<li>{several(older, 'dead letter', 'dead letters')} from before this time"
+            f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
+        )
+    for row in told["triage"][:1]:
+        words = advice.meaning(row["code"])
+        yield (
+            f"<li>Died most often: {as_code(row['code'])}{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
+            f" {as_code(row['channel'] or '(unknown)')} at {as_code(row['receiver'])},"
+            f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
     for row in told["poison"][:1]:
         yield (
-            f"<li>Worst message: <code>{escape(row['message_id'])}</code> on <code>{escape(row['channel'])}</code>, rejected"
-            f" {number(row['failures'])} times by {number(row['receivers'])} receivers.</li>"
+            f"<li>Worst message: {as_code(row['message_id'])} on {as_code(row['channel'])}, rejected"
+            f" {several(row['failures'], 'time', 'times')} by {several(row['receivers'], 'receiver', 'receivers')}.</li>"
         )
     sick = [row for row in told["receivers"] if row["is_sick"]]
     for row in sick[:5]:
-        yield f"<li><code>{escape(row['session'])}</code> {escape(', and '.join(row['why']))}.</li>"
+        yield f"<li>{as_code(row['session'])} {escape(', and '.join(row['why']))}.</li>"
+    if len(sick) > 5:
+        yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} sick.</li>"
     if not (told["triage"] or told["poison"] or sick):
         yield "<li>Nothing died, no message was rejected more than once, and no receiver is conspicuous.</li>"
 
@@ -97,69 +133,81 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
 # The sections
 
 
-def _died(told: Mapping[str, Any]) -> str:
+def _died(rows: Rows) -> str:
     by_code: Counter[str] = Counter()
-    for row in told["triage"]:
+    for row in rows:
         by_code[row["code"]] += row["letters"]
-    return _section(
+    return section(
         "What died, and why",
-        "Each dead letter is a message that one receiver did not take. Those of one row have a code, channel, receiver and the"
-        " wording of the reason in common.",
-        bars("Dead letters by code", by_code.most_common(10)),
-        _table(
-            told["triage"],
+        "A dead letter is a message that one receiver did not take. It is kept until somebody sends it again or throws it away."
+        " Those of one row have code, channel, receiver and the wording of the reason in common.",
+        bars("Dead letters by code", by_code.most_common(10)) if rows else "",
+        table(
+            rows,
             ("Letters", lambda row: number(row["letters"]), True),
-            ("Code", lambda row: _as_code(row["code"]), False),
-            ("Channel", lambda row: _as_code(row["channel"]), False),
-            ("Receiver", lambda row: _as_code(row["receiver"]), False),
+            ("Code", lambda row: _explained(row["code"]), False),
+            ("Channel, receiver", lambda row: f"{as_code(row['channel'])}<br>{as_code(row['receiver'])}", False),
             ("Reason", lambda row: escape(row["template"]), False),
-            ("First", lambda row: _moment(row["first_at"]), False),
-            ("Last", lambda row: _moment(row["last_at"]), False),
-            ("Died after", lambda row: _duration(row["to_death_median_ms"]), True),
-            ("Attempts", lambda row: _figure(row["attempts_mean"]), True),
-            ("For example", lambda row: _example(row["sample_letter"], row["sample_body"]), False),
+            ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
+            ("Died after", lambda row: duration(row["to_death_median_ms"]), True),
+            ("Attempts", lambda row: figure(row["attempts_mean"]), True),
+            ("Example", lambda row: example("show", f"{row['sample_letter']}\n{row['sample_body']}"), False),
+            none="No message died.",
         ),
+        advices(advice.of_died(rows)),
     )
 
 
+def _explained(code: str) -> str:
+    words = advice.meaning(code)
+    return as_code(code) + (f"<small>{escape(words)}</small>" if words else "")
+
+
 def _poison(rows: Rows) -> str:
-    return _section(
+    return section(
         "Poison messages",
         "Rejected by several receivers, or several times by one: more likely the message is at fault than who gets it.",
-        _table(
+        table(
             rows,
-            ("Message", lambda row: _as_code(row["message_id"]), False),
-            ("Channel", lambda row: _as_code(row["channel"]), False),
+            ("Message", lambda row: as_code(row["message_id"]), False),
+            ("Channel", lambda row: as_code(row["channel"]), False),
             ("Receivers", lambda row: number(row["receivers"]), True),
             ("Rejected", lambda row: number(row["failures"]), True),
-            ("Codes", lambda row: "<br>".join(map(_as_code, row["codes"])), False),
-            ("By", lambda row: "<br>".join(map(_as_code, row["names"])), False),
-            ("Last", lambda row: _moment(row["last_at"]), False),
-            ("Content", lambda row: _example(row["sample_reason"] or "", row["sample_body"] or ""), False),
+            ("Codes", lambda row: "<br>".join(map(as_code, row["codes"])), False),
+            ("By", lambda row: "<br>".join(map(as_code, row["names"])), False),
+            ("Last", lambda row: moment(row["last_at"]), False),
+            ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
+            none="No message was rejected more than once.",
         ),
+        advices(advice.of_poison(rows)),
     )
 
 
 def _receivers(rows: Rows) -> str:
     sick = [row for row in rows if row["is_sick"]]
-    return _section(
+    others = len(rows) - len(sick)
+    as_usual = f"{several(others, 'other does', 'others do')} as usual." if sick else ""
+    return section(
         "Sick receivers",
-        f"Compared with their own past and with those who subscribe to the same. {number(len(rows) - len(sick))} others are"
-        " as usual.",
-        _table(
+        f"Compared with their own past, and with those who subscribe to the same. {as_usual}",
+        table(
             sick,
-            ("Receiver", lambda row: _as_code(row["session"]), False),
+            ("Receiver", lambda row: as_code(row["session"]), False),
             ("What", lambda row: "<br>".join(map(escape, row["why"])), False),
             ("Settled", lambda row: number(row["settled"]), True),
             ("Failed", lambda row: number(row["failed"]), True),
-            ("Rate", lambda row: _share(row["failure_rate"]), True),
-            ("Peers", lambda row: _share(row["peers_failure_rate"]), True),
-            ("Held back", lambda row: _duration(row["held_ms"]), True),
-            ("Away", lambda row: _duration(row["polling_ms"]), True),
+            ("Rate", lambda row: share(row["failure_rate"]), True),
+            ("Peers", lambda row: share(row["peers_failure_rate"]), True),
+            ("Held back", lambda row: duration(row["held_ms"], is_sum=True), True),
+            ("Away", lambda row: duration(row["polling_ms"], is_sum=True), True),
             ("Sent again", lambda row: number(row["redelivered"]), True),
-            ("Lag", lambda row: _duration(row["lag_median_ms"]), True),
-            ("Peers' lag", lambda row: _duration(row["peers_lag_median_ms"]), True),
+            ("Lag", lambda row: duration(row["lag_median_ms"]), True),
+            ("Peers' lag", lambda row: duration(row["peers_lag_median_ms"]), True),
+            none=f"None of {several(others, 'receiver', 'receivers')} is conspicuous."
+            if rows
+            else "There were no receivers.",
         ),
+        advices(advice.of_sick(sick)),
     )
 
 
@@ -167,34 +215,35 @@ def _settling(told: Mapping[str, Any]) -> str:
     rows: Rows = told["settling"]
     series = {
         name: [(row["minute"], row[column]) for row in rows]
-        for name, column in (("half", "p50_ms"), ("9 of 10", "p90_ms"), ("99 of 100", "p99_ms"))
+        for name, column in (("half within", "p50_ms"), ("9 of 10 within", "p90_ms"), ("99 of 100 within", "p99_ms"))
     }
-    return _section(
+    return section(
         "How long settling takes",
         "From the moment a message is stored until its receiver has answered, over all channels. Each point is a minute.",
-        lines("How long settling takes", series, "ms"),
-        _table(
-            told["latency"],
-            ("Minute", lambda row: _moment(row["minute"]), False),
-            ("Channel", lambda row: _as_code(row["channel"]), False),
+        lines("Time to settle", series, "ms", pause_s=_PAUSE_S),
+        table(
+            told["channels"],
+            ("Channel", lambda row: as_code(row["channel"]), False),
             ("Settled", lambda row: number(row["count"]), True),
-            ("Half within", lambda row: _duration(row["p50_ms"]), True),
-            ("9 of 10", lambda row: _duration(row["p90_ms"]), True),
-            ("99 of 100", lambda row: _duration(row["p99_ms"]), True),
+            ("Half within", lambda row: duration(row["p50_ms"]), True),
+            ("9 of 10 within", lambda row: duration(row["p90_ms"]), True),
+            ("99 of 100 within", lambda row: duration(row["p99_ms"]), True),
+            none="",
         ),
     )
 
 
 def _backlog(rows: Rows) -> str:
     series = {
-        "wait": [(row["minute"], row["waiting"]) for row in rows],
+        "wait at its end": [(row["minute"], row["waiting"]) for row in rows],
         "came to be owed": [(row["minute"], row["owed"]) for row in rows],
         "ended": [(row["minute"], row["ended"]) for row in rows],
     }
-    return _section(
+    return section(
         "What waits",
-        "Messages that receivers are owed and have not settled yet, at the end of each minute.",
-        lines("What waits", series),
+        "Messages that receivers came to be owed in each minute, that ended in it, and that wait when it is over. A line that"
+        " grows and does not come down is a receiver that does not keep up.",
+        lines("Messages by minute", series, "messages"),
     )
 
 
@@ -204,111 +253,45 @@ def _capacity(told: Mapping[str, Any]) -> str:
         "stored": [(row["hour"], row["persistent"]) for row in rows],
         "not stored": [(row["hour"], row["transient"]) for row in rows],
     }
-    return _section(
+    return section(
         "How much there is",
-        "Messages by hour. Those that are not stored are known at `events.level=all` only.",
-        columns("Messages by hour", series),
-        _table(
+        "Messages by hour. Those that are not stored are known with `events.level=all` only.",
+        columns("Messages by hour", series, "messages"),
+        table(
             told["capacity"],
-            ("Hour", lambda row: _moment(row["hour"]), False),
-            ("Channel", lambda row: _as_code(row["channel"]), False),
+            ("Hour", lambda row: moment(row["hour"]), False),
+            ("Channel", lambda row: as_code(row["channel"]), False),
             ("Stored", lambda row: number(row["persistent"]), True),
             ("Not stored", lambda row: number(row["transient"]), True),
             ("Deliveries", lambda row: number(row["deliveries"]), True),
             ("Receivers", lambda row: number(row["sessions"]), True),
             ("Bytes of facts", lambda row: number(row["bytes"]), True),
-            ("Trend", lambda row: _trend(row["trend"]), True),
+            ("Trend", lambda row: trend(row["trend"]), True),
+            none="",
         ),
     )
 
 
-def _audit(rows: Rows | None) -> str:
+def _audit(told: Mapping[str, Any]) -> str:
+    rows: Rows | None = told["audit"]
     if rows is None:
-        body = "<p class='none'>Nobody has audited yet: <code>crewel pipeline audit</code>.</p>"
-    elif not rows:
-        body = "<p class='fine'>Every message that was owed has ended once, or waits.</p>"
+        body = (
+            "<p class='none'>Nobody has audited yet.</p><div class='do'><h3>What to do</h3>"
+            "<pre>crewel pipeline audit</pre></div>"
+        )
     else:
-        body = _table(
+        body = table(
             rows,
             ("Finding", lambda row: f"<b>{escape(row['finding'])}</b>", False),
-            ("Message", lambda row: _as_code(str(row["log_id"] or "")), False),
-            ("Channel", lambda row: _as_code(row["channel"] or ""), False),
-            ("Receiver", lambda row: _as_code(row["receiver"]), False),
-            ("Subscription", lambda row: _as_code(row["pattern"] or ""), False),
+            ("Message", lambda row: as_code(str(row["log_id"] or "")), False),
+            ("Channel", lambda row: as_code(row["channel"] or ""), False),
+            ("Receiver", lambda row: as_code(row["receiver"]), False),
+            ("Subscription", lambda row: as_code(row["pattern"] or ""), False),
             ("In words", lambda row: escape(row["words"]), False),
-            ("Facts", lambda row: " ".join(map(_as_code, row["evidence"])), False),
-        )
-    return _section(
-        "Is anything lost?", "What the last audit found: all that was owed, against all that became of it.", body
+            ("Facts", lambda row: " ".join(map(as_code, row["evidence"])), False),
+            none="Every message that was owed has ended once, or waits.",
+        ) + advices(advice.of_audit(rows))
+    when = "" if rows is None else f" of {moment(told['audited'])}"
+    return section(
+        "Is anything lost?", f"What the last audit{when} found: all that was owed, against all that became of it.", body
     )
-
-
-# Pieces
-
-
-def _section(title: str, words: str, *parts: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p>{_code(words)}</p>{''.join(parts)}</section>"
-
-
-def _table(rows: Rows, *columns: tuple[str, Callable[[Mapping[str, Any]], str], bool]) -> str:
-    """Make a table; a column has a name, its text as HTML, and whether that is a number."""
-    if not rows:
-        return "<p class='fine'>There are none.</p>"
-    head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{' class=n' if is_number else ''}>{text(row)}</td>" for _, text, is_number in columns)
-        + "</tr>"
-        for row in rows[:_MOST_SHOWN]
-    )
-    more = (
-        f"<p class='more'>and {number(len(rows) - _MOST_SHOWN)} more rows in the tables</p>"
-        if len(rows) > _MOST_SHOWN
-        else ""
-    )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
-
-
-def _example(head: str, body: str) -> str:
-    if not head and not body:
-        return ""
-    return f"<details><summary>{escape(head) or 'show'}</summary><pre>{escape(body)}</pre></details>"
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M}"
-
-
-def _duration(ms: float | None) -> str:
-    if ms is None:
-        return _NONE
-    for unit, length in (("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if ms >= length:
-            return f"{number(round(ms / length, 1))} {unit}"
-    return f"{number(round(ms))} ms"
-
-
-def _share(share: float | None) -> str:
-    return _NONE if share is None else f"{share * 100:.0f} %"
-
-
-def _trend(trend: float | None) -> str:
-    return _NONE if trend is None else f"{(trend - 1) * 100:+.0f} %"
-
-
-def _figure(value: float | None) -> str:
-    return _NONE if value is None else number(value)
-
-
-def _as_code(text: str) -> str:
-    return f"<code>{escape(text)}</code>" if text else ""
-
-
-def _quoted(text: str) -> str:
-    return f"“{escape(text)}”" if text else ""
-
-
-def _code(words: str) -> str:
-    """Return words as HTML, with what stands in backticks as code."""
-    texts = escape(words).split("`")
-    return "".join(f"<code>{text}</code>" if at % 2 else text for at, text in enumerate(texts))

@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["bars", "columns", "lines", "number"]
+__all__ = ["bars", "columns", "duration", "lines", "number"]
 
 Points = Sequence[tuple[datetime, float | None]]
 
-_WIDTH, _HEIGHT = 860, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
+_WIDTH, _HEIGHT = 860, 264
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 30, 40
 _ROW = 26
 _LABEL = 250
 _MOST_COLOURS = 6
 _TICKS: Final = 5
 _STEPS: Final = (1, 2, 5, 10)
+_MOST_TIMES: Final = 7
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_TIMES: Final = (
+    *(count * _MINUTE for count in (1, 2, 5, 10, 15, 30)),
+    *(count * _HOUR for count in (1, 2, 3, 6, 12)),
+    *(count * _DAY for count in (1, 2, 7, 14, 30, 90, 365)),
+)
+"""Seconds that may lie between two times on an axis."""
+_MS: Final = "ms"
 
 
-def lines(title: str, series: Mapping[str, Points], unit: str = "") -> str:
-    """Draw a line for each name. Where a value is None, the line is interrupted."""
+def lines(title: str, series: Mapping[str, Points], unit: str = "", pause_s: float | None = None) -> str:
+    """Draw a line for each name. It is interrupted where a value is None, and where there is none for longer than `pause_s`.
+    With the unit `ms`, values are written in the unit of time that suits them."""
     times = sorted({at for points in series.values() for at, _ in points})
     values = [value for points in series.values() for _, value in points if value is not None]
     if not values:
         return nothing(title)
     scale = _Scale(times, max(values))
-    drawn = [scale.axes(unit)]
+    radius = 3 if len(times) < 40 else 2 if len(times) < 120 else 1
+    drawn = [scale.axes(unit, title)]
     for index, (name, points) in enumerate(series.items()):
-        for run in _runs(points):
+        for run in _runs(points, pause_s):
             path = " ".join(f"{scale.x(at):.1f},{scale.y(value):.1f}" for at, value in run)
             drawn.append(f'<polyline class="line c{index % _MOST_COLOURS}" points="{path}"/>')
-            marks = run if len(run) < 120 else ()  # with more of them, nobody could point at one
+            # With more of them, nobody could point at one; but what stands alone has no line.
+            marks = run if len(times) < 120 or len(run) == 1 else ()
             drawn += [
-                f'<circle class="dot c{index % _MOST_COLOURS}" cx="{scale.x(at):.1f}" cy="{scale.y(value):.1f}"'
-                f' r="{3 if len(run) < 40 else 2}"><title>{escape(name)}: {number(value)}{_unit(unit)}, {_clock(at, times)}'
-                "</title></circle>"
+                f'<circle class="dot c{index % _MOST_COLOURS}" cx="{scale.x(at):.1f}" cy="{scale.y(value):.1f}" r="{radius}">'
+                f"<title>{escape(name)}: {_with(value, unit)}, {_clock(at, times)}</title></circle>"
                 for at, value in marks
             ]
     return _legend(series) + _svg(title, _HEIGHT, drawn)
@@ -52,7 +63,7 @@ def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
     if not any(heights):
         return nothing(title)
     scale = _Scale(times, max(heights), is_columns=True)
-    drawn = [scale.axes(unit)]
+    drawn = [scale.axes(unit, title)]
     for at in times:
         below = 0.0
         for index, (name, found) in enumerate(by_name.items()):
@@ -61,8 +72,8 @@ def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
                 top, foot = scale.y(below + value), scale.y(below)
                 drawn.append(
                     f'<rect class="fill c{index % _MOST_COLOURS}" x="{scale.x(at) - scale.column / 2:.1f}" y="{top:.1f}"'
-                    f' width="{scale.column:.1f}" height="{foot - top:.1f}"><title>{escape(name)}: {number(value)}'
-                    f"{_unit(unit)}, {_clock(at, times)}</title></rect>"
+                    f' width="{scale.column:.1f}" height="{foot - top:.1f}"><title>{escape(name)}: {_with(value, unit)},'
+                    f" {_clock(at, times)}</title></rect>"
                 )
             below += value
     return _legend(series) + _svg(title, _HEIGHT, drawn)
@@ -81,7 +92,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]], unit: str = "") -> str:
         drawn.append(
             f'<text class="label" x="{_LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(_short(label, 38))}'
             f'<title>{escape(label)}</title></text><rect class="fill c0" x="{_LABEL}" y="{y}" width="{width:.1f}" height="18"'
-            f' rx="2"/><text class="label" x="{_LABEL + width + 6:.1f}" y="{y + 14}">{number(value)}{_unit(unit)}</text>'
+            f' rx="2"/><text class="label" x="{_LABEL + width + 6:.1f}" y="{y + 14}">{_with(value, unit)}</text>'
         )
     return _svg(title, len(rows) * _ROW + 8, drawn)
 
@@ -96,6 +107,14 @@ def number(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2g}" if abs(value) < 1 else f"{value:.1f}"
+
+
+def duration(ms: float) -> str:
+    """Return a length of time for people: 20 ms, 1.5 s, 3 min, 2.1 h."""
+    for unit, length in (("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= length:
+            return f"{number(round(ms / length, 1))} {unit}"
+    return f"{number(round(ms))} ms"
 
 
 class _Scale:
@@ -123,23 +142,35 @@ class _Scale:
     def y(self, value: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - value / self._most)
 
-    def axes(self, unit: str) -> str:
-        parts = []
+    def axes(self, unit: str, title: str) -> str:
+        """Draw both axes, with what they show."""
+        parts = [
+            f'<text class="tick" x="0" y="12">{escape(title if unit == _MS else unit)}</text>',
+            f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">time (UTC)</text>',
+        ]
         for tick in range(round(self._most / self._step) + 1):
             value = tick * self._step
             y = self.y(value)
+            shown = _with(value, _MS) if unit == _MS and value else number(value)
             parts.append(
                 f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-                f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{number(value)}{_unit(unit)}</text>'
+                f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>'
             )
-        count = min(len(self._times), 6)
-        shown = [self._times[round(at * (len(self._times) - 1) / max(count - 1, 1))] for at in range(count)]
         parts += [
-            f'<text class="tick" x="{self.x(at):.1f}" y="{_HEIGHT - 10}" text-anchor="middle">'
-            f"{_clock(at, self._times)}</text>"
-            for at in dict.fromkeys(shown)
+            f'<line class="grid" x1="{self.x(at):.1f}" x2="{self.x(at):.1f}" y1="{_HEIGHT - _BOTTOM}"'
+            f' y2="{_HEIGHT - _BOTTOM + 4}"/><text class="tick" x="{self.x(at):.1f}" y="{_HEIGHT - _BOTTOM + 18}"'
+            f' text-anchor="middle">{_clock(at, self._times)}</text>'
+            for at in _ticks(self._times[0], self._times[-1])
         ]
         return "".join(parts)
+
+
+def _ticks(begin: datetime, end: datetime) -> list[datetime]:
+    """Return some round times from begin to end."""
+    first, last = begin.timestamp(), end.timestamp()
+    step = next((each for each in _TIMES if (last - first) / each < _MOST_TIMES), _TIMES[-1])
+    found = range(math.ceil(first / step) * step, math.floor(last / step) * step + 1, step)
+    return [datetime.fromtimestamp(at, UTC) for at in found] or [begin]
 
 
 def _step(most: float) -> float:
@@ -149,21 +180,21 @@ def _step(most: float) -> float:
     return next(power * step for step in _STEPS if power * step >= raw * 0.999)
 
 
-def _runs(points: Points) -> list[list[tuple[datetime, float]]]:
+def _runs(points: Points, pause_s: float | None) -> list[list[tuple[datetime, float]]]:
     runs: list[list[tuple[datetime, float]]] = [[]]
     for at, value in sorted(points, key=lambda point: point[0]):
-        if value is None:
+        last = runs[-1]
+        if value is None or (last and pause_s is not None and (at - last[-1][0]).total_seconds() > pause_s):
             runs.append([])
-        else:
+        if value is not None:
             runs[-1].append((at, value))
     return [run for run in runs if run]
 
 
 def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
     return (
-        f'<svg class="plot" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}">'
-        + "".join(drawn)
-        + "</svg>"
+        f'<div class="wide"><svg class="plot" viewBox="0 0 {_WIDTH} {height}" role="img"'
+        f' aria-label="{escape(title, quote=True)}">{"".join(drawn)}</svg></div>'
     )
 
 
@@ -175,12 +206,16 @@ def _legend(series: Mapping[str, Points]) -> str:
 
 
 def _clock(at: datetime, times: Sequence[datetime]) -> str:
-    is_one_day = times[0].date() == times[-1].date()
-    return f"{at:%H:%M}" if is_one_day else f"{at:%d %b %H:%M}"
+    """Return a time, with its day unless all times are of one."""
+    if times[0].date() == times[-1].date():
+        return f"{at:%H:%M}"
+    return f"{at:%d %b}" if (times[-1] - times[0]).days >= _MOST_TIMES else f"{at:%d %b %H:%M}"
 
 
-def _unit(unit: str) -> str:
-    return f" {unit}" if unit else ""
+def _with(value: float, unit: str) -> str:
+    if unit == _MS:
+        return duration(value)
+    return f"{number(value)} {unit}" if unit else number(value)
 
 
 def _short(text: str, most: int) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["BRONZE", "GAP", "LONGEST_PAYLOAD", "PLACE", "RAW", "STREAMS"]
+__all__ = ["BRONZE", "BYTES", "GAP", "LONGEST_PAYLOAD", "PLACE", "RAW", "STREAMS"]
 
 STREAMS: Final = ("facts", "events", "dead")
 """The streams that the source reads, by their keys in the store. Dead letters are read in batches only: they leave."""
@@ -30,6 +30,16 @@ PLACE: Final = (
     _DATE,
 )
 """The columns that begin each table of silver that is made from a stream."""
+
+BYTES: Final = Column(
+    "bytes",
+    "double",
+    "The row's part of the length of its entry's payload in the store, of which all rows of an entry have the same; null in"
+    " what was written before there was this column.",
+    "bytes",
+    nullable=True,
+)
+"""A column of each table of silver that has more than one row an entry."""
 
 RAW: Final = Table(
     Layer.BRONZE,

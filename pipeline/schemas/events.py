@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.pipeline.schemas.bronze import PLACE
+from crewel.pipeline.schemas.bronze import BYTES, PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
 __all__ = ["BUCKETS_MS", "EVENTS", "EVENT_VERSIONS", "GROUPS"]
@@ -29,7 +29,9 @@ _CHANNEL: Final = Column("channel", "string", "Name of the channel.")
 
 
 def _event(name: str, meaning: str, *columns: Column) -> Table:
-    return Table(Layer.SILVER, f"event_{name}", meaning, (*PLACE, *_RUN, _INDEX, *columns), key=("place", "index"))
+    return Table(
+        Layer.SILVER, f"event_{name}", meaning, (*PLACE, BYTES, *_RUN, _INDEX, *columns), key=("place", "index")
+    )
 
 
 GROUPS: Final = Table(

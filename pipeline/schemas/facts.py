@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.pipeline.schemas.bronze import PLACE
+from crewel.pipeline.schemas.bronze import BYTES, PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
 __all__ = ["CORRUPT", "FACTS", "GAPS", "INTERVALS", "LETTERS"]
@@ -26,7 +26,7 @@ _GROUPS: Final = Column("groups", "array<string>", "Names of the shared queues o
 
 
 def _fact(name: str, meaning: str, *columns: Column, key: tuple[str, ...] = ()) -> Table:
-    return Table(Layer.SILVER, f"fact_{name}", meaning, (*PLACE, *columns), key=("place", *key))
+    return Table(Layer.SILVER, f"fact_{name}", meaning, (*PLACE, BYTES, *columns), key=("place", *key))
 
 
 _PUBLISHED = _fact(

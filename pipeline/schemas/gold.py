@@ -88,7 +88,11 @@ RECEIVERS: Final = _gold(
     ),
     Column("redelivered", "bigint", "Messages that went again to it.", "messages"),
     Column("redelivery_rate", "double", "Those of all that it was sent.", "share", nullable=True),
-    _milliseconds("lag_median_ms", "Half of its messages were settled within this time of their place in the log."),
+    _milliseconds(
+        "lag_median_ms",
+        "Half of its messages were settled within this time of their place in the log; up to `delivery.commit_ms` of it passed"
+        " until the server noted that.",
+    ),
     _milliseconds("past_lag_median_ms", "The same in the time before."),
     _milliseconds("peers_lag_median_ms", "The same of its peers, median."),
     Column("is_sick", "boolean", "Whether something is conspicuous."),

@@ -15,7 +15,7 @@ from crewel.pipeline.schemas import GAP, LONGEST_PAYLOAD
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.pages import Entry
 
-__all__ = ["SCHEMA", "batch_of", "gap_row"]
+__all__ = ["LARGEST", "SCHEMA", "batch_of", "gap_row"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -34,7 +34,9 @@ SCHEMA: Final = pa.schema(
 )
 """As Spark wants it for `raw`; a test holds the two together."""
 
-_LARGEST: Final = 2**63 - 1
+LARGEST: Final = 2**63 - 1
+"""What a column says of a half of an id that is larger than that."""
+
 _NAME, _VALUE, _SECOND_NAME, _SECOND_VALUE = (itemgetter(i) for i in range(4))
 
 
@@ -138,4 +140,4 @@ def _rows(
 def _integers(halves: pa.Array, half: int) -> pa.Array:
     """Return every second number; one that a signed column cannot hold becomes the largest that it can."""
     texts = halves.take(pa.array(np.arange(half, len(halves), 2)))
-    return pc.min_element_wise(texts.cast(pa.uint64()), pa.scalar(_LARGEST, pa.uint64())).cast(pa.int64())
+    return pc.min_element_wise(texts.cast(pa.uint64()), pa.scalar(LARGEST, pa.uint64())).cast(pa.int64())

@@ -17,7 +17,7 @@ from crewel.pipeline.source.positions import BEGIN, EntryId, Extent, Position, s
 
 __all__ = ["Task", "planned", "read"]
 
-_WORTH_A_TASK = 5000  # entries; a task costs about as much as reading these
+_WORTH_A_TASK = 50_000  # entries; a task costs about as much as reading a third of these
 
 
 @dataclass(repr=False)

@@ -19,12 +19,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.owing import given, held_by, is_choosy, taken
+from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, is_choosy, taken
 
 __all__ = ["Records", "audit", "ledger"]
 
 _MOST_EVIDENCE: Final = 10
-_FOR_EVER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def ledger(
         .withColumns(
             {
                 "channel": f.coalesce("channel", "told"),
-                "cursor": f.coalesce("cursor", f.lit(_FOR_EVER)),  # who is not there any more waits for nothing
+                "cursor": f.coalesce("cursor", f.lit(FOR_EVER)),  # who is not there any more waits for nothing
                 "is_doubtful": f.coalesce("is_doubtful", f.lit(False)),
                 "is_sure": f.coalesce("is_sure", f.lit(False)),
             }

@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
 from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.owing import with_channel
 
 __all__ = ["capacity"]
 
 
-def capacity(
-    raw: DataFrame,
-    published: DataFrame,
-    addressed: DataFrame,
-    ended: DataFrame,
-    channels: DataFrame,
-    settled: DataFrame,
-    traffic: DataFrame,
-    failed: DataFrame,
-) -> DataFrame:
-    """Return the table `capacity`. `raw` tells how large facts and events are, `channels` on which channel a message was; an
-    entry that tells of several channels is shared out among them."""
-    ends = ended.join(channels.select("log_id", "channel"), "log_id")
-    stored = (
-        published.where(f.col("channel") != "")
-        .select("log_id", "at", "channel")
-        .unionByName(addressed.select("log_id", "at", "channel"))
-        .dropDuplicates(["log_id"])
+def capacity(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the table `capacity`. Bytes are those of facts and events; what ended is on the channel of its message."""
+    published = silver["fact_published"].where(f.col("channel") != "")
+    addressed = silver["fact_addressed"]
+    # One that has subscribers too was published as well.
+    alone = addressed.dropDuplicates(["log_id"]).join(published.select("log_id"), "log_id", "left_anti")
+    ends = with_channel(silver["fact_ended"], silver).where(f.col("channel").isNotNull())
+    by_hour = _together(
+        (
+            _hourly(published).agg(f.count("*").alias("persistent"), f.sum("bytes").alias("bytes")),
+            _hourly(alone).agg(f.count("*").alias("persistent")),
+            _hourly(addressed).agg(f.sum("bytes").alias("bytes")),
+            _hourly(silver["event_traffic"]).agg(f.sum("published").alias("transient"), f.sum("bytes").alias("bytes")),
+            _hourly(silver["event_settled"]).agg(f.sum("bytes").alias("bytes")),
+            _hourly(silver["event_failed"]).agg(f.sum("bytes").alias("bytes")),
+            _hourly(ends).agg(
+                f.count("*").alias("deliveries"),
+                f.count_distinct("receiver").alias("sessions"),
+                f.sum("bytes").alias("bytes"),
+            ),
+        )
     )
-    facts = _of_channels(published, addressed, ends)
-    events = _of_channels(settled, traffic, failed)
-    counts = (
-        _hourly(stored).agg(f.count("*").alias("persistent")),
-        _hourly(traffic).agg(f.sum("published").alias("transient")),
-        _hourly(ends).agg(f.count("*").alias("deliveries"), f.count_distinct("receiver").alias("sessions")),
-        _hourly(_sized(facts, raw, "facts").unionByName(_sized(events, raw, "events"))).agg(
-            f.round(f.sum("bytes")).cast("bigint").alias("bytes")
-        ),
-    )
-    together = counts[0]
-    for each in counts[1:]:
-        together = together.join(each, ["hour", "channel"], "full")
     before = Window.partitionBy("channel").orderBy("hour")
     messages = f.col("persistent") + f.col("transient")
     is_next = f.col("hour") - f.expr("INTERVAL 1 HOUR") == f.lag("hour").over(before)
     return (
-        together.fillna(0)
+        by_hour.withColumn("bytes", f.round("bytes").cast("bigint"))
         .withColumn("messages", messages)
         .withColumn("trend", f.when(is_next, f.try_divide("messages", f.lag("messages").over(before))))
         .select(TABLES["capacity"].names)
@@ -54,22 +48,11 @@ def capacity(
 
 
 def _hourly(rows: DataFrame) -> GroupedData:
-    return rows.groupBy(f.date_trunc("hour", "at").alias("hour"), "channel")
+    return rows.where(f.col("channel") != "").groupBy(f.date_trunc("hour", "at").alias("hour"), "channel")
 
 
-def _of_channels(*tables: DataFrame) -> DataFrame:
-    found = tables[0].select("place", "at", "channel")
-    for each in tables[1:]:
-        found = found.unionByName(each.select("place", "at", "channel"))
-    return found.where(f.col("channel") != "")
-
-
-def _sized(rows: DataFrame, raw: DataFrame, key: str) -> DataFrame:
-    """Give each row of an entry its part of the entry's bytes."""
-    parts = rows.groupBy("place").agg(f.count("*").alias("parts"))
-    sizes = raw.where(f.col("key") == key).select(f.col("id").alias("place"), "bytes")
-    return (
-        rows.join(parts, "place")
-        .join(sizes, "place")
-        .select("at", "channel", (f.col("bytes") / f.col("parts")).alias("bytes"))
-    )
+def _together(counts: Iterable[DataFrame]) -> DataFrame:
+    """Return sums by hour and channel. Each was counted before, so that only hours are shuffled."""
+    rows = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), counts)
+    figures = ("persistent", "transient", "deliveries", "bytes", "sessions")
+    return rows.groupBy("hour", "channel").agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in figures))

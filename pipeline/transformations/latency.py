@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import BUCKETS_MS, TABLES
-from crewel.pipeline.transformations.owing import given, held_by, taken
+from crewel.pipeline.transformations.owing import FOR_EVER, given, patterns_of, taken
 
 __all__ = ["backlog", "latency", "of_all", "percentile"]
 
@@ -59,21 +59,15 @@ def _sum(numbers: Column) -> Column:
     return f.aggregate(numbers, f.lit(0).cast("bigint"), lambda total, each: total + each)
 
 
-def backlog(
-    published: DataFrame,
-    intervals: DataFrame,
-    addressed: DataFrame,
-    leased: DataFrame,
-    returned: DataFrame,
-    redriven: DataFrame,
-    ended: DataFrame,
-) -> DataFrame:
+def backlog(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return the table `backlog`. It counts from the oldest fact on, and what was owed before then is not in it."""
-    minute = f.date_trunc("minute", "at").alias("minute")
-    by_log = held_by(published, intervals).select("session", "log_id", "at").distinct().select(minute)
-    beside = given(addressed, leased, returned, redriven).select(minute)
-    owed = _count((by_log, beside), "owed")
-    gone = _count((taken(ended, leased).select(minute),), "ended")
+    addressed, leased, returned, redriven = (
+        silver[f"fact_{name}"] for name in ("addressed", "leased", "returned", "redriven")
+    )
+    by_log = _owed_by_log(silver["fact_published"], silver["intervals"])
+    beside = _count(given(addressed, leased, returned, redriven), "owed")
+    owed = by_log.unionByName(beside).groupBy("minute").agg(f.sum("owed").alias("owed"))
+    gone = _count(taken(silver["fact_ended"], leased), "ended")
     until_now = Window.orderBy("minute").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
         owed.join(gone, "minute", "full")
@@ -84,10 +78,43 @@ def backlog(
     )
 
 
-def _count(minutes: Iterable[DataFrame], name: str) -> DataFrame:
-    # Each is counted before they come together, so that only minutes are shuffled.
-    counts = [each.groupBy("minute").agg(f.count("*").alias(name)) for each in minutes]
-    together = counts[0]
-    for each in counts[1:]:
-        together = together.unionByName(each)
-    return together.groupBy("minute").agg(f.sum(name).alias(name))
+def _owed_by_log(published: DataFrame, intervals: DataFrame) -> DataFrame:
+    """Return (minute, owed): messages times the sessions that are owed them.
+
+    Most subscriptions hold all messages of a channel's minute or none: there a product will do. Only where they begin or end
+    it is looked at each message.
+    """
+    messages = published.select(_minute(), "channel", "log_id")
+    minutes = messages.groupBy("minute", "channel").agg(
+        f.count("*").alias("messages"), f.min("log_id").alias("first"), f.max("log_id").alias("last")
+    )
+    names = minutes.select("channel").distinct().select("channel", f.explode(patterns_of(f.col("channel"))).alias("p"))
+    wanted = intervals.join(names, intervals["pattern"] == names["p"]).select(
+        "channel", "session", "from_id", f.coalesce("until_id", f.lit(FOR_EVER)).alias("until_id")
+    )
+    holds_some = (f.col("from_id") < f.col("last")) & (f.col("until_id") >= f.col("first"))
+    holds_all = (f.col("from_id") < f.col("first")) & (f.col("until_id") >= f.col("last"))
+    held = (
+        minutes.join(wanted, "channel")
+        .where(holds_some)
+        .groupBy("minute", "channel", "session")
+        .agg(f.max("messages").alias("messages"), f.bool_or(holds_all).alias("is_all"))
+    )
+    wholes = held.where("is_all").groupBy("minute").agg(f.sum("messages").alias("owed"))
+    is_in_it = (f.col("from_id") < f.col("log_id")) & (f.col("log_id") <= f.col("until_id"))
+    partly = (
+        messages.join(held.where("NOT is_all").select("minute", "channel", "session"), ["minute", "channel"])
+        .join(wanted, ["channel", "session"])
+        .where(is_in_it)
+        .select("minute", "session", "log_id")
+        .distinct()
+    )
+    return wholes.unionByName(partly.groupBy("minute").agg(f.count("*").alias("owed")))
+
+
+def _minute() -> Column:
+    return f.date_trunc("minute", "at").alias("minute")
+
+
+def _count(rows: DataFrame, name: str) -> DataFrame:
+    return rows.groupBy(_minute()).agg(f.count("*").alias(name))

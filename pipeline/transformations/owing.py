@@ -6,13 +6,17 @@ as docs/protocol.md says it; a session is owed it once, however many of its inte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-__all__ = ["channels", "given", "held_by", "is_choosy", "patterns_of", "taken"]
+__all__ = ["FOR_EVER", "given", "held_by", "is_choosy", "patterns_of", "taken", "with_channel"]
+
+FOR_EVER: Final = 2**62
+"""A log id that no message will have."""
 
 _REPLY: Final = r"^/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)$"
 
@@ -37,15 +41,26 @@ def patterns_of(channel: Column) -> Column:
     )
 
 
-def channels(published: DataFrame, addressed: DataFrame, redriven: DataFrame | None = None) -> DataFrame:
-    """Return (log_id, channel), a row for each message that has one."""
-    found = [published.select("log_id", "channel"), addressed.select("log_id", "channel")]
-    known = reduce(DataFrame.unionByName, found).where(f.col("channel") != "")
-    if redriven is not None:
-        again = redriven.select("log_id", f.col("message_id").try_cast("bigint").alias("before"))
-        before = known.select(f.col("log_id").alias("before"), "channel")
-        known = known.unionByName(again.join(before, "before").select("log_id", "channel"))
-    return known.groupBy("log_id").agg(f.min("channel").alias("channel"))
+def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return rows with one column more, the `channel` of the message of each `log_id`; null if nobody tells."""
+    # Each join finds one row at most, and only what is asked for is grouped: messages are many.
+    published = silver["fact_published"].where(f.col("channel") != "").select("log_id", "channel")
+    addressed = silver["fact_addressed"].select("log_id", "channel").dropDuplicates(["log_id"])
+    again = silver["fact_redriven"].select("log_id", f.col("message_id").try_cast("bigint").alias("before"))
+    witnesses = {
+        "_published": published,
+        "_addressed": addressed,
+        "_before": _of_earlier(again, published, addressed),
+    }
+    for name, witness in witnesses.items():
+        rows = rows.join(witness.withColumnRenamed("channel", name), "log_id", "left")
+    return rows.withColumn("channel", f.coalesce(*witnesses)).drop(*witnesses)
+
+
+def _of_earlier(again: DataFrame, published: DataFrame, addressed: DataFrame) -> DataFrame:
+    """Return (log_id, channel) of messages that were sent again, by the id that each had before."""
+    known = published.unionByName(addressed).withColumnRenamed("log_id", "before")
+    return again.join(known, "before").select("log_id", "channel").dropDuplicates(["log_id"])
 
 
 def is_choosy(options: Column) -> Column:

@@ -1,16 +1,19 @@
 """Poison messages: those that several receivers rejected, or one several times.
 
-That a session ended before it took a message is no rejection. A message that was sent again has another id; it is the same.
+That a session ended before it took a message is no rejection, nor is a holdback. A message that was sent again has another id;
+it is the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.owing import with_channel
 
 __all__ = ["origins", "poison"]
 
@@ -19,12 +22,11 @@ _DOUBLINGS: Final = 5
 """How often the chain of redrives is shortened to half: messages that were sent again up to 32 times are followed."""
 
 
-def poison(
-    letters: DataFrame, failed: DataFrame, ended: DataFrame, redriven: DataFrame, channels: DataFrame
-) -> DataFrame:
+def poison(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return the table `poison`. Of the events `failed` some may be missing, so that letters and facts are asked as well."""
-    origin = origins(redriven)
-    rejections = _original(_rejections(failed, letters, ended), origin)
+    rejections = _original(
+        _rejections(silver["event_failed"], silver["letters"], silver["fact_ended"]), origins(silver["fact_redriven"])
+    )
     # Three witnesses may tell of one rejection, so what counts is who tells of the most.
     by_witness = rejections.groupBy("message_id", "receiver", "id", "witness").agg(
         f.count("*").alias("times"),
@@ -37,8 +39,7 @@ def poison(
     )
     by_id = by_witness.groupBy("message_id", "receiver", "id").agg(*_together(f.max("times")))
     by_receiver = by_id.groupBy("message_id", "receiver").agg(*_together(f.sum("times")))
-    known = channels.select(f.col("log_id").cast("string").alias("message_id"), f.col("channel").alias("told"))
-    return (
+    found = (
         by_receiver.groupBy("message_id")
         .agg(
             f.count("*").alias("receivers"),
@@ -46,16 +47,14 @@ def poison(
             *_together(f.sum("times")),
         )
         .where((f.col("receivers") > 1) | (f.col("times") > 1))
-        .join(known, "message_id", "left")
-        .withColumns(
-            {
-                "failures": f.col("times"),
-                "channel": f.coalesce("told", "channel", f.lit("")),
-                "codes": f.array_sort("codes"),
-                "sample_reason": f.col("reason"),
-                "sample_body": f.col("body"),
-            }
+        .withColumnsRenamed(
+            {"channel": "witnessed", "times": "failures", "reason": "sample_reason", "body": "sample_body"}
         )
+        .withColumn("log_id", f.col("message_id").try_cast("bigint"))
+    )
+    return (
+        with_channel(found, silver)
+        .withColumns({"channel": f.coalesce("channel", "witnessed", f.lit("")), "codes": f.array_sort("codes")})
         .select(TABLES["poison"].names)
     )
 
@@ -85,7 +84,8 @@ def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> Data
     """What each witness tells of one id: (id, receiver, code, at, witness, channel, reason, body)."""
     nothing = f.lit(None).cast("string")
     return (
-        failed.select(
+        failed.where(~_is_holdback("code"))
+        .select(
             f.col("message_id").alias("id"),
             f.col("session").alias("receiver"),
             "code",
@@ -124,7 +124,12 @@ def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> Data
 
 def _is_rejection(code: str) -> Column:
     # Of the other codes of letters some are no word of the receiver's: sessions that ended, queues that were full.
-    return f.col(code).startswith("user.")
+    return f.col(code).startswith("user.") & ~_is_holdback(code)
+
+
+def _is_holdback(code: str) -> Column:
+    # Who takes nothing for the time being says something of itself, and nothing of the message.
+    return f.col(code).startswith("user.update.holdback")
 
 
 def _original(rejections: DataFrame, origin: DataFrame) -> DataFrame:

@@ -6,13 +6,15 @@ which some cannot be understood, the others make their rows all the same.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import cache, partial, reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from crewel.pipeline.schemas import EVENT_VERSIONS, GAP, PLACE, RAW, TABLES, Table
+from crewel.pipeline.lazily import Lazily
+from crewel.pipeline.schemas import BYTES, EVENT_VERSIONS, GAP, PLACE, RAW, TABLES, Table
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERSIONS, FACTS, GROUP_DDL, RUN, Event, Fact
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "parsed_fact",
     "parsed_groups",
     "strange",
+    "tables",
 ]
 
 _CORRUPT: Final = TABLES["corrupt"]
@@ -35,14 +38,30 @@ _BAD: Final = "_bad"
 _LENIENT: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
 
 
-def facts(raw: DataFrame) -> dict[str, DataFrame]:
+def tables(raw: DataFrame) -> Mapping[str, DataFrame]:
+    """Return all tables that are made of entries, by name."""
+    made = (facts(raw), events(raw))
+    return Lazily(
+        {
+            **{name: partial(each.__getitem__, name) for each in made for name in each},
+            _CORRUPT.name: partial(corrupt, raw),
+            _GAPS.name: partial(gaps, raw),
+        }
+    )
+
+
+def facts(raw: DataFrame) -> Mapping[str, DataFrame]:
     """Return the tables that are made of facts, by name."""
-    return {each.table.name: fact_rows(parsed_fact(raw, each), each) for each in FACTS}
+
+    def rows(shape: Fact) -> DataFrame:
+        return fact_rows(parsed_fact(raw, shape), shape)
+
+    return Lazily({each.table.name: partial(rows, each) for each in FACTS})
 
 
-def events(raw: DataFrame) -> dict[str, DataFrame]:
+def events(raw: DataFrame) -> Mapping[str, DataFrame]:
     """Return the tables that are made of events, by name."""
-    return group_rows(parsed_groups(raw))
+    return group_rows(cache(lambda: parsed_groups(raw)))
 
 
 def corrupt(raw: DataFrame) -> DataFrame:
@@ -64,7 +83,8 @@ def parsed_fact(raw: DataFrame, shape: Fact) -> DataFrame:
 def fact_rows(parsed: DataFrame, shape: Fact) -> DataFrame:
     """Return the rows of a table, from parsed facts."""
     rows = f.when(f.col("why").isNull(), f.expr(shape.rows))
-    return _exploded(parsed.select(*_place(), rows.alias("rows")), shape.table)
+    share = f.col("bytes") / f.size(rows)
+    return _exploded(parsed.select(*_place(), share.alias(BYTES.name), rows.alias("rows")), shape.table)
 
 
 def parsed_groups(raw: DataFrame) -> DataFrame:
@@ -87,29 +107,38 @@ def parsed_groups(raw: DataFrame) -> DataFrame:
     )
 
 
-def group_rows(parsed: DataFrame) -> dict[str, DataFrame]:
+def group_rows(parsed: Callable[[], DataFrame]) -> Mapping[str, DataFrame]:
     """Return the tables of events by name, from parsed groups."""
     run = [f.expr(text).alias(name) for name, text in RUN.items()]
-    read = parsed.where("is_read")
-    groups = read.select(
-        *_place(),
-        *run,
-        f.timestamp_millis("d.from").alias("since"),
-        f.timestamp_millis("d.until").alias("until"),
-        f.coalesce("d.lost", f.lit(0)).alias("lost"),
-        f.size("d.events").alias("events"),
-    )
-    singles = parsed.select(
-        *_place(), "d", f.posexplode_outer(f.when(f.col("is_read"), f.col("d.events"))).alias("index", "e")
-    )
-    return {_GROUPS.name: groups.select(*_GROUPS.names)} | {
-        each.table.name: singles.where(f.expr(_sound(each)))
-        .select(
-            *(name.name for name in PLACE), "index", *run, *(f.expr(text).alias(n) for n, text in each.columns.items())
+
+    def groups() -> DataFrame:
+        return (
+            parsed()
+            .where("is_read")
+            .select(
+                *_place(),
+                *run,
+                f.timestamp_millis("d.from").alias("since"),
+                f.timestamp_millis("d.until").alias("until"),
+                f.coalesce("d.lost", f.lit(0)).alias("lost"),
+                f.size("d.events").alias("events"),
+            )
+            .select(*_GROUPS.names)
         )
-        .select(*each.table.names)
-        for each in EVENTS
-    }
+
+    def singles(event: Event) -> DataFrame:
+        found = f.when(f.col("is_read"), f.col("d.events"))
+        share = (f.col("bytes") / f.size("d.events")).alias(BYTES.name)
+        columns = (f.expr(text).alias(name) for name, text in event.columns.items())
+        return (
+            parsed()
+            .select(*_place(), share, "d", f.posexplode_outer(found).alias("index", "e"))
+            .where(f.expr(_sound(event)))
+            .select(*(name.name for name in PLACE), BYTES.name, "index", *run, *columns)
+            .select(*event.table.names)
+        )
+
+    return Lazily({_GROUPS.name: groups, **{each.table.name: partial(singles, each) for each in EVENTS}})
 
 
 def gaps(raw: DataFrame) -> DataFrame:
@@ -181,7 +210,7 @@ def _place() -> list[Column]:
 def _exploded(frame: DataFrame, table: Table) -> DataFrame:
     """Return one row for each of `rows`. They are exploded with what has none and then filtered: a filter before would type all
     of them twice."""
-    place = [column.name for column in PLACE]
+    place = [column.name for column in (*PLACE, BYTES)]
     own = [f.col(f"row.{name}") for name in table.names if name not in place]
     return (
         frame.select(*place, f.explode_outer("rows").alias("row")).where(f.col("row").isNotNull()).select(*place, *own)

@@ -6,12 +6,14 @@ of 'Ann' failed" are both "order <n> of '<text>' failed".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.transformations.owing import with_channel
 
 __all__ = ["GONE", "template", "triage"]
 
@@ -41,12 +43,9 @@ def template(reason: Column) -> Column:
     return f.trim(found)
 
 
-def triage(letters: DataFrame, ended: DataFrame, channels: DataFrame) -> DataFrame:
-    """Return the table `triage`. `channels` tells the channel of each log id.
-
-    What died is known by its letter; deaths whose letter has gone come from the facts.
-    """
-    deaths = _from_letters(letters).unionByName(_from_facts(ended, letters, channels))
+def triage(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the table `triage`. What died is known by its letter; deaths whose letter has gone come from the facts."""
+    deaths = _from_letters(silver["letters"]).unionByName(_from_facts(silver))
     newest = f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter"))
     return (
         deaths.groupBy("code", "channel", "receiver", "template")
@@ -86,19 +85,23 @@ def _from_letters(letters: DataFrame) -> DataFrame:
     )
 
 
-def _from_facts(ended: DataFrame, letters: DataFrame, channels: DataFrame) -> DataFrame:
+def _from_facts(silver: Mapping[str, DataFrame]) -> DataFrame:
     """The deaths that no letter tells of."""
-    dead = ended.where(f.col("reason") == "dead").select(
-        f.coalesce("code", f.lit("")).alias("code"),
-        f.regexp_replace("receiver", "^one:", "").alias("receiver"),  # so do letters call the receiver
-        f.col("log_id").cast("string").alias("message_id"),
-        "log_id",
-        "at",
-        "ms",
+    dead = (
+        silver["fact_ended"]
+        .where(f.col("reason") == "dead")
+        .select(
+            f.coalesce("code", f.lit("")).alias("code"),
+            f.regexp_replace("receiver", "^one:", "").alias("receiver"),  # so do letters call the receiver
+            f.col("log_id").cast("string").alias("message_id"),
+            "log_id",
+            "at",
+            "ms",
+        )
     )
-    told = letters.select("code", "receiver", "message_id")
+    told = silver["letters"].select("code", "receiver", "message_id")
     gone = dead.join(told, ["code", "receiver", "message_id"], "left_anti")
-    return gone.join(channels.select("log_id", "channel"), "log_id", "left").select(
+    return with_channel(gone, silver).select(
         "code",
         f.coalesce("channel", f.lit("")).alias("channel"),
         "receiver",

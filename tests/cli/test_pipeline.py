@@ -35,6 +35,11 @@ def test_the_commands_are_told(tmp_path: Path) -> None:
         (["report", "--spark", "ui.enabled"], "spark.sql.shuffle.partitions=64"),
         (["live", "--trigger", "0"], "--trigger"),
         (["redrive", "--where", "true", "--rate", "0"], "--rate"),
+        (["report", "--from", "2026-11-20", "--to", "2026-11-19"], "--from has to be before --to"),
+        (["audit", "--from", "2999-01-01"], "before now"),
+        (["report", "--html", "no/such/report.html"], "nothing can be written to no/such"),
+        (["report", "--html", "."], "this is a directory"),
+        (["backfill", "--config", "nowhere.toml"], "nowhere.toml: there is no such file"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_is_right(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -65,6 +70,31 @@ def test_without_java_that_is_told(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "report", PATH=str(tmp_path), JAVA_HOME="")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install openjdk-17")
+
+
+@pytest.mark.parametrize("command", ["report", "audit", "backfill"])
+def test_a_store_that_is_not_there_is_told_before_spark_takes_its_time(tmp_path: Path, command: str) -> None:
+    ended = pipeline(tmp_path, command, CREWEL_STORAGE__URL="redis://:secret@127.0.0.1:1")
+    assert (ended.status, ended.out) == (1, "")
+    assert "redis://127.0.0.1:1: the store has been away for 5 s" in ended.err
+    assert "CREWEL_STORAGE__URL says where the store is" in ended.err
+    assert "secret" not in ended.err
+    assert "Spark" not in ended.err
+
+
+def test_a_server_that_is_not_there_is_told_before_spark_takes_its_time(tmp_path: Path) -> None:
+    ended = pipeline(tmp_path, "redrive", "--where", "true", "--url", "http://127.0.0.1:1/cometd")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("crewel: http://127.0.0.1:1/cometd has not answered for 5 s: ")
+    assert "Spark" not in ended.err
+
+
+def test_a_directory_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = pipeline(tmp_path, "report", "--dir", "file")
+    assert (ended.status, ended.err) == (1, "crewel: file: File exists\n")
+    ended = pipeline(tmp_path, "compact", "--dir", "empty")
+    assert (ended.status, ended.err) == (1, "crewel: empty: there are no tables; --dir says where they are\n")
 
 
 def test_doctor_tells_what_is_wrong_and_how_to_mend_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The live job as a process of its own, to be killed with all that it has started; and what its tables hold, read without it.
+"""Jobs of Spark as processes of their own, to be killed with all that they have started; and what tables hold, read without it.
 
 python -m tests.faults.pipeline_job <address> <prefix> <directory> <trigger_s | once>
 """
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,31 +24,32 @@ from tests.server_process import ROOT
 START_S = 240.0
 
 
-class PipelineJob:
-    """One run of the live job."""
+class Job:
+    """A command that starts Spark. It ends with `close`, if not before."""
 
-    def __init__(self, url: str, prefix: str, tables: Path, trigger: str = "1") -> None:
-        self._checkpoint = tables / "checkpoints" / "live" / "v1"
-        self.log = tables.parent / "job.log"
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "tests.faults.pipeline_job", url, prefix, str(tables), trigger]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+    def __init__(self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env={**os.environ, **(environ or {})},
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:
         """The process that has started all others."""
         return self._process.pid
 
-    def batch(self) -> tuple[int, int]:
-        """The newest batch that was begun, and the newest that was done; -1 if there is none."""
-        return _newest(self._checkpoint / "offsets"), _newest(self._checkpoint / "commits")
-
-    def wait_for_batch(self, done: int) -> None:
-        """Wait until this batch is done."""
+    def wait_for(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something holds while it runs."""
         deadline = time.monotonic() + START_S
-        while self.batch()[1] < done:
+        while not is_so():
             assert self._process.poll() is None, self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, "no batch in time: " + self.log.read_text()[-4000:]
+            assert time.monotonic() < deadline, "it did not come about in time: " + self.log.read_text()[-4000:]
             time.sleep(0.02)
 
     def kill(self) -> int:
@@ -71,6 +72,23 @@ class PipelineJob:
             self.kill()
 
 
+class PipelineJob(Job):
+    """One run of the live job."""
+
+    def __init__(self, url: str, prefix: str, tables: Path, trigger: str = "1") -> None:
+        self._checkpoint = tables / "checkpoints" / "live" / "v1"
+        command = ["tests.faults.pipeline_job", url, prefix, str(tables), trigger]
+        super().__init__(command, tables.parent / "job.log")
+
+    def batch(self) -> tuple[int, int]:
+        """The newest batch that was begun, and the newest that was done; -1 if there is none."""
+        return _newest(self._checkpoint / "offsets"), _newest(self._checkpoint / "commits")
+
+    def wait_for_batch(self, done: int) -> None:
+        """Wait until this batch is done."""
+        self.wait_for(lambda: self.batch()[1] >= done)
+
+
 def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
     """Return what a reader would see of a table that jobs add to."""
     found: list[dict[str, Any]] = []
@@ -79,6 +97,12 @@ def rows_of(tables: Path, table: Table, *columns: str) -> list[dict[str, Any]]:
             for file in sorted((day / f"part={part}").glob("*.parquet")):
                 found += pq.ParquetFile(file).read(columns=list(columns)).to_pylist()
     return found
+
+
+def whole_of(tables: Path, table: Table) -> list[dict[str, Any]]:
+    """Return what a reader would see of a table that is written anew as a whole."""
+    newest = max((tables / table.path).glob("generation=*"), key=lambda each: int(each.name.partition("=")[2]))
+    return [row for file in newest.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
 
 
 def _send(pid: int, number: signal.Signals) -> None:

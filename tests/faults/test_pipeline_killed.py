@@ -1,5 +1,5 @@
-"""The live job is killed as a whole between any two steps, and the store is killed and started again meanwhile: bronze, silver
-and gold hold each event once."""
+"""Jobs are killed as a whole between any two steps, and the store is killed and started again meanwhile: bronze, silver and
+gold hold each event once, and each letter is sent again once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import orjson
@@ -16,14 +17,20 @@ import redis
 
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.storage.keys import Keys
+from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
+from tests.conftest import StartServer
 from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.pipeline_job import PipelineJob, rows_of
-from tests.store_process import StoreProcess
+from tests.faults.pipeline_job import Job, PipelineJob, rows_of, whole_of
+from tests.functional.bayeux import Message
+from tests.store_process import StoreProcess, until
 
 KILLS = 10 if IS_FULL else 2
 EVENTS_A_SECOND = 2000
 TICK_S = 0.05
 PREFIX = "crewel:"
+CHANNELS = ("/a/b", "/a/c")
+SESSION = "client/joe/1"
+MINUTE_MS = 60_000
 
 
 class Writer:
@@ -33,10 +40,16 @@ class Writer:
     def __init__(self, store: StoreProcess) -> None:
         self.added: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.owed: Counter[int] = Counter()
+        """By minute, as all of these."""
+        self.ended: Counter[int] = Counter()
+        self.settled: Counter[int] = Counter()
         self._store = store
         self._keys = Keys(PREFIX)
         self._log_id = 0
         self._group = 0
+        self._ended = 0
+        self._ms = time.time_ns() // 1_000_000
         self._rng = random.Random(7)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -49,10 +62,11 @@ class Writer:
 
     def _run(self) -> None:
         due = time.monotonic()
+        self._add([self._subscribed()])
         while not self._is_over.is_set():
-            ms = time.time_ns() // 1_000_000
+            self._ms = max(time.time_ns() // 1_000_000, self._ms + 1)
             entries = [
-                (key, f"{ms}-{seq}", fields)
+                (key, f"{self._ms}-{seq}", fields)
                 for seq, (key, fields) in enumerate(self._entries(round(EVENTS_A_SECOND * TICK_S)), 1)
             ]
             self._add(entries)
@@ -81,35 +95,45 @@ class Writer:
             if dice < 0.5:
                 yield self._published(self._rng.randint(1, 3))
             elif dice < 0.99:
-                yield self._ended(self._rng.randint(1, 3))
+                yield self._ended_now(self._rng.randint(1, 3))
             elif dice < 0.995:
                 yield self._failed()
             else:
                 yield self._odd()
 
+    def _subscribed(self) -> tuple[str, str, dict[str, bytes | str]]:
+        self.counts["subscribed"] += 1
+        key, fields = self._fact("subscribed", {"session": SESSION, "patterns": ["/a/*"], "from": 0})
+        return key, f"{self._ms}-0", fields
+
     def _published(self, number: int) -> tuple[str, dict[str, bytes | str]]:
         first = self._log_id + 1
         self._log_id += number
         self.counts["published"] += number
-        return self._fact("published", {"first": first, "channels": ["/a/b"] * number})
+        self.owed[self._ms // MINUTE_MS] += number
+        return self._fact("published", {"first": first, "channels": [channel_of(first + i) for i in range(number)]})
 
-    def _ended(self, number: int) -> tuple[str, dict[str, bytes | str]]:
-        self.counts["ended:settled"] += number
-        first = self.counts["ended:settled"]
-        ended = [{"session": "client/joe/1", "reason": "settled", "ids": [first - i for i in range(number)]}]
-        return self._fact("ended", {"ended": ended})
+    def _ended_now(self, number: int) -> tuple[str, dict[str, bytes | str]]:
+        ids = list(range(self._ended + 1, min(self._ended + number, self._log_id) + 1))
+        if not ids:  # nothing ends that was not published
+            return self._published(number)
+        self._ended = ids[-1]
+        self.counts["ended:settled"] += len(ids)
+        self.ended[self._ms // MINUTE_MS] += len(ids)
+        return self._fact("ended", {"ended": [{"session": SESSION, "reason": "settled", "ids": ids[::-1]}]})
 
     def _failed(self) -> tuple[str, dict[str, bytes | str]]:
         self._group += 1
         self.counts["failed"] += 1
         self.counts["settled"] += 2
         self.added["events"] += 1
+        self.settled[self._ms // MINUTE_MS] += 2
         failed = {
-            "type": "failed", "at": 1, "session": "client/joe/1", "channel": "/a/b", "id": "1", "code": "user.update.error",
+            "type": "failed", "at": 1, "session": SESSION, "channel": "/a/b", "id": "1", "code": "user.update.error",
             "outcome": "letter",
         }  # fmt: skip
-        settled = {"type": "settled", "channel": "/a/b", "count": 2, "sum": 3, "buckets": [2] + [0] * 17}
-        group = {"v": 1, "node": "n", "token": "t", "n": self._group, "from": 1, "until": 2, "lost": 0}
+        settled = {"type": "settled", "channel": "/a/b", "count": 2, "sum": 3, "buckets": [0, 2] + [0] * 16}
+        group = {"v": 1, "node": "n", "token": "t", "n": self._group, "from": self._ms, "until": self._ms, "lost": 0}
         return self._keys.events, {"d": orjson.dumps({**group, "events": [failed, settled]})}
 
     def _odd(self) -> tuple[str, dict[str, bytes | str]]:
@@ -177,15 +201,52 @@ def test_each_event_is_there_once_however_often_the_job_is_killed(
     assert sorted(groups) == [*range(1, writer.counts["failed"] + 1)]
     assert len(rows_of(tables, TABLES["corrupt"], "place")) == writer.counts["corrupt"]
 
-    gold: Counter[str] = Counter()
+    minutes: Counter[str] = Counter()
     for row in rows_of(tables, TABLES["minutes"], "what", "count"):
-        gold[row["what"]] += row["count"]
-    assert gold == writer.counts
+        minutes[row["what"]] += row["count"]
+    assert minutes == writer.counts
     assert _figures(store) == writer.counts
+    _check_gold(tables, writer)
     tell(
         f"{KILLS} kills of {processes} processes ({', '.join(f'{number} {when}' for when, number in sorted(moments.items()))}),"
         f" {entries} entries, {sum(writer.counts.values())} rows: each once in bronze, silver, gold and the store's figures"
     )
+
+
+def _check_gold(tables: Path, writer: Writer) -> None:
+    """Compare what is written anew as a whole with what was really published."""
+    settled = {_minute(row["minute"]): row for row in whole_of(tables, TABLES["latency"])}
+    assert {minute: row["count"] for minute, row in settled.items()} == writer.settled
+    for row in settled.values():
+        assert (row["mean_ms"], row["p50_ms"], row["p99_ms"]) == (1.5, 2.0, 2.0)
+        assert row["buckets"] == [0, row["count"]] + [0] * 16
+    backlog = {
+        _minute(row["minute"]): (row["owed"], row["ended"], row["waiting"])
+        for row in whole_of(tables, TABLES["backlog"])
+    }
+    waiting = 0
+    for minute in sorted(writer.owed | writer.ended):
+        waiting += writer.owed[minute] - writer.ended[minute]
+        assert backlog.pop(minute) == (writer.owed[minute], writer.ended[minute], waiting)
+    assert backlog == {}
+    messages, ends = writer.counts["published"], writer.counts["ended:settled"]
+    found: dict[str, Counter[str]] = {channel: Counter() for channel in CHANNELS}
+    for row in whole_of(tables, TABLES["capacity"]):
+        found[row["channel"]].update({name: row[name] for name in ("persistent", "transient", "deliveries")})
+        assert row["sessions"] <= 1
+    for channel in CHANNELS:
+        assert found[channel]["persistent"] == sum(channel_of(each) == channel for each in range(1, messages + 1))
+        assert found[channel]["deliveries"] == sum(channel_of(each) == channel for each in range(1, ends + 1))
+        assert found[channel]["transient"] == 0
+
+
+def channel_of(log_id: int) -> str:
+    """The channel of a message."""
+    return CHANNELS[log_id % 3 == 0]
+
+
+def _minute(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000) // MINUTE_MS
 
 
 def _figures(store: StoreProcess) -> Counter[str]:
@@ -195,3 +256,94 @@ def _figures(store: StoreProcess) -> Counter[str]:
             for what, count in client.hgetall(key).items():
                 found[what.decode()] += int(count)
     return found
+
+
+# Redriving
+
+LETTERS = 900 if IS_FULL else 300
+RATE = 25
+"""Letters a second, so few that a job is killed on its way."""
+AGAIN = 25
+"""So many of those that were sent again die anew meanwhile, at most."""
+JOB = "again"
+CODE = "user.update.error"
+
+
+@pytest.mark.timeout(1200)
+def test_each_letter_is_sent_again_once_however_often_the_redrive_is_killed(
+    start_server: StartServer, tmp_path: Path, tell: Tell
+) -> None:
+    server = start_server(*SETS)
+    desk, joe = Desk(server), Receiver(server).be("joe/1")
+    joe.subscribe("/orders/new")
+    publish(server, "/orders/new", LETTERS)
+    messages = joe.take_all()
+    for first in range(0, LETTERS, 100):
+        joe.reject(messages[first : first + 100])
+    sets = dict(text.split("=", 1) for text in server.store_sets)
+    environ = {
+        "CREWEL_STORAGE__URL": sets["storage.url"],
+        "CREWEL_STORAGE__PREFIX": sets["storage.prefix"],
+        "CREWEL_TOKEN": TOKEN,
+    }
+    where = f"error_code = '{CODE}' and channel like '/orders/%'"
+    tables = tmp_path / "tables"
+    options = ["--dir", str(tables), "--url", server.url, "--where", where, "--job", JOB, "--rate", str(RATE), "--json"]
+    keys = Keys(sets["storage.prefix"])
+    heard: list[int] = []
+    died_anew: list[int] = []
+    rng = random.Random(2)
+    with redis.Redis.from_url(sets["storage.url"]) as client:
+        until(lambda: client.xlen(keys.dead) == LETTERS)
+
+        def redriven() -> list[str]:
+            facts: list[tuple[bytes, dict[bytes, bytes]]] = client.xrange(keys.facts)  # type: ignore[assignment]
+            return [orjson.loads(fields[b"d"])["letter"] for _, fields in facts if fields[b"t"] == b"redriven"]
+
+        def settle(messages: list[Message]) -> None:
+            """Say of all that comes, also with the answer to what is said, that it is well, or of the first that it is not."""
+            while messages:
+                heard.extend(message["data"] for message in messages)
+                again = messages[: AGAIN - len(died_anew)]
+                died_anew.extend(message["data"] for message in again)
+                statuses = [
+                    {
+                        "id": message["ext"]["update"]["id"],
+                        **({"errorCode": CODE} if message in again else {"state": "OK"}),
+                    }
+                    for message in messages
+                ]
+                messages = joe.say(*statuses)
+
+        def job() -> Job:
+            return Job(["crewel", "pipeline", "redrive", *options], tmp_path / "redrive.log", environ)
+
+        sent = processes = 0
+        for shot in range(KILLS):
+            killed = job()
+            try:
+                kept = tables / "redrives" / JOB / "_SUCCESS"
+                wanted = sent + rng.randint(1, LETTERS // KILLS // 2)
+                killed.wait_for(kept.exists if shot == 0 else lambda wanted=wanted: len(redriven()) >= wanted)  # type: ignore[misc]
+                processes += killed.kill()
+            finally:
+                killed.close()
+            sent = len(redriven())
+            settle(joe.take_all())
+        last = job()
+        try:
+            last.finish(300)
+        finally:
+            last.close()
+        result = orjson.loads((tmp_path / "redrive.log").read_text().splitlines()[-1])
+        settle(joe.take_all())
+        letters = redriven()
+    assert len(letters) == len({*letters}) == LETTERS
+    assert sorted(heard) == [*range(LETTERS)]
+    assert (result["chosen"], result["redriven"] + result["gone"], result["stayed"]) == (LETTERS, LETTERS, [])
+    assert died_anew
+    until(lambda: sorted(each["data"] for each in desk.letters("count=100")) == sorted(died_anew))
+    tell(
+        f"{KILLS} kills of {processes} processes after which the same job went on: {LETTERS} letters sent again, each once;"
+        f" {len(died_anew)} of them died anew meanwhile and stayed"
+    )

@@ -168,7 +168,8 @@ def test_compose_understands_its_file_where_there_is_one(command: list[str]) -> 
         found is not None
         and subprocess.run([*command, "version"], capture_output=True, timeout=LIMIT_S).returncode == 0
     ):
-        run([*command, "--file", ROOT / "docker-compose.yml", "config", "--quiet"])
+        for profiles in ([], ["--profile", "spark"]):
+            run([*command, "--file", ROOT / "docker-compose.yml", *profiles, "config", "--quiet"])
 
 
 def test_what_the_image_is_made_of_is_sent_to_the_engine() -> None:

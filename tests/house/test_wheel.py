@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.source import ROOT, tracked_files
 
-SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua"}
+SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua", ".properties"}
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from pyspark.sql import SparkSession
 
 from crewel.pipeline.transformations.capacity import capacity
-from crewel.pipeline.transformations.owing import channels
 from tests.pipeline.frames import silver, time, told
 
 HOUR = 3_600_000
@@ -12,35 +11,23 @@ HOUR = 3_600_000
 def test_everything_is_counted_by_hour_and_channel(spark: SparkSession) -> None:
     tables = silver(
         spark,
-        raw=[
-            {"key": "facts", "id": "1-0", "bytes": 100},
-            {"key": "facts", "id": "2-0", "bytes": 40},
-            {"key": "facts", "id": f"{HOUR}-0", "bytes": 50},
-            {"key": "events", "id": "1-0", "bytes": 60},
-            {"key": "facts", "id": f"{3 * HOUR}-0", "bytes": 10},
-        ],
         fact_published=[
-            {"place": "1-0", "log_id": 1, "channel": "/a"},
-            {"place": "1-0", "log_id": 2, "channel": "/b"},
-            {"place": f"{HOUR}-0", "log_id": 3, "channel": "/a"},
+            {"place": "1-0", "log_id": 1, "channel": "/a", "bytes": 50.0},
+            {"place": "1-0", "log_id": 2, "channel": "/b", "bytes": 50.0},
+            {"place": f"{HOUR}-0", "log_id": 3, "channel": "/a", "bytes": 50.0},
             {"place": f"{3 * HOUR}-0", "log_id": 4, "channel": "/a"},
         ],
         fact_ended=[
-            {"place": "2-0", "log_id": 1, "receiver": "client/joe/1"},
-            {"place": "2-0", "log_id": 1, "receiver": "client/ann/1", "number": 1},
+            {"place": "2-0", "log_id": 1, "receiver": "client/joe/1", "bytes": 20.0},
+            {"place": "2-0", "log_id": 1, "receiver": "client/ann/1", "number": 1, "bytes": 20.0},
         ],
-        event_traffic=[{"place": "1-0", "channel": "/a", "published": 3, "since": time(1)}],
+        event_traffic=[{"place": "1-0", "channel": "/a", "published": 3, "since": time(1), "bytes": 60.0}],
     )
-    known = channels(tables["fact_published"], tables["fact_addressed"])
-    found = capacity(
-        *(tables[name] for name in ("raw", "fact_published", "fact_addressed", "fact_ended")),
-        known,
-        *(tables[name] for name in ("event_settled", "event_traffic", "event_failed")),
-    )
+    found = capacity(tables)
     hours = [time(each * HOUR).astimezone().replace(tzinfo=None) for each in range(4)]
     assert told(found, "channel", "hour", "persistent", "transient", "deliveries", "bytes", "sessions", "trend") == [
         ("/a", hours[0], 1, 3, 2, 150, 2, None),
         ("/a", hours[1], 1, 0, 0, 50, 0, 0.25),
-        ("/a", hours[3], 1, 0, 0, 10, 0, None),
+        ("/a", hours[3], 1, 0, 0, 0, 0, None),
         ("/b", hours[0], 1, 0, 0, 50, 0, None),
     ]

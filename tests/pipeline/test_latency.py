@@ -51,10 +51,28 @@ def test_what_waits_is_what_was_owed_and_has_not_ended(spark: SparkSession) -> N
             {"ms": at[2], "log_id": 11, "receiver": "client/joe/1", "reason": "settled"},
         ],
     )
-    names = ("fact_addressed", "fact_leased", "fact_returned", "fact_redriven", "fact_ended")
-    found = backlog(tables["fact_published"], tables["intervals"], *(tables[name] for name in names))
-    assert told(found, "minute", "owed", "ended", "waiting") == [
+    assert told(backlog(tables), "minute", "owed", "ended", "waiting") == [
         (_naive(at[0]), 2, 0, 2),
         (_naive(at[1]), 3, 1, 4),
         (_naive(at[2]), 0, 2, 2),
     ]
+
+
+def test_subscriptions_that_begin_or_end_within_a_minute_hold_a_part_of_it(spark: SparkSession) -> None:
+    ids = [10, 20, 30]
+    minutes = [MINUTE, 2 * MINUTE]
+    tables = silver(
+        spark,
+        fact_published=[
+            {"ms": at, "seq": each, "log_id": at + each, "channel": "/a"} for at in minutes for each in ids
+        ],
+        intervals=[
+            {"session": "joe", "pattern": "/a", "from_id": MINUTE + 10, "until_id": MINUTE + 20},
+            {"session": "joe", "pattern": "/a", "from_id": MINUTE + 20},
+            {"session": "joe", "pattern": "/*", "from_id": MINUTE + 25, "until_id": 2 * MINUTE + 5},
+            {"session": "ann", "pattern": "/**", "from_id": 0, "until_id": 2 * MINUTE + 10},
+            {"session": "eve", "pattern": "/a", "from_id": MINUTE + 30, "until_id": 2 * MINUTE + 9},
+            {"session": "eve", "pattern": "/b", "from_id": 0},
+        ],
+    )
+    assert told(backlog(tables), "minute", "owed") == [(_naive(minutes[0]), 2 + 3), (_naive(minutes[1]), 3 + 1)]

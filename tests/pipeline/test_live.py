@@ -107,6 +107,29 @@ def test_a_new_checkpoint_goes_on_after_what_bronze_holds(
     assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 26)]
 
 
+def test_an_upkeep_that_fails_does_not_end_the_job(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    publish(streams, 10)
+    streams.group(
+        [{"type": "settled", "channel": "/a", "count": 9, "sum": 5, "buckets": [9] + [0] * 17}], f"{AT + 500}-0"
+    )
+    in_the_way = tmp_path / "gold" / "latency"
+    in_the_way.parent.mkdir()
+    in_the_way.touch()
+    told: list[str] = []
+    options = live.Options(address=streams.address, directory=tmp_path, once=True)
+    assert live.run(spark, options, told.append).entries == 21
+    (words,) = (each for each in told if "upkeep" in each)
+    assert words.startswith("the upkeep has failed and is tried again in 600 s: ")
+    assert "\n" not in words
+    tables = Tables(spark, tmp_path)
+    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 11)]
+
+    in_the_way.unlink()
+    publish(streams, 1, first=1001)
+    read_all(spark, streams, tmp_path, upkeep_s=600)
+    assert tables.read(TABLES["latency"]).count() == 1
+
+
 def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
     publish(streams, 20)
     options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from crewel.bayeux.channel import Kind, parse
-from crewel.pipeline.transformations.owing import held_by, is_choosy, patterns_of
-from tests.pipeline.frames import frame, told
+from crewel.pipeline.transformations.owing import held_by, is_choosy, patterns_of, with_channel
+from tests.pipeline.frames import frame, silver, told
 
 CHANNELS = [
     "/a",
@@ -75,3 +75,21 @@ def test_filters_and_groups_choose(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(text,) for text in options], "options STRING")
     found = rows.select("options", is_choosy(f.col("options")).alias("is")).collect()
     assert {row["options"]: row["is"] for row in found} == options
+
+
+def test_the_channel_of_a_message_is_found(spark: SparkSession) -> None:
+    tables = silver(
+        spark,
+        fact_published=[{"log_id": 1, "channel": "/a"}, {"log_id": 2, "channel": ""}],
+        fact_addressed=[
+            {"log_id": each, "channel": "/b", "receiver": who} for each in (2, 3) for who in ("joe", "ann")
+        ],
+        fact_redriven=[
+            {"log_id": 4, "message_id": "3"},
+            {"log_id": 5, "message_id": "1"},
+            {"log_id": 6, "message_id": "no number"},
+        ],
+    )
+    rows = spark.createDataFrame([(each,) for each in range(1, 8)], "log_id BIGINT")
+    found = told(with_channel(rows, tables), "log_id", "channel")
+    assert found == [(1, "/a"), (2, "/b"), (3, "/b"), (4, "/b"), (5, "/a"), (6, None), (7, None)]

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from crewel.pipeline.transformations.poison import origins, poison
-from tests.pipeline.frames import frame, told
+from tests.pipeline.frames import frame, silver, told
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -19,11 +19,14 @@ def _poison(
     redriven: Rows = (),
 ) -> DataFrame:
     return poison(
-        frame(spark, "letters", letters),
-        frame(spark, "event_failed", failed),
-        frame(spark, "fact_ended", ended),
-        frame(spark, "fact_redriven", redriven),
-        frame(spark, "fact_published", [{"log_id": 1, "channel": "/a"}]),
+        silver(
+            spark,
+            letters=letters,
+            event_failed=failed,
+            fact_ended=ended,
+            fact_redriven=redriven,
+            fact_published=[{"log_id": 1, "channel": "/a"}],
+        )
     )
 
 
@@ -52,6 +55,18 @@ def test_a_message_that_one_rejected_twice_is_poison(spark: SparkSession) -> Non
     }
     found = _poison(spark, failed=[failed, {**failed, "index": 1}, {**failed, "message_id": "2"}])
     assert told(found, "message_id", "receivers", "failures", "sample_body") == [("1", 1, 2, None)]
+
+
+def test_who_holds_messages_back_rejects_none(spark: SparkSession) -> None:
+    held = {"message_id": "1", "code": "user.update.holdback", "outcome": "held"}
+    sunk = {"message_id": "1", "code": "user.update.holdback.sink"}
+    found = _poison(
+        spark,
+        [{**sunk, "receiver": "client/joe/1"}],
+        [{**held, "session": "client/joe/1"}, {**held, "session": "client/joe/1", "index": 1}],
+        [{"log_id": 1, "reason": "dead", "code": sunk["code"], "receiver": "client/ann/1"}],
+    )
+    assert found.count() == 0
 
 
 def test_a_message_that_dies_again_after_a_redrive_is_the_same(spark: SparkSession) -> None:

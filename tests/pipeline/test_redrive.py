@@ -218,10 +218,12 @@ def test_a_value_that_does_not_fit_is_told_as_the_fault_of_the_condition(place: 
 
 def test_a_server_that_is_away_is_waited_for_but_not_for_ever(place: Place) -> None:
     waited: list[float] = []
+    told: list[str] = []
     Office.breaks = [503, 502, "lost", 200]
-    desk = Desk(place.url, "token", PATIENCE_S, waited.append)
+    desk = Desk(place.url, "token", PATIENCE_S, waited.append, told.append)
     assert desk.redrive({"ids": [], "count": 1})["redriven"] == 0
     assert len(waited) == 3
+    assert told == [f"{place.url} does not answer; waiting for it"]
     Office.breaks = [503] * 100
     with pytest.raises(CrewelError, match="has not answered for 0 s: not now"):
         Desk(place.url, "token", 0.0).redrive({"ids": []})
@@ -247,6 +249,9 @@ def test_letters_go_to_their_receivers_again_each_once(
     until(lambda: len(Operator(server).letters()) == 10)
     where = "error_code = 'user.update.error' and channel like '/orders/%' and first_seen > '2020-01-01'"
     options = Options(address, tmp_path, where, "again", url=server.url, token=TOKEN)
+    Desk(server.url, TOKEN).knock()
+    with pytest.raises(CrewelError, match="not the admin token; --token"):
+        Desk(server.url, "wrong").knock()
     result = run(spark, options)
     assert (result.chosen, result.redriven, result.stayed) == (5, 5, ())
     taken = joe.take()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from crewel.errors import SettingsError
 from crewel.pipeline import session
 from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready
+from tests.server_process import ROOT
 
 
 def java(directory: Path, script: str) -> dict[str, str]:
@@ -57,3 +61,52 @@ def test_what_is_missing_is_said_with_the_command_that_mends_it(monkeypatch: pyt
     with pytest.raises(SettingsError) as without_extra:
         ready()
     assert INSTALL_EXTRA in str(without_extra.value)
+
+
+def run(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "app"), **environ},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_every_module_can_be_imported_where_no_spark_runs(tmp_path: Path) -> None:
+    script = (
+        "import importlib, pkgutil, crewel.pipeline as p\n"
+        "for each in pkgutil.walk_packages(p.__path__, 'crewel.pipeline.'):\n"
+        "    importlib.import_module(each.name)\n"
+    )
+    ended = run(script, PATH=str(tmp_path), JAVA_HOME="")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_what_java_says_at_its_start_is_passed_on_but_for_the_greetings() -> None:
+    script = (
+        "import os, sys\n"
+        "from crewel.pipeline.starting import without_greetings\n"
+        "with without_greetings():\n"
+        "    child = os.popen('echo WARNING: Using incubator modules: x >&2; echo trouble >&2; printf half >&2')\n"
+        "    child.read()\n"
+        "import threading\n"
+        "for each in threading.enumerate()[1:]: each.join(10)\n"
+        "print('after', file=sys.stderr)\n"
+    )
+    ended = run(script)
+    assert ended.returncode == 0
+    assert ended.stderr == "trouble\nhalfafter\n"
+
+
+def test_a_session_starts_without_a_word() -> None:
+    script = (
+        "from crewel.pipeline.connection import Address\n"
+        "from crewel.pipeline.session import session\n"
+        "spark = session(Address('unix:///nowhere.sock'), 'local[1]')\n"
+        "spark.range(1).count()\n"
+        "spark.stop()\n"
+    )
+    ended = run(script)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

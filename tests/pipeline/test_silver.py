@@ -46,8 +46,8 @@ def raw(spark: SparkSession, *entries: tuple[str, str | None, Any], **more: Any)
 
 
 def of(rows: DataFrame) -> list[tuple[Any, ...]]:
-    """What the rows say besides their place."""
-    return [tuple(row)[5:] for row in rows.orderBy("ms").collect()]
+    """What the rows say besides their place and its bytes."""
+    return [tuple(row)[6:] for row in rows.orderBy("ms").collect()]
 
 
 def test_every_type_that_the_server_writes_is_typed() -> None:
@@ -131,6 +131,19 @@ def test_each_fact_makes_its_rows(spark: SparkSession) -> None:
     made = silver.facts(raw(spark, *(("facts", t, fields) for t, fields, _, _ in FACTS_AND_ROWS)))
     for name in {name for _, _, name, _ in FACTS_AND_ROWS}:
         assert of(made[name]) == [row for _, _, each, rows in FACTS_AND_ROWS if each == name for row in rows]
+
+
+def test_the_rows_of_an_entry_share_its_bytes(spark: SparkSession) -> None:
+    group = {"v": 1, "node": "heron", "token": "t", "n": 17, "from": 0, "until": 1000}
+    settled = {"type": "settled", "count": 2, "sum": 5, "buckets": [1, 1]}
+    entries = raw(
+        spark,
+        ("facts", "published", {"first": 1, "channels": ["/a", "/b"]}),
+        ("events", None, {**group, "events": [{**settled, "channel": each} for each in ("/a", "/b", "/c", "/d")]}),
+        bytes=60,
+    )
+    assert told(silver.facts(entries)["fact_published"], "channel", "bytes") == [("/a", 30.0), ("/b", 30.0)]
+    assert told(silver.events(entries)["event_settled"], "bytes") == [(15.0,)] * 4
 
 
 def test_each_event_makes_a_row(spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from crewel.pipeline.transformations.triage import GONE, template, triage
-from tests.pipeline.frames import frame, time, told
+from tests.pipeline.frames import silver, time, told
 
 TEMPLATES = [
     ("order 17 of 'Joe' failed", "order <n> of '<text>' failed"),
@@ -42,7 +42,7 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
         },
         {**shape, "place": "2000-0", "reason": "away", "received_ns": 2_500_000_000},
     ]
-    found = triage(frame(spark, "letters", letters), frame(spark, "fact_ended"), frame(spark, "fact_published"))
+    found = triage(silver(spark, letters=letters))
     rows = {row["template"]: row for row in found.collect()}
     assert rows.keys() == {"bad row <n>", "away"}
     row = rows["bad row <n>"]
@@ -66,8 +66,6 @@ def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, r
     ]
     letters = [{"code": "user.x", "receiver": "client/joe", "message_id": "7000", "reason": "bad", "channel": "/a"}]
     published = [{"log_id": 7000, "channel": "/a"}, {"log_id": 8000, "channel": "/b"}]
-    found = triage(
-        frame(spark, "letters", letters), frame(spark, "fact_ended", ended), frame(spark, "fact_published", published)
-    )
+    found = triage(silver(spark, letters=letters, fact_ended=ended, fact_published=published))
     assert told(found, "channel", "template", "letters", "to_death_max_ms")[0] == ("/a", "bad", 1, 0.0)
     assert told(found, "channel", "template", "letters", "to_death_max_ms")[1] == ("/b", GONE, 1, 1.0)

@@ -1,0 +1,113 @@
+"""What the sections of the page are put together from: tables, tiles, advice, and values as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any, Final
+
+from crewel.pipeline.report.advice import Advice
+from crewel.pipeline.report.plots import duration as _of_ms
+from crewel.pipeline.report.plots import number
+
+__all__ = [
+    "Column", "Rows", "advices", "as_code", "code", "duration", "example", "figure", "moment", "quoted", "section",
+    "several", "share", "table", "tile", "trend",
+]  # fmt: skip
+
+Rows = Sequence[Mapping[str, Any]]
+Column = tuple[str, Callable[[Mapping[str, Any]], str], bool]
+"""Name of a column, its text as HTML, and whether that is a number."""
+
+MOST_SHOWN: Final = 25
+_NONE: Final = "-"
+
+
+def section(title: str, words: str, *parts: str) -> str:
+    """Make a section of the page."""
+    return f"<section><h2>{escape(title)}</h2><p>{code(words)}</p>{''.join(parts)}</section>"
+
+
+def tile(figure: int | str, name: str, words: str, *, is_bad: bool) -> str:
+    """Make one of the large figures at the top; one that is a text is not known."""
+    shown = number(figure) if isinstance(figure, int) else figure
+    state = "bad" if is_bad else "good" if isinstance(figure, int) else "open"
+    return f'<div class="tile {state}"><b>{shown}</b><span>{escape(name)}</span><small>{code(words)}</small></div>'
+
+
+def table(rows: Rows, *columns: Column, none: str = "There are none.") -> str:
+    """Make a table of the first rows, and say how many more there are; or say `none`, if that says anything."""
+    if not rows:
+        return f"<p class='fine'>{code(none)}</p>" if none else ""
+    head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{' class=n' if is_number else ''}>{text(row)}</td>" for _, text, is_number in columns)
+        + "</tr>"
+        for row in rows[:MOST_SHOWN]
+    )
+    left = len(rows) - MOST_SHOWN
+    more = f"<p class='more'>and {number(left)} more in the tables</p>" if left > 0 else ""
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def advices(found: Iterable[Advice]) -> str:
+    """Make the box that tells what to do; nothing if there is nothing to do."""
+    rows = [f"<li>{code(words)}{f'<pre>{escape(command)}</pre>' if command else ''}</li>" for words, command in found]
+    return f'<div class="do"><h3>What to do</h3><ul>{"".join(rows)}</ul></div>' if rows else ""
+
+
+def example(head: str, body: str) -> str:
+    """Make something to open, that shows one message."""
+    if not head and not body:
+        return ""
+    return f"<details><summary>{escape(head) or 'show'}</summary><pre>{escape(body)}</pre></details>"
+
+
+def several(count: int, one: str, more: str) -> str:
+    """Return a number with its noun."""
+    return f"{number(count)} {one if count == 1 else more}"
+
+
+def moment(at: datetime) -> str:
+    """Return a time to the minute."""
+    return f"{at:%Y-%m-%d %H:%M}"
+
+
+def duration(ms: float | None, *, is_sum: bool = False) -> str:
+    """Return a length of time in the unit that suits it; a dash for none, and for a sum of nothing."""
+    return _NONE if ms is None or (is_sum and not ms) else _of_ms(ms)
+
+
+def share(value: float | None) -> str:
+    """Return a share as per cent."""
+    if value is None:
+        return _NONE
+    return f"{value * 100:.0f} %" if value >= 0.01 or not value else f"{value * 100:.2g} %"
+
+
+def trend(value: float | None) -> str:
+    """Return how much more or less it is."""
+    return _NONE if value is None else f"{(value - 1) * 100:+.0f} %"
+
+
+def figure(value: float | None) -> str:
+    """Return a number, or a dash where there is none."""
+    return _NONE if value is None else number(value)
+
+
+def as_code(text: str) -> str:
+    """Return a name as HTML."""
+    return f"<code>{escape(text)}</code>" if text else ""
+
+
+def quoted(text: str) -> str:
+    """Return what somebody has said, as HTML."""
+    return f"“{escape(text)}”" if text else ""
+
+
+def code(words: str) -> str:
+    """Return words as HTML, with what stands in backticks as code."""
+    texts = escape(words, quote=False).split("`")
+    return "".join(f"<code>{text}</code>" if at % 2 else text for at, text in enumerate(texts))

@@ -1,0 +1,160 @@
+"""Runs a job for a command: looks whether it can work, starts Spark, and ends as a command does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from crewel.errors import CrewelError, StoreUnavailable
+from crewel.pipeline.failures import in_one_line
+from crewel.pipeline.showing import lines
+
+__all__ = ["Common", "run_job", "show"]
+
+Words = Callable[[str], None]
+
+_INTERRUPTED: Final = 128 + signal.SIGINT
+_REACH_S: Final = 5.0
+_IS_DEBUGGED = bool(os.environ.get("CREWEL_PIPELINE__DEBUG"))
+_TALKATIVE: Final = "SQLQueryContextLogger"
+"""PySpark's, which tells of each error in a condition of SQL in ten kilobytes."""
+
+_SPARK_LEVEL = "WARN" if _IS_DEBUGGED else "OFF"
+"""What fails is told in one line anyway; Spark would say the same in a hundred."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Common:
+    """What each command was told."""
+
+    directory: str
+    master: str | None
+    spark: list[str] | None
+    config: Path
+    is_json: bool = False
+    is_quiet: bool = False
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of Spark. Raises typer.BadParameter."""
+        return dict(map(_setting, self.spark or ()))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the tables are on this machine."""
+        return "://" not in self.directory
+
+    @property
+    def address(self) -> Any:
+        """Where the store is. Raises SettingsError."""
+        from crewel.pipeline.connection import Address
+
+        return Address.found(config=self.config)
+
+
+def run_job(name: str, common: Common, **options: Any) -> Any:
+    """Run one job on a session of its own, and return its result. Wrong usage ends the command with 2."""
+    from crewel.pipeline.session import ready, session
+
+    ready()
+    settings, address, tell = common.settings, common.address, _teller(common)
+    if name == "compact" and common.is_here and not Path(common.directory, "bronze").is_dir():
+        raise CrewelError(f"{common.directory}: there are no tables; --dir says where they are")
+    with _as_commands_end():
+        if common.is_here:
+            Path(common.directory).mkdir(parents=True, exist_ok=True)
+        if name != "compact":
+            _reach(address, tell, waits=name == "live" and not options["once"])
+        tell("starting Spark" if common.master is None else f"starting Spark at {common.master}")
+        spark = session(address, common.master, settings, _SPARK_LEVEL)
+        # PySpark would talk to Java from within the signal, about a call that is under way. What is left undone nobody sees.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+        try:
+            module = import_module(f"crewel.pipeline.jobs.{name}")
+            if name == "live" and not options["once"]:
+                tell("following the streams; SIGINT (Ctrl-C) or SIGTERM ends it")
+            return module.run(spark, module.Options(address=address, directory=common.directory, **options), tell)
+        except CrewelError as error:
+            if type(error).__name__ == "BadCondition":
+                raise typer.BadParameter(str(error)) from None
+            raise
+        finally:
+            with suppress(Exception):  # of a Java that is gone already
+                spark.stop()
+
+
+def _reach(address: Any, tell: Words, *, waits: bool) -> None:
+    """Try the store, before Spark takes its time. Raises StoreUnavailable; who `waits` is told only."""
+    from redis import RedisError
+
+    from crewel.pipeline.connection import patiently
+
+    try:
+        with address.client() as client:
+            patiently(client.ping, 0 if waits else _REACH_S)
+    except StoreUnavailable as error:
+        if not waits:
+            raise StoreUnavailable(f"{address!r}: {error}; CREWEL_STORAGE__URL says where the store is") from None
+        tell(f"the store at {address!r} does not answer yet; waiting for it")
+    except RedisError as error:
+        raise StoreUnavailable(f"{address!r}: {error}") from None
+
+
+@contextmanager
+def _as_commands_end() -> Iterator[None]:
+    """Turn what Spark and the file system raise into one line, and a signal into the status that a shell expects."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger(_TALKATIVE).disabled = not _IS_DEBUGGED
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    except (PySparkException, Py4JError, OSError) as error:
+        if _IS_DEBUGGED:
+            raise
+        if isinstance(error, OSError):
+            raise CrewelError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+        raise CrewelError(f"Spark: {in_one_line(error)} (CREWEL_PIPELINE__DEBUG=1 shows all)") from None
+
+
+def _teller(common: Common) -> Words:
+    """What shows how far a job is: lines on stderr, with the seconds since the start."""
+    if common.is_quiet:
+        return lambda words: None
+    start = time.monotonic()
+
+    def tell(words: str) -> None:
+        print(f"{time.monotonic() - start:7.1f} s  {words}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def show(result: Any, common: Common) -> None:
+    """Print a result."""
+    values = dataclasses.asdict(result)
+    if common.is_json:
+        print(json.dumps(values, default=str), flush=True)
+        return
+    for line in lines(values):
+        print(line)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise typer.BadParameter(f"{text!r}: such as spark.sql.shuffle.partitions=64")
+    return name, value

@@ -1,0 +1,49 @@
+"""How results are told to people: a name and a value a line, and of long lists the first few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+__all__ = ["lines"]
+
+_MOST: Final = 20
+_WIDE: Final = 14
+
+
+def lines(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a result; what is empty has none."""
+    for name, value in values.items():
+        label = name.replace("_", " ")
+        for shown in _shown(value):
+            yield f"{label:{_WIDE}} {shown}"
+            label = ""
+
+
+def _shown(value: Any) -> list[str]:
+    if value is None or value in ((), [], {}):
+        return []
+    if isinstance(value, Mapping):
+        value = [f"{name} {_plain(each)}" for name, each in value.items()]
+    if isinstance(value, list | tuple):
+        shown = [_plain(each) for each in value[:_MOST]]
+        return [*shown, f"and {len(value) - _MOST:,} more"] if len(value) > _MOST else shown
+    return [_plain(value)]
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case Mapping():
+            return "  ".join(_plain(each) for each in value.values() if each is not None)
+        case list() | tuple():
+            return "  ".join(map(_plain, value))
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.1f}"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}"
+    return str(value)

@@ -1,0 +1,58 @@
+"""What Java is told when it is started, so that it says nothing that concerns nobody."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["LOGGING", "java_options", "without_greetings"]
+
+LOGGING: Final = Path(__file__).parent / "log4j2.properties"
+
+_GREETINGS: Final = (
+    b"WARNING: Using incubator modules",
+    b"Starting Streaming TransformWithState",
+    b"Streaming TransformWithState",
+)
+"""How lines begin that Java writes by itself, and PySpark's workers at each look at timers, and that no option prevents."""
+
+_STDERR: Final = 2
+
+
+def java_options(level: str) -> str:
+    """Return the options of Java with which Spark logs from this level on, to stderr."""
+    return f"-Dlog4j2.configurationFile={LOGGING.absolute().as_uri()} -Dcrewel.spark.level={level}"
+
+
+@contextmanager
+def without_greetings() -> Iterator[None]:
+    """What is started meanwhile has a stderr on which all appears that it writes, but the greetings and empty lines."""
+    sys.stderr.flush()
+    before = os.dup(_STDERR)
+    reading, writing = os.pipe()
+    threading.Thread(target=_pass_on, args=(reading, os.dup(before)), daemon=True).start()
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        os.dup2(before, _STDERR)
+        os.close(before)
+
+
+def _pass_on(reading: int, stderr: int) -> None:
+    """Pass lines on until all who could write are gone."""
+    with open(reading, "rb", buffering=0) as lines, open(stderr, "wb", buffering=0) as out:
+        rest = b""
+        while some := lines.read(65536):
+            *whole, rest = (rest + some).split(b"\n")
+            shown = [line for line in whole if line and not line.startswith(_GREETINGS)]
+            if shown:
+                out.write(b"\n".join(shown) + b"\n")
+        if rest:
+            out.write(rest)

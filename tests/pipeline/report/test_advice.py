@@ -1,0 +1,91 @@
+"""What to do about a finding: words, and commands that a shell and Spark understand."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crewel.pipeline.jobs.redrive import chosen, searchable
+from crewel.pipeline.report.advice import meaning, of_audit, of_died, of_poison, of_sick
+from crewel.pipeline.schemas import FINDINGS
+from tests.pipeline.frames import frame
+from tests.pipeline.report.told import died, finding, poison, receiver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("user.update.error", "The receiver's code failed on this message."),
+        ("communication.timeout.of.mine", "A call took too long."),
+        ("user.nobody.knows.it", ""),
+        ("nothing", ""),
+        ("", ""),
+    ],
+)
+def test_a_code_means_what_it_or_the_one_above_it_means(code: str, words: str) -> None:
+    assert meaning(code) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("user.update.error", "Its own program rejects"),
+        ("communication.timeout", "could not be reached"),
+        ("resource.overflow.queue.entries", "did not keep up"),
+        ("internal.unknown", "fault of the server"),
+        ("something.else", "Look at the reason"),
+    ],
+)
+def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -> None:
+    (advice,) = of_died([died(code=code)])
+    assert words in advice.words
+
+
+@pytest.mark.parametrize(
+    "channel", ["/orders/new", "/o'brien's", '/a "quoted" $HOME `x`', "/back\\slash'", "/wow!", ""]
+)
+def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel: str) -> None:
+    (advice,) = of_died([died(channel=channel)])
+    words = shlex.split(advice.command)
+    assert words[:4] == ["crewel", "pipeline", "redrive", "--dry-run"]
+    assert "!" not in advice.command or "'" in advice.command
+    row = {"code": "user.update.error", "receiver": "client/joe/1", "channel": channel}
+    rows = [{**row, "ms": 1}, {**row, "ms": 2, "code": "other"}, {**row, "ms": 3, "receiver": "client/ann/1"}]
+    found = chosen(searchable(frame(spark, "letters", rows)), words[words.index("--where") + 1])
+    assert [each["place"] for each in found.collect()] == ["1-0"]
+
+
+@pytest.mark.parametrize(
+    ("why", "command"),
+    [
+        ("fails 40 % of its messages", "crewel sessions show joe/1"),
+        ("held back for 61 % of the time, and is so now", "crewel sessions activate joe/1"),
+        ("away for 90 % of the time", "crewel sessions show joe/1"),
+        ("takes 5021 ms, and 20 ms are usual", "crewel sessions show joe/1"),
+        ("31 % of what it is sent goes again", "crewel sessions show joe/1"),
+    ],
+)
+def test_each_sickness_has_a_cure(why: str, command: str) -> None:
+    (advice,) = of_sick([receiver(why)])
+    assert advice.command == command
+
+
+def test_who_was_held_back_and_is_so_no_more_is_not_to_be_activated() -> None:
+    (advice,) = of_sick([receiver("held back for 61 % of the time")])
+    assert advice.command == "crewel sessions show joe/1"
+
+
+def test_each_finding_of_the_audit_has_words_once() -> None:
+    found = list(of_audit([finding(name) for name in (*FINDINGS, *FINDINGS)]))
+    assert len(found) == len(FINDINGS)
+
+
+def test_poison_is_not_sent_again() -> None:
+    (advice,) = of_poison([poison(), poison()])
+    assert advice.command == "crewel dead-letters list --channel /orders/new"
+    assert list(of_poison([])) == []

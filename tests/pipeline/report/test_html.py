@@ -1,0 +1,143 @@
+"""The page of a report: whole, by itself, in plain words, also where there is nothing to tell."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from crewel.pipeline.report.html import page
+from tests.pipeline.report.told import NOTHING, SOME, Told, died, finding, poison, receiver
+
+SINGLE = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """Knows the text, the names of tags and attributes, and whether each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.parts: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.parts).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {tag, *(name for name, _ in attrs)}
+        if tag not in SINGLE:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {tag, *(name for name, _ in attrs)}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.parts.append(data)
+
+
+@pytest.mark.parametrize("told", [NOTHING, SOME], ids=["nothing", "some"])
+def test_the_page_is_whole_and_needs_nothing_else(told: Told) -> None:
+    text = page(told)
+    assert not {"script", "link", "img", "src", "href"} & Reader(text).names
+    assert "url(" not in text
+    assert "None" not in text
+
+
+def test_where_nothing_happened_that_is_said_and_nothing_is_to_be_done_but_to_audit() -> None:
+    text = Reader(page(NOTHING)).text
+    for words in (
+        "Nothing was published in this time.",
+        "Nothing died, no message was rejected more than once, and no receiver is conspicuous.",
+        "No message died.",
+        "There were no receivers.",
+        "Time to settle: nothing in this time.",
+        "Messages by hour: nothing in this time.",
+        "Nobody has audited yet.",
+    ):
+        assert words in text
+    assert text.count("What to do") == 1
+    assert "What to do crewel pipeline audit" in text
+
+
+def test_what_happened_is_said_first_in_words() -> None:
+    text = Reader(page(SOME)).text
+    for words in (
+        "10 messages were published, and 9 deliveries settled.",
+        "2 dead letters from before this time are not shown: see --from .",
+        "Died most often: user.update.error (the receiver's code failed on this message), on /orders/new at client/joe/1 ,"
+        " 3 times. “line 7 is wrong”",
+        "Worst message: 17 on /orders/new , rejected 2 times by 2 receivers.",
+        "client/joe/1 fails 40 % of its messages.",
+        "What the last audit of 2026-11-20 22:30 found",
+    ):
+        assert words in text
+
+
+def test_one_is_not_called_several() -> None:
+    told = {
+        **SOME,
+        "totals": {"letters": 1, "poison": 1, "sick": 1, "older": 1},
+        "triage": [died(letters=1)],
+        "hours": [{"hour": SOME["until"], "persistent": 1, "transient": 0}],
+        "settling": [{**SOME["settling"][0], "count": 1}],
+        "poison": [poison(receivers=1, failures=1)],
+    }
+    text = Reader(page(told)).text
+    for words in ("1 message died", "1 message was published, and 1 delivery settled.", ", 1 time.", "by 1 receiver."):
+        assert words in text
+    assert "1 dead letter from before this time is not shown" in text
+
+
+def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
+    evil = "<script>alert('x')</script>"
+    told = {
+        **SOME,
+        "triage": [
+            died(
+                code=evil,
+                channel=evil,
+                receiver=evil,
+                template=evil,
+                sample_reason=evil,
+                sample_body=evil,
+                sample_letter=evil,
+            )
+        ],
+        "poison": [
+            poison(message_id=evil, channel=evil, codes=[evil], names=[evil], sample_reason=evil, sample_body=evil)
+        ],
+        "receivers": [receiver(evil, session=evil)],
+        "channels": [{**SOME["channels"][0], "channel": evil}],
+        "capacity": [{**SOME["capacity"][0], "channel": evil}],
+        "audit": [finding(evil, channel=evil, receiver=evil, pattern=evil, words=evil, evidence=[evil])],
+    }
+    assert "script" not in Reader(page(told)).names
+
+
+def test_of_long_tables_the_first_rows_are_shown() -> None:
+    told = {**SOME, "triage": [died(receiver=f"client/r{number}/1") for number in range(40)]}
+    text = Reader(page(told)).text
+    assert "client/r24/1" in text
+    assert "client/r25/1" not in text
+    assert "and 15 more in the tables" in text
+
+
+@pytest.mark.parametrize(
+    ("audit", "shown"), [(None, "?"), ([], "0"), ([finding("unknown")], "0"), ([finding("twice")], "1")]
+)
+def test_only_what_does_not_add_up_counts_as_not_accounted_for(audit: list[Told] | None, shown: str) -> None:
+    assert f"{shown} not accounted for" in Reader(page({**SOME, "audit": audit})).text
+
+
+def test_a_sum_of_nothing_is_no_figure_and_a_small_share_is_one() -> None:
+    text = Reader(page(SOME)).text
+    assert "0.1 %" in text
+    assert "- - 0 20 ms -" in text, "held back, away, sent again, lag, and that of nobody"

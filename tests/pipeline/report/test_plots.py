@@ -1,0 +1,90 @@
+"""Plots: axes with units and round times, and lines that are interrupted where nothing is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crewel.pipeline.report.plots import _ticks, bars, columns, duration, lines, number
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+def minutes(*values: float | None, step: int = 1) -> list[tuple[datetime, float | None]]:
+    return [(NOON + timedelta(minutes=at * step), value) for at, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (0, "0 ms"),
+        (20, "20 ms"),
+        (999, "999 ms"),
+        (1000, "1 s"),
+        (1500, "1.5 s"),
+        (90_000, "1.5 min"),
+        (7_200_000, "2 h"),
+    ],
+)
+def test_a_length_of_time_has_the_unit_that_suits_it(ms: float, words: str) -> None:
+    assert duration(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1234, "1,234"), (0.25, "0.25"), (2.53, "2.5"), (1234.5, "1,234"), (0, "0")]
+)
+def test_a_number_is_written_for_people(value: float, words: str) -> None:
+    assert number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "first"),
+    [
+        (timedelta(0), 1, "12:07"),
+        (timedelta(minutes=3), 4, "12:07"),
+        (timedelta(minutes=30), 6, "12:10"),
+        (timedelta(hours=24), 4, "18:00"),
+        (timedelta(days=40), 5, "00:00"),
+    ],
+)
+def test_an_axis_has_a_few_round_times(length: timedelta, count: int, first: str) -> None:
+    begin = NOON + timedelta(minutes=7)
+    found = _ticks(begin, begin + length)
+    assert (len(found), f"{found[0]:%H:%M}") == (count, first)
+    assert all(begin <= at <= begin + length for at in found)
+
+
+def test_both_axes_say_what_they_show() -> None:
+    drawn = lines("Messages by minute", {"a": minutes(1, 2)}, "messages")
+    assert ">messages</text>" in drawn
+    assert ">time (UTC)</text>" in drawn
+    drawn = lines("Time to settle", {"a": minutes(100, 2500)}, "ms")
+    assert ">Time to settle</text>" in drawn
+    assert ">2.5 s</text>" in drawn or ">3 s</text>" in drawn
+
+
+def test_a_line_is_interrupted_where_nothing_is_known_and_after_a_pause() -> None:
+    assert lines("x", {"a": minutes(1, 2, None, 3, 4)}).count("<polyline") == 2
+    far = [*minutes(1, 2), *((at + timedelta(hours=1), value) for at, value in minutes(3, 4))]
+    assert lines("x", {"a": far}).count("<polyline") == 1
+    assert lines("x", {"a": far}, pause_s=600).count("<polyline") == 2
+
+
+def test_a_point_alone_is_seen_however_many_there_are() -> None:
+    many = minutes(*(None if at % 2 else at for at in range(300)))
+    assert lines("x", {"a": many}).count("<circle") == 150
+    assert lines("x", {"a": minutes(*range(300))}).count("<circle") == 0
+
+
+@pytest.mark.parametrize(
+    "drawn", [lines("x", {}), lines("x", {"a": minutes(None)}), columns("x", {"a": minutes(0)}), bars("x", [])]
+)
+def test_where_there_is_nothing_to_draw_that_is_said(drawn: str) -> None:
+    assert drawn == '<p class="none">x: nothing in this time.</p>'
+
+
+def test_names_are_text() -> None:
+    drawn = bars("<x>", [("<b>", 1)]) + lines("<x>", {"<b>": minutes(1)}) + columns("<x>", {"<b>": minutes(1)})
+    assert "<b>" not in drawn
+    assert "<x>" not in drawn

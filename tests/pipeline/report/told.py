@@ -1,0 +1,78 @@
+"""What a report is told, small: one of each, or nothing at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+END = datetime(2026, 11, 20, 22, 30, tzinfo=UTC)
+BEGIN = END - timedelta(hours=24)
+
+Told = dict[str, Any]
+
+NOTHING: Told = {
+    "since": BEGIN,
+    "until": END,
+    "totals": {"letters": 0, "poison": 0, "sick": 0, "older": 0},
+    **{name: [] for name in ("triage", "poison", "receivers", "settling", "channels", "backlog", "hours", "capacity")},
+    "audit": None,
+    "audited": None,
+}
+
+
+def died(**fields: Any) -> Told:
+    """A row of triage."""
+    usual = {
+        "letters": 3, "code": "user.update.error", "channel": "/orders/new", "receiver": "client/joe/1",
+        "template": "line <n> is wrong", "first_at": BEGIN, "last_at": END, "to_death_median_ms": 1500.0,
+        "attempts_mean": 1.0, "sample_letter": "7-0", "sample_reason": "line 7 is wrong", "sample_body": '{"data":7}',
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+def poison(**fields: Any) -> Told:
+    """A row of poison messages."""
+    usual = {
+        "message_id": "17", "channel": "/orders/new", "receivers": 2, "failures": 2, "codes": ["user.update.error"],
+        "names": ["client/ann/1", "client/joe/1"], "last_at": END, "sample_reason": None, "sample_body": None,
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+def receiver(*why: str, **fields: Any) -> Told:
+    """A row of receivers, sick if it is said why."""
+    usual = {
+        "session": "client/joe/1", "settled": 10, "failed": 1, "failure_rate": 0.001, "peers_failure_rate": None,
+        "held_ms": 0, "polling_ms": 0, "redelivered": 0, "lag_median_ms": 20.0, "peers_lag_median_ms": None,
+    }  # fmt: skip
+    return {**usual, "is_sick": bool(why), "why": list(why), **fields}
+
+
+def finding(name: str, **fields: Any) -> Told:
+    """A row of the audit."""
+    usual = {
+        "finding": name, "log_id": 17, "channel": "/orders/new", "receiver": "client/joe/1", "pattern": "/orders/*",
+        "evidence": ["16-0", "17-0"], "words": "It is gone",
+    }  # fmt: skip
+    return {**usual, **fields}
+
+
+SOME: Told = {
+    **NOTHING,
+    "totals": {"letters": 3, "poison": 1, "sick": 1, "older": 2},
+    "triage": [died()],
+    "poison": [poison()],
+    "receivers": [receiver("fails 40 % of its messages"), receiver(session="client/ann/1")],
+    "settling": [{"minute": END, "count": 9, "p50_ms": 20.0, "p90_ms": 50.0, "p99_ms": None}],
+    "channels": [{"channel": "/orders/new", "count": 9, "p50_ms": 20.0, "p90_ms": 50.0, "p99_ms": None}],
+    "backlog": [{"minute": END, "owed": 9, "ended": 8, "waiting": 1}],
+    "hours": [{"hour": END, "persistent": 9, "transient": 1}],
+    "capacity": [
+        {
+            "hour": END, "channel": "/orders/new", "persistent": 9, "transient": 1, "deliveries": 8, "sessions": 2,
+            "bytes": 700, "trend": 1.5,
+        },
+    ],
+    "audit": [finding("lost")],
+    "audited": END,
+}  # fmt: skip
