@@ -67,7 +67,12 @@ class AcknowledgedSession(SessionPart):
         batch = ext["ack"]
         if type(batch) is not int or batch != batches.number - 1:
             return False
-        self._acknowledge(session, batch)
+        durability = self._broker.durability
+        if durability is None or session.durable is None or session.dispatcher is not None:
+            self._acknowledge(session, batch)
+        else:
+            session.retained = 0
+            durability.acknowledged(session, session.durable, batches.hand_over())
         return True
 
     def answer(self, session: Session) -> bytes:

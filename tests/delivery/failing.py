@@ -177,7 +177,8 @@ class FailingRun(Run):
         return FailingLedger()
 
     def _weighted(self, loses: bool) -> Iterable[Callable[[], None]]:
-        settling = {self._acknowledge, self._bury, self._unpark}  # clients and servers do it here as they really do
+        # Clients and servers do it here as they really do.
+        settling = {self._acknowledge, self._acknowledge_sent, self._bury, self._unpark}
         for step in super()._weighted(loses):
             if step not in settling:
                 yield step

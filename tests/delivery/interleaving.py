@@ -100,6 +100,7 @@ class Run:
             (30, self._answer),
             (14, self._take),
             (14, self._acknowledge),
+            (5, self._acknowledge_sent),
             (9, self._subscribe),
             (4, self._unsubscribe),
             (9, self._commit),
@@ -301,6 +302,10 @@ class Run:
         if found := self._open():
             server, durable, log_id = found
             server.settle(durable, log_id)
+
+    def _acknowledge_sent(self) -> None:
+        if server := self._server():
+            server.acknowledge()
 
     def _bury(self) -> None:
         if found := self._open():

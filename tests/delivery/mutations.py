@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node, Pending
+from crewel.delivery.recent import Audience, Recent
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -99,7 +100,56 @@ class LetsSubscribesOverrule(Node):
         return False
 
 
+class CommitsWhatIsBooked(Node):
+    def _catch_up(self) -> None:
+        self.recent.clear()
+
+
+class KeepsItsAudiences(Node):
+    def audience(self, patterns: Collection[str], hearing: Iterable[Durable]) -> Audience | None:
+        found = super().audience(patterns, hearing)
+        self.recent.version = -2
+        return found
+
+    @property
+    def holds_still(self) -> bool:
+        self.recent.version = -2
+        return super().holds_still
+
+
+class TakesForAllBesideOthers(Node):
+    @property
+    def holds_still(self) -> bool:
+        return True
+
+
 # Rules of the session
+
+
+class SettlesBeforeItTakes(Durable):
+    def _has_settled_all(self, recent: Recent) -> bool:
+        acknowledged, self.acknowledged = self.acknowledged, []
+        for log_id in acknowledged:
+            self.booked.pop(log_id, None)
+        return False
+
+
+class SettlesAllThatWasTaken(Durable):
+    def _has_settled_all(self, recent: Recent) -> bool:
+        if self.acknowledged:
+            self.acknowledged = [*recent.ids]
+        return super()._has_settled_all(recent)
+
+
+class TakesForEverybody(Durable):
+    def _open_taken(self, recent: Recent) -> None:
+        recent.taken = [(log_id, waiting, {self: None}) for log_id, waiting, _ in recent.taken]
+        super()._open_taken(recent)
+
+
+class BelievesInSubscriptions(Durable):
+    def is_owed_all(self, patterns: Collection[str], cursor: LogId) -> bool:
+        return True
 
 
 class PassesItsOwnCursor(Durable):
@@ -313,37 +363,44 @@ class ReusesBatches(StoreModel):
 MUTATIONS = (
     Mutation("no commit passes a pending subscribe", node=PassesPending),
     Mutation("what is taken while a subscribe is pending is remembered", node=SeesNothingPending),
-    Mutation("what one subscription has found another does not give again", node=GivesAgainWhatIsSeen, first=88),
-    Mutation("an unsubscribe decides about a subscribe before it", node=LetsSubscribesOverrule, first=38),
+    Mutation("what one subscription has found another does not give again", node=GivesAgainWhatIsSeen, first=27),
+    Mutation("an unsubscribe decides about a subscribe before it", node=LetsSubscribesOverrule, first=2),
     Mutation("low is what open messages need, not the cursor", node=NeedsNothingOpen),
-    Mutation("every changed session is in the commit", node=ForgetsWhatIsDirty, first=10),
-    Mutation("a session ends when the cursor has passed its last entry", node=EndsInOneStep, first=10),
-    Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=220),
+    Mutation("every changed session is in the commit", node=ForgetsWhatIsDirty),
+    Mutation("a session ends when the cursor has passed its last entry", node=EndsInOneStep),
+    Mutation("what is open for an ending session keeps the log", node=LeavesAtOnce, first=700),
     Mutation("a node starts at the lowest cursor of its sessions", node=StartsAtTheEnd),
     Mutation("closed intervals are taken until they are passed", node=TakesBesideNothing),
-    Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=225),
-    Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor),
+    Mutation("a commit books first what was taken for many", node=CommitsWhatIsBooked),
+    Mutation("an audience is asked for anew when something has changed", node=KeepsItsAudiences),
+    Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
+    Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
+    Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken, first=53),
+    Mutation("a message is booked by its audience only", durable=TakesForEverybody),
+    Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
+    Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),
+    Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor, first=46),
     Mutation("an interval is forgotten when the stored cursor has passed it", durable=ForgetsIntervalsEarly),
     Mutation("an end is told when the cursor is there", durable=EndsAhead),
     Mutation("what ended ahead of the cursor is not taken again", durable=WantsAgainWhatEndedAhead),
     Mutation("parked messages come in the order of the log", durable=ParksOutOfOrder),
-    Mutation("an unsubscribe in doubt is asked again", server=GivesUpOnUnsubscribe, first=13),
-    Mutation("a subscribe in doubt is taken back", server=GivesUpOnSubscribe, first=13),
+    Mutation("an unsubscribe in doubt is asked again", server=GivesUpOnUnsubscribe),
+    Mutation("a subscribe in doubt is taken back", server=GivesUpOnSubscribe),
     Mutation("a commit in doubt is repeated as it was", server=CommitsAnew),
-    Mutation("a name is free when the end of its session is answered", server=FreesNamesEarly, first=64),
+    Mutation("a name is free when the end of its session is answered", server=FreesNamesEarly, first=704),
     Mutation("spilled messages are let go when they are copied", server=BoxesEarly),
     Mutation("only its owner changes a session", store=FencesNobody),
     Mutation("`at` is kept when a session is adopted again", store=ForgetsOwnCursors),
     Mutation("`at` is the cursor of the dead node", store=TakesTheAdoptersCursor),
     Mutation("adopting lowers low", store=AdoptsWithoutLowering),
-    Mutation("a commit is applied once", store=CountsNoCommits, first=36),
+    Mutation("a commit is applied once", store=CountsNoCommits),
     Mutation("a commit sets the cursor, also lower", store=NeverGoesBack),
-    Mutation("ends that a stranger tells are not noted", store=NotesForOthers, first=23),
+    Mutation("ends that a stranger tells are not noted", store=NotesForOthers, first=12),
     Mutation("spilling copies the body", store=SpillsNothing),
-    Mutation("what has settled leaves the inbox too", store=LeavesWhatWasSpilled, first=36),
+    Mutation("what has settled leaves the inbox too", store=LeavesWhatWasSpilled, first=222),
     Mutation("the log is trimmed up to low", store=TrimsTooMuch),
-    Mutation("the log is trimmed to the low of all nodes", store=TrimsForItself),
-    Mutation("an unsubscribe asked again answers the same", store=UnsubscribesOnce, first=164),
+    Mutation("the log is trimmed to the low of all nodes", store=TrimsForItself, first=68),
+    Mutation("an unsubscribe asked again answers the same", store=UnsubscribesOnce),
     Mutation("a subscription that holds keeps its beginning", store=SubscribesAnew),
     Mutation("a session closes once", store=ClosesAgain),
     Mutation("batch numbers are never used twice", store=ReusesBatches),

@@ -12,7 +12,7 @@ from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.dispatcher import Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK, EndReason, Letter, Logged, LogId, SessionName, Waiting
+from crewel.delivery.records import BATCH_BLOCK, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
 from crewel.delivery.states import Holdback
 from crewel.delivery.statuses import read_statuses
 from crewel.delivery.update_qos import Origin
@@ -85,6 +85,12 @@ class ReceivingServer(Server):
         super()._owe(durable, owed)
         if owed and durable in self.receivers:
             self.receivers[durable].is_late = True
+
+    def _send(self, durable: Durable, logged: Logged) -> None:
+        self._deliver(durable, logged, is_bounded=True)
+
+    def _compare(self, ended: Iterable[Ended]) -> None:
+        """Its receivers know what they have acknowledged."""
 
     def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
         receiver = self.receivers.get(durable)

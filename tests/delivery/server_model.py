@@ -7,7 +7,7 @@ by an unsubscribe; what is in `REPEATED` is asked again until it is known.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,11 @@ from typing import Any
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
+from crewel.delivery.recent import Audience
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
+    Ended,
     EndReason,
     Letter,
     Logged,
@@ -70,6 +72,12 @@ class Server:
         self.is_gone = False
         self._received: dict[Durable, set[LogId]] = {}
         self._newest: dict[tuple[Durable, str], LogId] = {}
+        self._audiences: dict[str, tuple[int, Audience]] = {}
+        """By channel, who gets all that comes, and since which version of `Node.recent`."""
+        self._sent: dict[Durable, list[LogId]] = {}
+        """What the client of a session was sent at once, and has not acknowledged."""
+        self._answered: defaultdict[SessionName, set[LogId]] = defaultdict(set)
+        """What the clients of this server have said that they have got."""
         self._late: set[Durable] = set()
         """Sessions that may find older messages after newer ones, for an outcome was unknown."""
 
@@ -256,14 +264,59 @@ class Server:
         node = self.serving
         known = Entry.read_back(logged)
         waiting = Waiting(0, len(logged.body), logged.channel, known.priority, known.expires)
+        audience = self._audience(logged.channel) if is_bounded and logged.id % 4 else None
+        if audience is not None and node.take_for(audience, logged.id, waiting):
+            for durable in audience:
+                self._came(durable, logged)
+                self._send(durable, logged)
+            return
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         for durable in node.take(logged.id, patterns, waiting, hearing):
-            self._receive(durable, logged.id)
-            newest = self._newest.get((durable, logged.channel), 0)
-            if newest > logged.id and durable not in self._late:
-                raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
-            self._newest[durable, logged.channel] = logged.id
+            self._came(durable, logged)
             self._deliver(durable, logged, is_bounded=is_bounded)
+
+    def _audience(self, channel: str) -> Audience | None:
+        """As `broker.durability.audiences` has it."""
+        node, patterns = self.serving, MATCHING[channel]
+        if not node.holds_still:
+            return None
+        version, audience = self._audiences.get(channel, (-1, {}))
+        if version == node.recent.version:
+            return audience
+        found = node.audience(
+            patterns, [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
+        )
+        if found is not None:
+            self._audiences[channel] = (node.recent.version, found)
+        return found
+
+    def _came(self, durable: Durable, logged: Logged) -> None:
+        self._receive(durable, logged.id)
+        newest = self._newest.get((durable, logged.channel), 0)
+        if newest > logged.id and durable not in self._late:
+            raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
+        self._newest[durable, logged.channel] = logged.id
+
+    def _send(self, durable: Durable, logged: Logged) -> None:
+        """It goes out at once, and nobody looks at the session."""
+        self._sent.setdefault(durable, []).append(logged.id)
+
+    def acknowledge(self) -> None:
+        """The clients acknowledge what they were sent at once."""
+        for durable, ids in self._sent.items():
+            durable.acknowledged += ids
+            self._answered[durable.name].update(ids)
+            self.serving.touch(durable)
+        self._sent.clear()
+
+    def _compare(self, ended: Iterable[Ended]) -> None:
+        """What was acknowledged has ended, and nothing else is settled."""
+        for each in ended:
+            if each.reason is EndReason.SETTLED and (others := set(each.ids) - self._answered[each.session]):
+                raise Broken(f"{sorted(others)} are settled for {each.session}, which has not acknowledged them")
+        for durable in self.serving.sessions.values():
+            if still := self._answered[durable.name].intersection(durable.open):
+                raise Broken(f"{sorted(still)} are open for {durable.name}, which has acknowledged them")
 
     def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
         if is_bounded and len(durable) > BOUND:
@@ -289,6 +342,7 @@ class Server:
     def settle(self, durable: Durable, log_id: LogId) -> None:
         if not durable.settle(log_id):
             raise Broken(f"{log_id} was open for {durable.name} and could not be settled")
+        self._answered[durable.name].add(log_id)
         self.serving.touch(durable)
 
     def bury(self, durable: Durable, log_id: LogId) -> None:
@@ -308,6 +362,7 @@ class Server:
         if self.is_committing:
             return
         commit = self.serving.commit()
+        self._compare([] if commit is None else commit.ended)
         if commit is not None:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))

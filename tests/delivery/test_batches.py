@@ -34,6 +34,27 @@ def living(**expiries: int) -> list[Entry]:
     return [Entry({"channel": "/a", "data": name}, expires=expires) for name, expires in expiries.items()]
 
 
+class TestHandingOver:
+    def test_all_that_is_open_is_handed_over_once(self) -> None:
+        batches = Batches()
+        assert batches.hand_over() == []
+        sent(batches, entries(1, 2))
+        assert numbers_of(batches.hand_over()) == [1, 2]
+        sent(batches, entries(3))
+        sent(batches, entries(4, 5))
+        assert numbers_of(batches.hand_over()) == [3, 4, 5]
+        assert (batches.unacknowledged, batches.hand_over()) == ([], [])
+
+    def test_it_is_progress(self) -> None:
+        batches = Batches()
+        for _ in range(4):
+            sent(batches, entries(1))
+            batches.acknowledge(0, [])
+        assert batches.resend_delay() > 0
+        batches.hand_over()
+        assert batches.resend_delay() == 0
+
+
 class TestExpiring:
     def test_what_is_queued_and_over_goes(self) -> None:
         queue, gone = Batches().expire(10, living(a=0, b=10, c=11), is_away=False)

@@ -40,6 +40,11 @@ def test_an_entry_that_is_not_stored_has_no_place_in_the_log() -> None:
     assert Entry({"channel": "/a", "data": 1}).position == 0
 
 
+def test_what_is_json_already_and_has_no_place_stays_as_it_is() -> None:
+    entry = Entry.logged("/a", LogId(0), b'{"channel":"/a"}')
+    assert (entry.position, entry.wire) == (0, b'{"channel":"/a"}')
+
+
 def test_a_placeholder_is_no_more_than_a_place_in_the_log() -> None:
     entry = Entry.placeholder(LogId(17))
     assert (entry.position, entry.channel, entry.wire, entry.lazy) == (17, "", b"", False)

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.names import Name
-from crewel.delivery.publish_qos import DEFAULT, FOR_EVER, Destination, Distribute, PublishQos, read_publish_qos
+from crewel.delivery.publish_qos import (
+    DEFAULT,
+    FOR_EVER,
+    Destination,
+    Distribute,
+    PublishQos,
+    life_ends,
+    read_publish_qos,
+)
 from crewel.errors import IllegalArgument
 
 DEFAULTS: dict[str, Any] = {
@@ -140,6 +148,26 @@ def test_a_message_of_no_life_is_volatile_and_so_is_one_to_somebody_unless_it_ha
     qos: PublishQos, *, is_volatile: bool
 ) -> None:
     assert qos.is_volatile is is_volatile
+
+
+@pytest.mark.parametrize(("life_time_ms", "ends"), [(FOR_EVER, 0), (0, 1000), (1, 2000), (60_000, 60_001_000)])
+def test_life_begins_when_the_server_accepts_a_message(life_time_ms: int, ends: int) -> None:
+    assert life_ends(1000, life_time_ms) == ends
+
+
+@pytest.mark.parametrize(
+    ("qos", "leaves"),
+    [
+        (DEFAULT, 0),
+        (PublishQos(life_time_ms=0), 0),
+        (PublishQos(life_time_ms=5), 6000),
+        (PublishQos(life_time_ms=5, force_destroy=True), 6000),
+        (PublishQos(destinations=(Destination(JOE),)), 0),
+        (PublishQos(destinations=(Destination(JOE),), life_time_ms=5), 6000),
+    ],
+)
+def test_what_is_volatile_does_not_leave_a_history_for_it_never_was_in_one(qos: PublishQos, leaves: int) -> None:
+    assert qos.leaves_history(1000) == leaves
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.records import Logged, LogId
-from crewel.delivery.update_qos import Origin, life_ends, own, shared
+from crewel.delivery.update_qos import Origin, counts_down_to, own, shared
 
 WIRE = b'{"channel":"/a","data":1}'
 PLAIN = Origin("1700-0-ab", "1700000000")
@@ -96,7 +96,7 @@ class TestShared:
     ],
 )
 def test_a_life_ends_so_long_after_the_message_came(qos: bytes, ends: int) -> None:
-    assert life_ends(Origin("1700-0-ab", "1700000000", qos=qos)) == ends
+    assert counts_down_to(Origin("1700-0-ab", "1700000000", qos=qos)) == ends
 
 
 class TestOwn:

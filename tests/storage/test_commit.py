@@ -142,14 +142,35 @@ async def test_one_fact_tells_how_messages_ended(store: Store) -> None:
         {
             "ended": [
                 {"session": JOE, "reason": "settled", "ids": [1, 2]},
+                {"session": ANN, "reason": "dropped", "ids": [1]},
                 {"session": JOE, "reason": "dead", "code": "communication.y", "ids": [4]},
                 {"session": JOE, "reason": "dead", "code": "user.x", "ids": [3, 5]},
-                {"session": ANN, "reason": "dropped", "ids": [1]},
             ]
         }
     ]
     await owner.commit(20, change(opened=[15]))
     assert len(await owner.facts("ended")) == 1
+
+
+async def test_sessions_that_have_settled_the_same_are_told_of_together(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    gone, lost = SessionName("client/gone/1"), SessionName("client/lost/1")
+    other = await started(store, "b")
+    await other.login(lost)
+    ids = (LogId(3), LogId(4))
+    ended = [Ended(name, EndReason.SETTLED, ids) for name in (JOE, gone, ANN, lost)]
+    ended += [Ended(ANN, EndReason.SETTLED, (LogId(5),)), Ended(JOE, EndReason.EXPIRED, (LogId(6),))]
+    assert await owner.commit(10, ended=ended) == [gone, lost]
+    assert await owner.facts("ended") == [
+        {
+            "ended": [
+                {"session": JOE, "reason": "settled", "ids": [3, 4]},
+                {"session": ANN, "reason": "settled", "ids": [3, 4]},
+                {"session": ANN, "reason": "settled", "ids": [5]},
+                {"session": JOE, "reason": "expired", "ids": [6]},
+            ]
+        }
+    ]
 
 
 async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:

@@ -36,11 +36,11 @@ async def bodies(owner: Owner, newest: int | None = None, since: int | None = No
     return [each.body for each in (await read(owner, newest, since)).entries]
 
 
-async def expire(owner: Owner, now_us: float, count: int = 100) -> list[tuple[str, int]]:
-    left: list[tuple[str, int]] = await owner.do(
+async def expire(owner: Owner, now_us: float, count: int = 100) -> list[tuple[str, int, int]]:
+    found: list[tuple[str, int, int]] = await owner.do(
         histories.expire(owner.keys, owner.token, int(now_us // 1000), count, FACTS_MAX)
     )
-    return left
+    return found
 
 
 def in_an_hour() -> int:
@@ -275,8 +275,8 @@ async def test_what_has_expired_leaves_the_history(store: Store) -> None:
     times = [("/a", now + 1000), ("/a", 0), ("/b", now + 2500), ("/a", now + 1000), ("/a", now + HOUR)]
     await owner.append([kept(channel=channel, expires=when, history_max=9) for channel, when in times])
     assert await expire(owner, now - 1000) == []
-    assert await expire(owner, now + 2000) == [("/a", 2)]
-    assert await expire(owner, now + 10_000) == [("/b", 0)]
+    assert await expire(owner, now + 2000) == [("/a", 2, 2)]
+    assert await expire(owner, now + 10_000) == [("/b", 1, 0)]
     assert await store.reader.exists(store.keys.history("/b")) == 0
     assert await store.reader.zcard(store.keys.expiry) == 1
     assert len(await owner.log_ids()) == 5
@@ -285,8 +285,8 @@ async def test_what_has_expired_leaves_the_history(store: Store) -> None:
 async def test_so_many_expire_at_a_time(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(expires=1_000_000, history_max=9) for _ in range(5)])
-    assert await expire(owner, 2_000_000, count=2) == [("/a", 3)]
-    assert await expire(owner, 2_000_000, count=9) == [("/a", 0)]
+    assert await expire(owner, 2_000_000, count=2) == [("/a", 2, 3)]
+    assert await expire(owner, 2_000_000, count=9) == [("/a", 3, 0)]
     assert await expire(owner, 2_000_000) == []
 
 
@@ -297,7 +297,7 @@ async def test_what_has_expired_leaves_shared_queues_too(store: Store) -> None:
         Submission("/a", b"{}", qos=qos, expires=1_000_000, groups=(queue,)) for qos in (forced, b"", forced, b"")
     ]
     ids = (await owner.append(shared)).ids
-    assert await expire(owner, 2_000_000) == [(queue, 2)]
+    assert await expire(owner, 2_000_000) == [(queue, 2, 2)]
     assert [each.id for each in await shared_queues.peek(store, queue, 9)] == [ids[1], ids[3]]
     assert await owner.facts("ended") == [{"ended": [{"session": queue, "reason": "expired", "ids": [ids[0], ids[2]]}]}]
 

@@ -134,7 +134,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
 
 async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     keys, token, queue = owner.keys, owner.token, "group:/a x"
-    assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 0), (queue, 2)]
+    assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
     found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
     assert await owner.do(shared_queues.put_back(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False)) == 0

@@ -85,7 +85,7 @@ async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None
     await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
     await owner.end(name=JOE_2, returning={log_id: 1})
     step = shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 9)], FACTS_MAX)
-    assert await owner.do(step) == shared_queues.Lease([], 1)
+    assert await owner.do(step) == shared_queues.Lease([], 1, 0)
     await owner.login(JOE_2)
     members = [Member(JOE, 9), Member(JOE_2, 1)]
     found = await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, members, FACTS_MAX))

@@ -212,7 +212,7 @@ async def test_a_leased_message_lies_in_the_inbox_and_knows_its_queue(store: Sto
     qos = b'{"priority":7,"forceDestroy":true}'
     first, second = await share(owner, 2, sender=ANN, qos=qos, expires=FAR)
     found = await lease(owner, (JOE, 1))
-    assert found == Lease([Leased(JOE, first, 2, "/a/b", 0, 7, FAR, ())], 1)
+    assert found == Lease([Leased(JOE, first, 2, "/a/b", 0, 7, FAR, ())], 1, 0)
     assert await waiting(owner) == [second]
     assert await log.fetch_inbox(store, JOE, [first]) == {first: Logged(first, "/a/b", b"{}", ANN, "", qos)}
     assert await inbox(owner) == {first: Waiting(0, 2, "/a/b", 7, FAR, GROUP)}
@@ -265,7 +265,8 @@ async def test_what_has_expired_is_not_leased(store: Store) -> None:
     owner = await owner_of(store, JOE)
     old = (await send(owner, TO_SUBJECT, expires=1_000_000)).id
     new = (await send(owner, TO_SUBJECT, expires=FAR)).id
-    assert given((await lease(owner, (JOE, 9), queue=SUBJECT)).leased) == [(JOE, new)]
+    found = await lease(owner, (JOE, 9), queue=SUBJECT)
+    assert (given(found.leased), found.expired) == ([(JOE, new)], 1)
     assert await owner.facts("ended") == [{"ended": [{"session": SUBJECT, "reason": "expired", "ids": [old]}]}]
     assert await store.reader.exists(store.keys.expiry) == 0
 

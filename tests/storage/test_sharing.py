@@ -42,7 +42,7 @@ def test_what_is_shared_is_in_one_place_whatever_happens(client: redis.Redis, fi
 class RemembersWhatIsGivenBack(Durable):
     def put_back(self, log_id: LogId) -> None:
         waiting = self.inbox.pop(log_id)
-        self.size -= waiting.size
+        self.booked_size -= waiting.size
 
 
 class TellsWhatIsGivenBack(Durable):

@@ -19,8 +19,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import Submission
 from crewel.delivery.update_qos import Origin
-from crewel.errors import BayeuxCode, Refused, StoreUnavailable
-from crewel.topics.expiry import leaves_history_at
+from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -75,6 +74,7 @@ class Broadcasting:
         CrewelError. Raises StoreError itself, and Refused if an extension takes the message out."""
         broker = self._broker
         if broker.durability is None:
+            broker.topics.refused(channel.name)
             raise StoreUnavailable("this server has no store")
         broker.metrics.publishes += 1
         heard = dict(fields) if broker.registry.hearers else None
@@ -95,12 +95,16 @@ class Broadcasting:
             keeping.history_max,
             qos.force_update,
             keeping.is_only,
-            leaves_history_at(qos, int(time() * 1_000_000)),
+            qos.leaves_history(int(time() * 1_000_000)),
             keeping.groups,
         )
         lazy = broker.channels.is_lazy(channel)
         outgoing = Outgoing(channel, submission, excluded, heard, qos, lazy=lazy)
-        broker.durability.intake.publish(outgoing)
+        try:
+            broker.durability.intake.publish(outgoing)
+        except StoreError:
+            broker.topics.refused(channel.name)
+            raise
         return outgoing
 
     def send(

@@ -40,6 +40,8 @@ class Channels:
         self._known: dict[str, Known] = {}
         self._lazy: set[str] = set()
         self._silent: set[str] = set()
+        self.version = 0
+        """Changes whenever somebody subscribes or unsubscribes."""
 
     def __len__(self) -> int:
         return len(self._known)
@@ -61,11 +63,13 @@ class Channels:
 
     def subscribe(self, session: Session, name: str) -> None:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
+        self.version += 1
         self.create(name).subscribers[session] = None
         session.subscriptions.add(name)
 
     def unsubscribe(self, session: Session, name: str) -> None:
         """Take the session out; nothing happens if it was not subscribed."""
+        self.version += 1
         known = self._known.get(name)
         if known is not None:
             known.subscribers.pop(session, None)

@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 _LEVEL_OF: Final = {each.name: each.level for each in EVENTS}
 _CLOSE_TIMEOUT_S: Final = 1.0
-_MOST_TIMES: Final = 1000
-"""Times of one channel that wait to be put into buckets."""
 
 Fields = dict[str, Any]
 
@@ -50,8 +48,13 @@ class Events:
         self.traffic: dict[str, list[int]] | None = None
         """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
         need be told."""
-        self._settled: dict[str, list[int]] | None = None  # by channel: microseconds that each took, not in buckets yet
-        self._buckets: dict[str, list[int]] = {}  # by channel: the buckets, and the milliseconds that all took together
+        self._settled: dict[str, list[int]] | None = None
+        """By channel: the buckets, and the milliseconds that all took together."""
+        self.tick = -1.0
+        """When that was settled which is put into `told`; loop time, s."""
+        self.told: list[Entry] = []
+        """What receivers settle; whoever puts it here has looked at `tick`."""
+        self._ticks: list[tuple[float, list[Entry]]] = []
         self._list: list[Fields] = []
         self._overflows: Counter[tuple[str, str]] = Counter()
         self._redelivered: Counter[str] = Counter()
@@ -152,34 +155,41 @@ class Events:
     def settled(self, entries: Iterable[Entry]) -> None:
         """These have been settled just now. Their places in the log are microseconds, so that they tell since when they were
         there."""
-        table = self._settled
-        if table is None:
+        if self._settled is None:
             return
         now_us = int(time() * 1_000_000)
         for entry in entries:
-            if not entry.position or not entry.channel:
-                continue  # not stored; or shed from memory, so that nobody knows the channel
-            times = table.get(entry.channel)
-            if times is None:
-                if len(table) >= self._settings.max_group:
-                    self._lost += 1
-                    continue
-                times = table[entry.channel] = []
-            times.append(now_us - entry.position)
-            if len(times) == _MOST_TIMES:
-                self._fold(entry.channel, times)
+            self._took(entry, now_us - entry.position)
 
-    def _fold(self, channel: str, times: list[int]) -> list[int]:
-        """Put times into buckets: many at once, for that is cheaper than each when it comes."""
-        buckets = self._buckets.get(channel)
+    def turn(self, now: float) -> None:
+        """What is put into `told` from now on was settled at this time of the loop's clock (s)."""
+        self.tick, self.told = now, []
+        self._ticks.append((now, self.told))
+
+    def fold(self) -> None:
+        """Sum up what was told."""
+        ticks, self._ticks, self.tick = self._ticks, [], -1.0
+        if self._settled is None:
+            return
+        since_us = (time() - self._broker.loop.time()) * 1_000_000
+        for now, entries in ticks:
+            now_us = int(since_us + now * 1_000_000)
+            for entry, count in Counter(entries).items():  # many acknowledge the same in one turn of the loop
+                self._took(entry, now_us - entry.position, count)
+
+    def _took(self, entry: Entry, time_us: int, count: int = 1) -> None:
+        assert self._settled is not None
+        if not entry.position or not entry.channel:
+            return  # not stored; or shed from memory, so that nobody knows the channel
+        buckets = self._settled.get(entry.channel)
         if buckets is None:
-            buckets = self._buckets[channel] = [0] * (len(BUCKETS_MS) + 2)
-        for took_us in times:
-            took_ms = max(took_us // 1000, 0)  # the store's clock may be ahead
-            buckets[bisect_left(BUCKETS_MS, took_ms)] += 1
-            buckets[-1] += took_ms
-        times.clear()
-        return buckets
+            if len(self._settled) >= self._settings.max_group:
+                self._lost += count
+                return
+            buckets = self._settled[entry.channel] = [0] * (len(BUCKETS_MS) + 2)
+        took_ms = max(time_us // 1000, 0)  # the store's clock may be ahead
+        buckets[bisect_left(BUCKETS_MS, took_ms)] += count
+        buckets[-1] += took_ms * count
 
     def published(self, channel: str, receivers: int) -> None:
         """A message that is not stored was published. Only to be called while there is `traffic`."""
@@ -256,14 +266,13 @@ class Events:
         ]
         redelivered, self._redelivered = self._redelivered, Counter()
         events += [{"type": "redelivered", "session": name, "count": count} for name, count in redelivered.items()]
+        self.fold()
         if self._settled:
             settled, self._settled = self._settled, {}
-            for name, times in settled.items():
-                *buckets, total = self._fold(name, times)
+            for name, (*buckets, total) in settled.items():
                 events.append(
                     {"type": "settled", "channel": name, "count": sum(buckets), "sum": total, "buckets": buckets}
                 )
-            self._buckets.clear()
         if self.traffic:
             traffic, self.traffic = self.traffic, {}
             events += [

@@ -63,6 +63,16 @@ class Batches:
         self.must_resend = bool(self._open)
         return [*in_order(self.unacknowledged), *unsent]
 
+    def hand_over(self) -> list[Entry]:
+        """All that is open; nothing is from now on, for the client has acknowledged the last batch, and nothing was to be sent
+        again."""
+        self._futile = 0
+        if len(self._open) == 1:
+            return self._open.popitem()[1]
+        opened = self.unacknowledged
+        self._open.clear()
+        return opened
+
     def _tell(self, numbers: Iterable[int], told: list[Entry]) -> None:
         for number in numbers:
             told += self._open[number]

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
 
-from crewel.delivery.entry import NORMAL
 from crewel.delivery.order import place_of, priority_of, rank_of
+from crewel.delivery.recent import Owed
 from crewel.delivery.records import (
+    NORMAL,
     Change,
     Ended,
     EndReason,
@@ -27,14 +28,12 @@ from crewel.delivery.records import (
 __all__ = ["Durable"]
 
 
-class Durable:
-    """One session. `open` is what waits for it in the log, `inbox` what waits for it beside the log; `parked` is the part
-    of both whose bodies are not in memory: their ranks (`delivery.order`), sorted."""
+class Durable(Owed):
+    """One session. `parked` is the part of what is open whose bodies are not in memory: their ranks (`delivery.order`),
+    sorted."""
 
     __slots__ = (
-        "_ended",
         "_letters",
-        "_newest",
         "_stored",
         "_stored_batch",
         "_stored_inbox",
@@ -45,18 +44,16 @@ class Durable:
         "expiry",
         "floor",
         "holder",
-        "inbox",
         "is_dirty",
         "is_fenced",
         "name",
-        "open",
         "parked",
         "since",
-        "size",
         "was_adopted",
     )
 
     def __init__(self, name: SessionName) -> None:
+        super().__init__()
         self.name = name
         self.holder: Any = None
         """The session that is connected to it, for who keeps sessions."""
@@ -71,24 +68,17 @@ class Durable:
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
-        self.open: dict[LogId, Waiting] = {}
-        self.inbox: dict[LogId, Waiting] = {}
         self.parked: list[int] = []
         self.expiry = 0
         """No open message goes out of all queues before this, microseconds since 1970; 0: none does at all."""
-        self.size = 0
-        """Bytes of all that is open."""
         self.batch = 0
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
-        self._newest = LogId(0)
-        """Nothing beyond this has been open here, or is accounted for."""
         self._stored: dict[LogId, Waiting] = {}
         self._stored_inbox: set[LogId] = set()
         self._stored_batch = 0
-        self._ended: dict[EndReason, list[LogId]] = {}
         self._letters: list[Letter] = []
 
     @classmethod
@@ -101,11 +91,11 @@ class Durable:
         durable.batch = durable._stored_batch = record.batch
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
-        durable.open = {each: _sent(record.open[each]) for each in sorted(record.open)}
-        durable.inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
+        durable.booked = {each: _sent(record.open[each]) for each in sorted(record.open)}
+        durable._inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
         durable.parked = sorted(rank_of(each, waiting.priority) for each, waiting in messages.items())
-        durable.size = sum(waiting.size for waiting in messages.values())
+        durable.booked_size = sum(waiting.size for waiting in messages.values())
         durable.expiry = _first_expiry(messages.values())
         if record.at is not None:
             durable.floor = record.at
@@ -136,7 +126,8 @@ class Durable:
             self.closing.append((pattern, since, until))
 
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
-        """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for."""
+        """Whether an entry at this place, on a channel that these patterns match, is owed and not yet accounted for. Of one
+        that was taken before, only one that has caught up knows."""
         if log_id <= self._newest and self._has_had(log_id):
             return False
         if self.ending is not None and log_id > self.ending:
@@ -147,6 +138,12 @@ class Durable:
             if start is not None and start < log_id:
                 return True
         return any(start < log_id <= until and pattern in patterns for pattern, start, until in self.closing)
+
+    def is_owed_all(self, patterns: Collection[str], cursor: LogId) -> bool:
+        """Whether it is owed every entry beyond this place on a channel that these patterns match, as things are."""
+        if self.is_fenced or self.ending is not None or self._newest > cursor or self.floor > cursor:
+            return False
+        return any(pattern in self.since and self.since[pattern] <= cursor for pattern in patterns)
 
     def _has_had(self, log_id: LogId) -> bool:
         if log_id <= self.floor or log_id in self.open or log_id in self.inbox:
@@ -166,8 +163,8 @@ class Durable:
         if log_id > self._newest:
             self._newest = log_id
         else:  # found late, by a subscription that was pending: `open` is kept in the order of the log
-            self.open = {each: self.open[each] for each in sorted(self.open)}
-        self.size += waiting.size
+            self.booked = {each: self.open[each] for each in sorted(self.open)}
+        self.booked_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)
 
@@ -253,21 +250,9 @@ class Durable:
             waiting = self.inbox.pop(log_id, None)
         if waiting is None:
             return False
-        self.size -= waiting.size
+        self.booked_size -= waiting.size
         self.note(log_id, reason)
         return True
-
-    def settle_all(self, ids: Iterable[LogId]) -> None:
-        """These messages have been answered OK; those that are not open are left alone."""
-        settled = self._ended.setdefault(EndReason.SETTLED, [])
-        opened = self.open
-        for log_id in ids:
-            waiting = opened.pop(log_id, None) or self.inbox.pop(log_id, None)
-            if waiting is not None:
-                self.size -= waiting.size
-                settled.append(log_id)
-        if not settled:
-            del self._ended[EndReason.SETTLED]
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -291,11 +276,13 @@ class Durable:
             self._put_beside(log_id)
             if waiting is not None:
                 self.inbox[log_id] = waiting
-        self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self._inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
     def _put_beside(self, log_id: LogId) -> None:
         self._stored_inbox.add(log_id)
         self._newest = max(self._newest, log_id)
+        if self._recent is not None:
+            self._recent.version += 1  # it may lie beyond what was taken
 
     def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
         """The store has put a message into the inbox; False if that is known."""
@@ -305,8 +292,8 @@ class Durable:
         self._put_beside(log_id)
         self.inbox[log_id] = waiting
         if not is_newest:
-            self.inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
-        self.size += waiting.size
+            self._inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self.booked_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)
         return True
@@ -318,7 +305,7 @@ class Durable:
         waiting = self.inbox.pop(log_id, None)
         self._stored_inbox.discard(log_id)
         if waiting is not None:
-            self.size -= waiting.size
+            self.booked_size -= waiting.size
 
     def attempted(self, log_id: LogId, times: int) -> None:
         """The message, if it is open, has been sent so many times since the session came here."""
@@ -336,7 +323,8 @@ class Durable:
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
-        has_more = self.open or self._stored or self._stored_inbox or self.closing or self.was_adopted
+        self.catch_up()
+        has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
         if not has_more and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
@@ -372,11 +360,12 @@ class Durable:
 
     def take_ended(self, through: LogId | None = None) -> tuple[list[Ended], list[Letter]]:
         """How messages up to `through` (None: all) ended since this was asked last, and the letters of those that died."""
+        self.catch_up()
         if not (self._ended or self._letters):
             return [], []
         told, self._ended = self._ended, {}
         letters, self._letters = self._letters, []
-        if through is not None and max(map(max, told.values()), default=0) > through:
+        if through is not None and self._newest > through:
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
             self._letters = [each for each in letters if each.id > through]

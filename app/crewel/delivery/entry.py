@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
-from crewel.delivery.records import Logged, LogId
-from crewel.delivery.update_qos import POINT_TO_POINT, Origin, life_ends, own, shared
+from crewel.delivery.publish_qos import FOR_EVER, life_ends
+from crewel.delivery.records import NORMAL, Logged, LogId
+from crewel.delivery.update_qos import POINT_TO_POINT, Origin, counts_down_to, own, shared
 
-__all__ = ["NORMAL", "Entry", "priority_in"]
-
-NORMAL: Final = 5
-"""The priority of a message of which nothing else is said."""
+__all__ = ["Entry", "priority_in"]
 
 
 class Entry:
@@ -72,11 +68,12 @@ class Entry:
         expires: int = 0,
         to: str = "",
     ) -> Entry:
-        """A stored message. Its receivers see the place in the log as its `id`, by which they know a duplicate."""
+        """A message that is JSON already. If it is stored, its receivers see its place in the log as its `id`, by which they
+        know a duplicate; 0 is no place."""
         entry = cls.__new__(cls)
         entry.channel = channel
         entry.lazy = lazy
-        entry.wire = b'%b,"id":"%d"}' % (body[:-1], position)
+        entry.wire = b'%b,"id":"%d"}' % (body[:-1], position) if position else body
         entry.position = position
         entry.origin = origin
         entry.begun = b""
@@ -151,7 +148,7 @@ class Entry:
         if not self.begun:
             assert self.origin is not None
             self.begun = shared(self.wire, self.origin)
-            self.ends = life_ends(self.origin)
+            self.ends = counts_down_to(self.origin)
         if self.to:
             subscription = POINT_TO_POINT
         if not subscription and not redeliver and queue is None and not self.ends:
@@ -180,6 +177,5 @@ def priority_in(qos: bytes) -> int:
 
 def _kept(kept: bytes, received: LogId) -> tuple[int, int]:
     qos = reread(kept)
-    life_ms = qos.get("lifeTime", -1)
-    expires = received + life_ms * 1000 if life_ms >= 0 and qos.get("forceDestroy") else 0
+    expires = life_ends(received, qos.get("lifeTime", FOR_EVER)) if qos.get("forceDestroy") else 0
     return qos.get("priority", NORMAL), expires

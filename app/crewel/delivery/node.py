@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from crewel.delivery.durable import Durable
+from crewel.delivery.recent import MOST_TAKEN, Audience, Recent
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Waiting
 
 __all__ = ["Interval", "Node", "Pending"]
@@ -49,6 +50,8 @@ class Node:
         """The last entry that was taken."""
         self._inherited = cursor if last is None else last
         self.sessions: dict[SessionName, Durable] = {}
+        self.recent = Recent()
+        """What was taken for many at once since the last commit."""
         self._committed = cursor
         self._low = cursor
         self._number = 0
@@ -66,6 +69,7 @@ class Node:
     def add(self, durable: Durable) -> None:
         """The node owns this session. One that was adopted must come before anything beyond its `floor` is taken."""
         self.sessions[durable.name] = durable
+        durable.attach(self.recent)
         if durable.was_adopted:
             self._behind[durable] = None
         if durable.closing or durable.ending is not None:
@@ -76,6 +80,7 @@ class Node:
         """The node has this session no more: it has ended in the store, or another node has taken it. Answers that are on
         their way to it hold nothing up."""
         durable.is_fenced = True
+        durable.detach()
         if self.sessions.get(durable.name) is durable:
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
@@ -110,6 +115,7 @@ class Node:
     def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
         """The store is about to be asked for these subscriptions."""
         pending = Pending(durable, patterns, self.cursor)
+        self.recent.version += 1
         self._pending.setdefault(durable, []).append(pending)
         return pending
 
@@ -133,6 +139,8 @@ class Node:
         self._done(pending)
         if durable.is_fenced:
             return []
+        self.recent.version += 1
+        durable.catch_up()
         for pattern, (since, until) in intervals.items():
             if until is not None:
                 durable.unsubscribed(pattern, since, until)
@@ -179,6 +187,7 @@ class Node:
     def ending(self, durable: Durable, until: LogId) -> None:
         """The store has begun the end of this session: it is owed nothing beyond this entry."""
         durable.ending = until
+        self.recent.version += 1
         self._beside[durable] = None
         self.touch(durable)
 
@@ -211,6 +220,36 @@ class Node:
             self._expiring.update(dict.fromkeys(taken))
         self.cursor = log_id
         return taken
+
+    @property
+    def holds_still(self) -> bool:
+        """Whether the index of subscriptions shows everybody who is owed something."""
+        return not (self._beside or self._pending)
+
+    def audience(self, patterns: Collection[str], hearing: Iterable[Durable]) -> Audience | None:
+        """Those who hear these patterns by the index of subscriptions, if all of them are owed whatever is taken from now on,
+        while it `holds_still` and `recent.version` is the same. None if that cannot be said."""
+        audience = dict.fromkeys(hearing)
+        return audience if all(durable.is_owed_all(patterns, self.cursor) for durable in audience) else None
+
+    def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> bool:
+        """Take the next entry, at the cost of one for all: it is open now for this audience. False if it was taken before."""
+        if log_id <= self.cursor:
+            return False
+        if log_id <= self._inherited:
+            waiting = waiting._replace(attempts=1)
+        if len(self.recent.taken) >= MOST_TAKEN:
+            self._catch_up()
+        if audience:
+            self.recent.take(log_id, waiting, audience)
+        self.cursor = log_id
+        return True
+
+    def _catch_up(self) -> None:
+        for durable in self.recent.everybody():
+            durable.catch_up()
+            self.touch(durable)
+        self.recent.clear()
 
     def skip(self, log_id: LogId) -> None:
         """This id was given, and nothing lies there in the log."""
@@ -246,6 +285,7 @@ class Node:
                 self.touch(durable)
         behind = [durable for durable in self._behind if cursor >= durable.floor]
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
+        self._catch_up()
         if cursor == self._committed and not (self._dirty or behind or passing):
             return None
         looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
@@ -273,7 +313,7 @@ class Node:
         return changes, ended, letters
 
     def _regroup(self, durable: Durable) -> None:
-        if durable.open:
+        if durable.booked:
             self._owing[durable] = None
         elif durable in self._owing:
             del self._owing[durable]

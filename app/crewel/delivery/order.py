@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from crewel.delivery.entry import NORMAL, Entry
-from crewel.delivery.records import LogId
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import NORMAL, LogId
 
 __all__ = ["comes_before", "give_way", "in_order", "insert", "least", "place_of", "priority_of", "rank_of"]
 

@@ -14,10 +14,20 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
 from crewel.delivery.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
 from crewel.delivery.names import Name, parse_name
+from crewel.delivery.records import NORMAL
 
-__all__ = ["DEFAULT", "FOR_EVER", "PRIORITIES", "Destination", "Distribute", "PublishQos", "read_publish_qos"]
+__all__ = [
+    "DEFAULT",
+    "FOR_EVER",
+    "PRIORITIES",
+    "Destination",
+    "Distribute",
+    "PublishQos",
+    "life_ends",
+    "read_publish_qos",
+]
 
-PRIORITIES: Final = {"MIN": 0, "LOW": 3, "NORM": 5, "HIGH": 7, "MAX": 9}
+PRIORITIES: Final = {"MIN": 0, "LOW": 3, "NORM": NORMAL, "HIGH": 7, "MAX": 9}
 """The priorities that have a name."""
 
 FOR_EVER: Final = -1
@@ -51,7 +61,7 @@ class PublishQos:
 
     persistent: bool = False
     """Whether it is stored before it is answered."""
-    priority: int = PRIORITIES["NORM"]
+    priority: int = NORMAL
     life_time_ms: int = FOR_EVER
     """How long it lives; 0: it is volatile, which is never in a history."""
     force_destroy: bool = False
@@ -81,9 +91,14 @@ class PublishQos:
         """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
         return self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
 
+    def leaves_history(self, received: int) -> int:
+        """When a message that was accepted at this time goes out of its topic's history; both in microseconds since 1970. 0:
+        not by time, or because it never goes in."""
+        return 0 if self.is_volatile else life_ends(received, self.life_time_ms)
+
     def expires(self, received: int) -> int:
-        """When a message that was accepted at this time goes out of all queues; both in microseconds since 1970. 0: never."""
-        return received + self.life_time_ms * 1000 if self.force_destroy and self.life_time_ms >= 0 else 0
+        """When it goes out of all queues; both in microseconds since 1970. 0: never."""
+        return life_ends(received, self.life_time_ms) if self.force_destroy else 0
 
     def kept(self) -> bytes:
         """What is kept with the message (`differing`) as JSON; empty if there is nothing."""
@@ -109,6 +124,11 @@ class PublishQos:
 
 DEFAULT: Final = PublishQos()
 _PERSISTENT: Final = PublishQos(persistent=True)
+
+
+def life_ends(received: int, life_time_ms: int) -> int:
+    """When the life of a message is over that was accepted at this time; both in microseconds since 1970. 0: never."""
+    return 0 if life_time_ms == FOR_EVER else received + life_time_ms * 1000
 
 
 def _priority(value: object) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, NewType
 
 __all__ = [
     "BATCH_BLOCK",
+    "NORMAL",
     "Change",
     "Commit",
     "EndReason",
@@ -34,6 +35,9 @@ SessionName = NewType("SessionName", str)
 
 BATCH_BLOCK: Final = 1000
 """Batch numbers that a session's record reserves at a time."""
+
+NORMAL: Final = 5
+"""The priority of a message of which nothing else is said."""
 
 
 class EndReason(StrEnum):
@@ -130,7 +134,7 @@ class Waiting(NamedTuple):
     size: int = 0
     """Bytes of its body."""
     channel: str = ""
-    priority: int = 5
+    priority: int = NORMAL
     expires: int = 0
     """When it goes out of all queues, microseconds since 1970; 0: never."""
     source: str = ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.codec import encode, reread
+from crewel.delivery.publish_qos import life_ends
 from crewel.delivery.records import Logged, LogId
 
-__all__ = ["POINT_TO_POINT", "Origin", "life_ends", "own", "shared"]
+__all__ = ["POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
 
 POINT_TO_POINT: Final = "__subId:PtP"
 """What is told as the subscription of a message that was addressed to its receiver."""
@@ -73,12 +74,12 @@ def _fields(origin: Origin) -> dict[str, Any]:
     return fields
 
 
-def life_ends(origin: Origin) -> int:
+def counts_down_to(origin: Origin) -> int:
     """When the life of this message ends, milliseconds since 1970; 0 if it has no end, or none that counts down."""
     if b'"lifeTime"' not in origin.qos:
         return 0
     life_ms: int = reread(origin.qos).get("lifeTime", 0)  # it may be the name of a client property
-    return int(origin.received) // 1_000_000 + life_ms if life_ms > 0 else 0
+    return life_ends(int(origin.received) // 1000, life_ms) // 1000 if life_ms > 0 else 0
 
 
 def own(

@@ -6,12 +6,14 @@ the engine holds at every moment: what lies at or below a session's cursor has e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName
+import orjson
+
+from crewel.delivery.records import Change, Commit, Ended, EndReason, Letter, LogId, SessionName
 from crewel.storage.answers import unless_refused
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
@@ -59,14 +61,12 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
         letters_max,
     ]
     changes = {change.name: change for change in commit.changes}
-    ended = ends(commit.ended, commit.letters)
+    settled, others = _settled(commit.ended, changes)
+    arguments += (len(settled), *settled)
+    ended = ends(others, commit.letters)
     letters = _letters(commit.letters)
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)
-        if change is None and name not in letters:  # taken and settled since the last commit: nothing but facts
-            facts = ended[name]
-            arguments += (name, 0, 0, 0, 0, 0, 0, len(facts), 0, *facts)
-            continue
         kept = _kept(change, opens=not parts) if change is not None else _NOTHING
         groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), letters.get(name, []))
         arguments += (name, (change is not None and change.batch) or 0)
@@ -75,6 +75,24 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
             arguments.extend(group)
     keys = (k.node(token), k.log, k.dead, k.facts)
     return [*parts, Step("commit", keys, tuple(arguments), _committed)]
+
+
+def _settled(ended: Sequence[Ended], changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
+    """The arguments that tell what was taken and settled since the last commit, by sessions that tell the same; and the
+    other ends."""
+    told: dict[tuple[LogId, ...], list[SessionName]] = {}
+    others = []
+    for each in ended:
+        if each.reason is not EndReason.SETTLED or each.session in changes:
+            others.append(each)
+        elif each.ids in told:
+            told[each.ids].append(each.session)
+        else:
+            told[each.ids] = [each.session]
+    arguments: _Arguments = []
+    for ids, names in told.items():
+        arguments += (orjson.dumps(ids), len(names), *names)
+    return arguments, others
 
 
 def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:

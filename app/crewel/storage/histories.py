@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -21,7 +21,18 @@ from crewel.storage.log import logged
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["History", "StoredTopic", "clear", "configure", "erase", "expire", "history", "new_epoch", "topics"]
+__all__ = [
+    "History",
+    "Shortened",
+    "StoredTopic",
+    "clear",
+    "configure",
+    "erase",
+    "expire",
+    "history",
+    "new_epoch",
+    "topics",
+]
 
 _TOGETHER: Final = 500  # topics whose particulars are read in one round trip
 _NONE: Final = -1
@@ -58,6 +69,16 @@ class History:
     """Whether `since` is the id of an entry that is still there; so nothing that came after it is missing, unless it has
     expired. 0, before the first, counts as there as long as nothing has left the history in its epoch. False if no `since`
     was asked for."""
+
+
+class Shortened(NamedTuple):
+    """A history or a shared queue that has lost messages because their life was over."""
+
+    name: str
+    """Of the channel or the queue; only a channel's begins with a slash."""
+    removed: int
+    left: int
+    """How many messages it still has."""
 
 
 def new_epoch() -> str:
@@ -109,10 +130,10 @@ def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
     return (k.node(token), k.topics, k.topic(channel), k.history(channel), k.expiry, k.facts)
 
 
-def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[tuple[str, int]]]:
+def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[Shortened]]:
     """Remove messages from histories, and from shared queues, whose time is over at `now_ms` (since 1970), at most so many.
-    Returns the channels and queues that have lost some, and how many each still has; queues have no slash at the front."""
-    return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _left)
+    Returns the channels and queues that have lost some."""
+    return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _shortened)
 
 
 async def topics(store: Store) -> list[StoredTopic]:
@@ -145,9 +166,9 @@ def _text(answer: Any) -> str:
 
 
 @unless_refused
-def _left(answer: Any) -> list[tuple[str, int]]:
-    pairs = iter(answer)
-    return [(name.decode(), left) for name, left in zip(pairs, pairs, strict=True)]
+def _shortened(answer: Any) -> list[Shortened]:
+    words = iter(answer)
+    return [Shortened(name.decode(), *counts) for name, *counts in zip(words, words, words, strict=True)]
 
 
 _number = unless_refused(int)

@@ -35,6 +35,7 @@ class Line(asyncio.Protocol):
         connection._writer = connection._reader = None  # noqa: SLF001
         assert writer is not None
         self._writer = writer  # which closes the transport when it is forgotten
+        self._transport = writer.transport
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOT_YET)
@@ -43,7 +44,7 @@ class Line(asyncio.Protocol):
         self._done: Callable[[list[Any]], None] | None = None
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
-        writer.transport.set_protocol(self)
+        self._transport.set_protocol(self)
 
     def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
         """Send the commands, and call `done` with an answer each. What the store answers with an error is a
@@ -52,14 +53,14 @@ class Line(asyncio.Protocol):
         self._deadline = self._loop.time() + LIMIT_S
         if self._timer is None:
             self._timer = self._loop.call_at(self._deadline, self._look)
-        self._writer.transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
+        self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
 
     def close(self, reason: str) -> None:
         """Give up the connection, and with it what is under way: that is told a little later."""
         self._lost = _tell_nobody
         if self._timer is not None:
             self._timer.cancel()
-        self._writer.transport.abort()
+        self._transport.abort()
         answers, missing = self._answers, self._wanted - len(self._answers)
         done = self._end()
         if done is not None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.delivery.records import Logged, LogId, Submission
+from crewel.delivery.records import NORMAL, Logged, LogId, Submission
 from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 _READ_AT_ONCE: Final = 1000
-_USUAL_PRIORITY: Final = 5
 
 
 class PublishOutcome(StrEnum):
@@ -102,7 +101,7 @@ def _asked(submission: Submission) -> tuple[str | int, ...]:
         int(submission.is_only),
         submission.expires,
         submission.expires if qos.get("forceDestroy") else 0,
-        qos.get("priority", _USUAL_PRIORITY),
+        qos.get("priority", NORMAL),
         len(submission.groups),
         *submission.groups,
     )

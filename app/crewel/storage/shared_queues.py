@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import EndReason, Logged, LogId, SessionName
+from crewel.delivery.records import NORMAL, EndReason, Logged, LogId, SessionName
 from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked
@@ -65,7 +65,7 @@ class Addressed(NamedTuple):
     sender: str = ""
     qos: bytes = b""
     """What differs from the defaults of PublishQos, a JSON object, or empty."""
-    priority: int = 5
+    priority: int = NORMAL
     expires: int = 0
     """When it goes out of all queues, microseconds since 1970; 0: never."""
 
@@ -137,6 +137,8 @@ class Lease(NamedTuple):
     leased: list[Leased]
     left: int
     """How many messages still wait in it."""
+    expired: int
+    """How many have gone because their life was over."""
 
 
 class StoredQueue(NamedTuple):
@@ -209,7 +211,7 @@ def leased_before(step: Step[Lease]) -> Step[Lease]:
 @unless_refused
 def _leased(answer: Any) -> Lease:
     found = orjson.loads(answer)
-    return Lease([_one_leased(each) for each in found["leased"]], found["left"])
+    return Lease([_one_leased(each) for each in found["leased"]], found["left"], found["expired"])
 
 
 def _one_leased(fields: dict[str, Any]) -> Leased:

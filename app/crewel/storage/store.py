@@ -104,12 +104,17 @@ class Store:
         """The same without a coroutine: `done` is called with the results, before this returns if the store is away. It must
         not raise."""
         known = scripts()
-        commands = [(b"EVALSHA", known[step.script].sha, len(step.keys), *step.keys, *step.arguments) for step in steps]
+        commands: list[Command] = []
+        appends = []
+        for number, step in enumerate(steps):
+            commands.append((b"EVALSHA", known[step.script].sha, len(step.keys), *step.keys, *step.arguments))
+            if step.appends:
+                appends.append(number)
 
         def answered(answers: list[Any]) -> None:
-            done([self._parsed(step, answer) for step, answer in zip(steps, answers, strict=True)])
+            done([*map(self._parsed, steps, answers)])
 
-        self._writer.submit(commands, answered, [number for number, step in enumerate(steps) if step.appends])
+        self._writer.submit(commands, answered, appends)
 
     def _parsed(self, step: Step[Any], answer: Any) -> Any:
         if isinstance(answer, StoreError):

@@ -6,13 +6,9 @@ read and write such texts too (shared/waiting.lua).
 
 from __future__ import annotations
 
-from typing import Final
-
-from crewel.delivery.records import Waiting
+from crewel.delivery.records import NORMAL, Waiting
 
 __all__ = ["read", "text"]
-
-_PRIORITY: Final = Waiting().priority
 
 
 def text(waiting: Waiting) -> str:
@@ -22,7 +18,7 @@ def text(waiting: Waiting) -> str:
         return f"{attempts}:{size}:{channel}:{priority}:{expires}:{source}"
     if expires:
         return f"{attempts}:{size}:{channel}:{priority}:{expires}"
-    if priority != _PRIORITY:
+    if priority != NORMAL:
         return f"{attempts}:{size}:{channel}:{priority}"
     return f"{attempts}:{size}:{channel}" if channel else f"{attempts}:{size}"
 
@@ -33,4 +29,4 @@ def read(text: bytes) -> Waiting:
     if len(words) == 3:  # as nearly all of them
         return Waiting(int(words[0]), int(words[1]), words[2])
     attempts, size, channel, priority, expires, source = [*words, "", "", "", ""][:6]
-    return Waiting(int(attempts), int(size), channel, int(priority or _PRIORITY), int(expires or 0), source)
+    return Waiting(int(attempts), int(size), channel, int(priority or NORMAL), int(expires or 0), source)

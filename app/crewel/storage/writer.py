@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -58,6 +59,11 @@ def store_error(error: Exception) -> StoreError:
     if code in _NOT_NOW:
         return StoreUnavailable(f"the store does not take this now: {error}")
     return StoreError(f"the store answered: {error}")
+
+
+# The client library packs in Python, which costs more than all else of a publish; hiredis does it in C. Its stub knows
+# tuples of one only.
+_pack: Callable[[Any], bytes] = hiredis.pack_command
 
 
 class _Call:
@@ -128,7 +134,7 @@ class Writer:
             done(_unavailable(commands))
             return
         # Packed here, so that one that cannot be is its caller's trouble alone.
-        self._calls.append(_Call([_packed(command) for command in commands], appends, done))
+        self._calls.append(_Call([*map(_pack, commands)], appends, done))
         if not self._is_busy:
             self._send_next()
 
@@ -145,18 +151,12 @@ class Writer:
         commands: list[bytes] = []
         appends: list[int] = []
         for call in calls:
-            appends += [len(commands) + number for number in call.appends]
+            appends += call.appends if not commands else [len(commands) + number for number in call.appends]
             commands += call.commands
         needed = self._replicas() if appends else 0
         if needed:
-            commands.append(_packed(("WAIT", needed, _WAIT_MS)))
-
-        def answered(answers: list[Any]) -> None:
-            if needed:
-                _require_copies(answers, appends, needed)
-            self._hand_out(calls, answers)
-
-        self._exchange(commands, lambda answers: self._repeat_unknown(commands, answers, answered))
+            commands.append(_pack(("WAIT", needed, _WAIT_MS)))
+        self._exchange(commands, partial(self._answered, calls, commands, appends, needed))
 
     def _next_calls(self) -> list[_Call]:
         calls = [self._calls.popleft()]
@@ -171,13 +171,21 @@ class Writer:
         else:
             self._line.exchange(commands, done)
 
-    def _repeat_unknown(self, commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
-        """Load the scripts again if the store has forgotten them, and send what it did not know: nothing of that was done."""
-        unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
-        if not unknown:
-            done(answers)
-            return
-        load = [_packed(("SCRIPT", "LOAD", script.text)) for script in scripts().values()]
+    def _answered(
+        self, calls: Sequence[_Call], commands: Sequence[bytes], appends: Sequence[int], needed: int, answers: list[Any]
+    ) -> None:
+        unknown: list[int] = []
+        if hiredis.ReplyError in map(type, answers):
+            unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
+        if unknown:
+            self._repeat(unknown, commands, answers, partial(self._hand_out, calls, appends, needed))
+        else:
+            self._hand_out(calls, appends, needed, answers)
+
+    def _repeat(self, unknown: Sequence[int], commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
+        """Load the scripts again, for the store has forgotten them, and send what it did not know: nothing of that was
+        done."""
+        load = [_pack(("SCRIPT", "LOAD", script.text)) for script in scripts().values()]
 
         def answered(again: list[Any]) -> None:
             for number, answer in zip(unknown, again[len(load) :], strict=True):
@@ -186,24 +194,21 @@ class Writer:
 
         self._exchange([*load, *(commands[number] for number in unknown)], answered)
 
-    def _hand_out(self, calls: Sequence[_Call], answers: list[Any]) -> None:
-        ready = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
+    def _hand_out(self, calls: Sequence[_Call], appends: Sequence[int], needed: int, answers: list[Any]) -> None:
+        if needed:
+            _require_copies(answers, appends, needed)
+        if hiredis.ReplyError in map(type, answers):
+            answers = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
         start = 0
         for call in calls:
             end = start + len(call.commands)
-            call.done(ready[start:end])
+            call.done(answers[start:end])
             start = end
         self._is_busy = False
         if self._calls:
             self._send_next()
         elif self._idle is not None:
             self._idle.set_result(None)
-
-
-def _packed(command: Command) -> bytes:
-    # The client library packs in Python, which costs more than all else of a publish; hiredis does it in C.
-    pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows tuples of one only
-    return pack(command)
 
 
 def _unavailable(commands: Sequence[object]) -> list[Any]:

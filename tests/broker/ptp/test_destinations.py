@@ -1,6 +1,7 @@
 """Transient messages to somebody by name, on a server without a store."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,12 @@ from tests.broker.world import Client, Socket, World, data_of
 UNKNOWN = "user.ptp.unknownDestination"
 UNKNOWN_SESSION = "user.ptp.unknownDestinationSession"
 DENIED = "user.ptp.denied"
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A server without a store."""
+    return make_world()
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.storage import shared_queues
+from crewel.storage.shared_queues import StoredQueue
 from crewel.storage.steps import Step
+from crewel.storage.store import Store
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, failed, origin
 from tests.broker.world import reply_to
@@ -36,13 +39,6 @@ class Line:
             self._submit(steps, lambda answers: done([error if i in hit else a for i, a in enumerate(answers)]))
         else:
             self._submit([step for place, step in enumerate(steps) if place not in hit], lost)
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    world.close()
 
 
 def wait(world: StoredWorld) -> None:
@@ -174,3 +170,35 @@ def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) 
     assert reply["successful"], reply
     later.id = reply["clientId"]
     assert ids(come(later)) == [message_id]
+
+
+class TestReadingLate:
+    """How much waits is read while messages come: what was read before them says nothing of them."""
+
+    @pytest.mark.parametrize(
+        ("read", "begin"),
+        [
+            ("crewel.storage.shared_queues.queues", lambda world: world.broker.shared.load_again()),
+            ("crewel.broker.durability.durability.stored_queues", lambda world: world.durability._reload()),
+        ],
+        ids=["something unknown was found", "the store has lost something"],
+    )
+    def test_what_has_come_meanwhile_is_not_forgotten(
+        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch, read: str, begin: Callable[[StoredWorld], Any]
+    ) -> None:
+        clerk, was_read, told = Clerk(world), world.loop.create_future(), world.loop.create_future()
+        queues = shared_queues.queues
+
+        async def queues_late(store: Store) -> list[StoredQueue]:
+            found = await queues(store)
+            was_read.set_result(None)
+            await told
+            return found
+
+        monkeypatch.setattr(read, queues_late)
+        reading = world.loop.create_task(begin(world))
+        world.wait(was_read)
+        message_id = clerk.post("hi", queue("ann"))
+        told.set_result(None)
+        world.wait(reading)
+        assert ids(come(login(world, "ann/1"))) == [message_id]

@@ -1,6 +1,6 @@
 """What goes back to the queue of a subject when its sessions end, and who has it then."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -9,19 +9,6 @@ from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, o
 from tests.broker.world import World
 
 DEAD = "communication.noConnection.dead"
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    if not world.is_closed:
-        world.close()
-
-
-@pytest.fixture
-def clerk(world: StoredWorld) -> Clerk:
-    return Clerk(world)
 
 
 def disconnects(joe: Receiver) -> None:

@@ -1,7 +1,6 @@
 """Groups of consumers: each message goes to one member."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,14 +11,6 @@ from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, o
 from tests.broker.world import Client, Recording, reply_to
 
 WORK = "/jobs/a"
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    if not world.is_closed:
-        world.close()
 
 
 def join(receiver: Receiver, pattern: str = WORK, group: str = "workers") -> Receiver:

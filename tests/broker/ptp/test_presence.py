@@ -1,11 +1,18 @@
 """Operators hear who comes and goes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.broker.ptp.presence import LOGIN, LOGOUT, USER_LIST
 from tests.broker.world import Client, World, data_of
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A server without a store."""
+    return make_world()
 
 
 @pytest.fixture

@@ -1,9 +1,5 @@
 """Messages to somebody by name that are stored: in inboxes, and in the queues of subjects that nobody is."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from crewel.broker.letters.redriving import Chosen, Limits, Redriving
 from crewel.storage import letters as stored_letters
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
@@ -13,17 +9,10 @@ from tests.broker.world import Client, data_of
 UNKNOWN = "user.ptp.unknownDestination"
 
 
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    if not world.is_closed:
-        world.close()
-
-
-@pytest.fixture
-def clerk(world: StoredWorld) -> Clerk:
-    return Clerk(world)
+def store_time(world: StoredWorld) -> int:
+    """The store's clock, in microseconds since 1970."""
+    seconds, microseconds = world.wait(world.store.reader.time())
+    return int(seconds) * 1_000_000 + int(microseconds)
 
 
 class TestPersistent:
@@ -197,6 +186,22 @@ class TestQueuesOfSubjects:
         assert reply["error"] == "413:client/joe:resource.overflow.queue.entries"
         assert data(come(login(world, "joe/1"))) == [0, 1]
         world.close()
+
+    def test_what_expires_before_anybody_comes_is_counted(self, world: StoredWorld, clerk: Clerk) -> None:
+        posted = [clerk.post("hi", to, lifeTime=1, forceDestroy=True) for to in (queue("joe"), one("joe", waits=True))]
+        while world.broker.destinations.waiting("joe"):
+            world.broker.sweep()  # the store has a clock of its own
+            world.settle()
+        assert ends(world) == {(each, "expired"): 1 for each in posted}
+        assert world.broker.metrics.ended["expired"] == 2
+
+    def test_what_has_expired_when_somebody_comes_is_counted(self, world: StoredWorld, clerk: Clerk) -> None:
+        message_id = clerk.post("hi", queue("joe"), lifeTime=1, forceDestroy=True)
+        while store_time(world) <= int(message_id) + 1000:
+            pass
+        assert come(login(world, "joe/1")) == []
+        assert ends(world) == {(message_id, "expired"): 1}
+        assert world.broker.metrics.ended["expired"] == 1
 
     def test_what_nobody_comes_for_becomes_a_letter(self) -> None:
         world = StoredWorld("ptp.subject_idle_ms=60000")

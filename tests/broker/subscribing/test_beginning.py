@@ -8,20 +8,8 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from tests.broker.stored_world import Receiver, StoredWorld, data, origin
-from tests.broker.subscribing.asking import KINDS, RULES, Asking, asked, publish
+from tests.broker.subscribing.asking import Asking, asked, publish
 from tests.broker.world import Request, data_of
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=KINDS)
-def asking(request: pytest.FixtureRequest, world: StoredWorld) -> Asking:
-    return Asking(world, request.param)
 
 
 def test_the_newest_message_comes_first_unless_more_is_asked(world: StoredWorld, asking: Asking) -> None:

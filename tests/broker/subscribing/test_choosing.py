@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,16 +9,8 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.delivery.filters import Filter
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin
+from tests.broker.subscribing.asking import RULES
 from tests.broker.world import Client, Socket, data_of
-
-RULES = 'topics={"/h/**":{"history":{"max_entries":5}}}'
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
 
 
 def ask(client: Client, channel: str, **qos: Any) -> Fields:

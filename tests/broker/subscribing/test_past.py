@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,16 +12,8 @@ from crewel.broker.services import Service
 from crewel.errors import StoreUnavailable
 from crewel.security.authorizers import Deny
 from tests.broker.stored_world import Receiver, StoredWorld, origin
+from tests.broker.subscribing.asking import RULES
 from tests.broker.world import Client, World, data_of
-
-RULES = 'topics={"/h/**":{"history":{"max_entries":5}}}'
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
 
 
 def publish(world: StoredWorld, *values: Any, channel: str = "/h/a") -> None:

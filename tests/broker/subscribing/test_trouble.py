@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,20 +11,8 @@ from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
 from tests.broker.stored_world import Receiver, StoredWorld, data
-from tests.broker.subscribing.asking import KINDS, RULES, Asking, asked, publish
+from tests.broker.subscribing.asking import RULES, Asking, asked, publish
 from tests.broker.world import Client, Request, data_of
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=KINDS)
-def asking(request: pytest.FixtureRequest, world: StoredWorld) -> Asking:
-    return Asking(world, request.param)
 
 
 class TestTrouble:

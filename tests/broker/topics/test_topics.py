@@ -8,7 +8,7 @@ import pytest
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
-from crewel.errors import StoreError, StoreUncertain
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 from tests.broker.stored_world import Receiver, StoredWorld, data
@@ -37,6 +37,11 @@ def state(world: World, name: str) -> State:
 
 def history(name: str, count: int) -> str:
     return f"topics.{name}.history.max_entries={count}"
+
+
+def refusing(error: StoreError) -> Callable[..., None]:
+    """In the place of `Store.submit`: every step is answered so."""
+    return lambda steps, answered: answered([error] * len(steps))
 
 
 class TestPlainChannels:
@@ -275,6 +280,101 @@ class TestTheStore:
         assert topic.history_count == 4
         assert publish(sender, "/a", 5)
         assert topic.history_count == 5
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"persistent": True, "destroyDelay": 5},
+            {"persistent": True, "readonly": True},
+            {"history": {"maxEntries": 2}},
+            {"administrative": True, "history": {"maxEntries": 2}},
+        ],
+    )
+    @pytest.mark.parametrize("is_full", [True, False], ids=["full", "away"])
+    def test_a_first_publish_that_the_store_refuses_makes_no_topic(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], *, is_full: bool
+    ) -> None:
+        stored = make_stored()
+        sender = Receiver(stored).started()
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.store, "submit", refusing(StoreFull("full") if is_full else StoreUnavailable("away")))
+            patch.setattr(stored.store, "is_full", is_full)
+            for _ in range(2):
+                reply = sender.publish("/a", 1, ext={"publish": asked})
+                assert reply["error"].startswith("503:")
+        assert stored.broker.topics.find("/a") is None
+        assert make_stored(prefix=stored.prefix).broker.topics.find("/a") is None
+
+    def test_what_a_refused_publish_asked_for_does_not_hold_for_the_next_one(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sender = Receiver(stored).started()
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.store, "submit", refusing(StoreUnavailable("away")))
+            sender.publish(
+                "/a", 1, ext={"publish": {"persistent": True, "readonly": True, "history": {"maxEntries": 9}}}
+            )
+        publish(sender, "/a", persistent=True, destroyDelay=7)
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.settings == TopicSettings(destroy_delay_ms=7)
+
+    @pytest.mark.parametrize("rule", ["topics./a.persistent=true", "topics./b.persistent=true"])
+    def test_a_refused_publish_leaves_the_topic_that_was_there(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch, rule: str
+    ) -> None:
+        world = make_stored(rule)
+        sender = Receiver(world).started()
+        assert sender.publish("/a", 1)["successful"]
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store, "submit", refusing(StoreUnavailable("away")))
+            assert not sender.publish("/a", 1, ext={"publish": {"persistent": True}})["successful"]
+        assert world.broker.topics.find("/a") is not None
+
+    def test_without_a_store_a_publish_that_wants_one_makes_no_topic(self, world: World) -> None:
+        reply = Client(world).joined().publish("/a", 1, ext={"publish": {"history": {"maxEntries": 2}}})
+        assert reply["error"].startswith("503:")
+        assert world.broker.topics.find("/a") is None
+
+    def test_a_plain_publish_that_a_rule_stores_makes_no_topic_if_it_is_refused(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = make_stored("topics./a.persistent=true")
+        sender = Receiver(world).started()
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store, "submit", refusing(StoreUnavailable("away")))
+            assert not sender.publish("/a", 1)["successful"]
+        assert world.broker.topics.find("/a") is None
+
+    def test_nobody_knows_whether_a_publish_whose_answer_was_lost_made_a_topic(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sender = Receiver(stored).started()
+        with monkeypatch.context() as patch:
+            patch.setattr(stored.store, "submit", refusing(StoreUncertain("late")))
+            assert not sender.publish("/a", 1, ext={"publish": {"persistent": True}})["successful"]
+        assert stored.broker.topics.find("/a") is not None
+
+    def test_a_history_is_counted_again_when_a_message_is_found_whose_answer_was_lost(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sender = Receiver(stored).started()
+        publish(sender, "/a", 1, history={"maxEntries": 3})
+        submit = stored.store.submit
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                stored.store,
+                "submit",
+                lambda steps, done: submit(steps, lambda answers: done([StoreUncertain("late") for _ in answers])),
+            )
+            assert not sender.publish("/a", 2)["successful"]
+        topic = stored.broker.topics.find("/a")
+        assert topic is not None
+        assert topic.history_count == 1
+        stored.durability.writing.look()
+        stored.settle()
+        (newest,) = stored.wait(stored.store.reader.xrevrange(stored.store.keys.history("/a"), count=1))
+        assert (topic.history_count, topic.newest) == (2, int(newest[0].partition(b"-")[0]))
 
     def test_nobody_knows_what_the_store_made_of_an_administrative_publish(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch

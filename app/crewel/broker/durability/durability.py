@@ -23,6 +23,7 @@ from crewel.broker.durability.upkeep import Upkeep
 from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Event, Session
 from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
 from crewel.delivery.order import in_order
 from crewel.delivery.records import (
@@ -220,6 +221,7 @@ class Durability:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.durable = durable
+        self.node.recent.version += 1
         session.name = durable.name
         if session.batches is not None:
             session.batches.number = durable.batch - BATCH_BLOCK + 1
@@ -233,6 +235,20 @@ class Durability:
             self.node.touch(durable)
         if self._broker.shared.starving and durable.holder is not None:
             self._broker.shared.freed(durable.holder)
+
+    def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
+        """The receiver has acknowledged all that it had been sent, just now."""
+        events = self._broker.events
+        for entry in entries:
+            if entry.position:
+                if events.tick != session.last_seen:
+                    events.turn(session.last_seen)
+                events.told.append(entry)
+                durable.acknowledged.append(entry.position)
+                if not durable.is_dirty:
+                    self.node.touch(durable)
+        if self._broker.shared.starving:
+            self._broker.shared.freed(session)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""
@@ -282,6 +298,7 @@ class Durability:
     async def _commit(self) -> None:
         node = self.node
         commit = None if self.is_reloading else self._under_way or node.commit()
+        self._broker.events.fold()
         if commit is None:
             return
         self._under_way = commit

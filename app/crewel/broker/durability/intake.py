@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields
+from crewel.broker.durability.audiences import Audiences
 from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
@@ -20,7 +21,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
 from crewel.delivery.update_qos import Origin
-from crewel.errors import Behind, Refused, StoreError, StoreFull, StoreUnavailable, coded
+from crewel.errors import Behind, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain, coded
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.steps import Step
@@ -77,6 +78,7 @@ class Intake:
         self._durability = durability
         self._broker = broker
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
+        self._audiences = Audiences(durability, broker, self._deliver)
         self.writing: Writing[Outgoing] = Writing(durability.store, broker.loop, self._append, self._appended)
 
     def publish(self, outgoing: Outgoing) -> None:
@@ -95,6 +97,8 @@ class Intake:
     def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
         if isinstance(answer, StoreError):
             for outgoing in group:
+                if not isinstance(answer, StoreUncertain):
+                    self._broker.topics.refused(outgoing.channel.name)
                 outgoing.keep(answer)
             self._durability.suspect(answer)
             return None
@@ -157,6 +161,7 @@ class Intake:
         is_shared = False
         while self._durability.node.cursor < last:
             entries = await stored_log.read(self._durability.store, self._durability.node.cursor, _READ_AT_ONCE)
+            self._broker.topics.count_again({logged.channel for logged in entries})
             for logged in entries:
                 if logged.id > last:
                     break
@@ -174,9 +179,14 @@ class Intake:
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
     ) -> None:
         """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
+        waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        hearers = None if excluded or entry.expires else self._audiences.of(channel)
+        if hearers is not None and self._audiences.take(hearers, entry, waiting):
+            self._heard = max(self._heard, entry.position)
+            self._broker.outbound.fan_out(entry, hearers.others, publisher)
+            return
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
-        waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
         taken = self._durability.node.take(entry.position, channel.patterns[::-1], waiting, durables)
         if durables:
             all_are = len(durables) == len(subscribers)

@@ -35,7 +35,7 @@ class Overflow:
         if sink is None:
             # Counted in a hurry: what is open at the client and waits again counts twice.
             waiting = len(session.queue) + session.retained + len(durable.parked)
-            if bounds is None or (waiting < bounds.max_entries and durable.size <= bounds.max_bytes):
+            if bounds is None or (waiting < bounds.max_entries and durable.fits(bounds.max_bytes)):
                 return True
             code = self._exceeded(session, durable, entry, bounds)
             if entry.position and durable.find(entry.position) is None:

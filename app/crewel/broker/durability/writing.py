@@ -147,8 +147,11 @@ class Writing(Generic[T]):
             self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
 
     def _ask(self) -> None:
-        count = min(len(self._queue), _MOST_STEPS)
-        questions = [self._queue.popleft() for _ in range(count)]
+        if len(self._queue) > _MOST_STEPS:
+            questions = [self._queue.popleft() for _ in range(_MOST_STEPS)]
+        else:
+            questions = [*self._queue]
+            self._queue.clear()
 
         def answered(answers: list[Any]) -> None:
             self._hand_over(zip(questions, answers, strict=True))
@@ -157,7 +160,7 @@ class Writing(Generic[T]):
             self._store.submit([question.asked() for question in questions], answered)
         except Exception as error:
             log.exception("the store could not be asked")
-            answered([StoreError(f"the store could not be asked: {error}")] * count)
+            answered([StoreError(f"the store could not be asked: {error}")] * len(questions))
 
     def _hand_over(self, answers: Iterator[tuple[_Question[Any] | Publishes[T], Any]]) -> None:
         for question, answer in answers:

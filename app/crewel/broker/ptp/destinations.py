@@ -137,8 +137,8 @@ class Destinations:
         message_id = next(iter(firsts.values()), message_id)
         hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
         if hearing:
-            entry = self._entry(outgoing)
-            entry.origin = Origin(message_id, received, outgoing.sender, qos.kept())
+            origin = Origin(message_id, received, outgoing.sender, qos.kept())
+            entry = self._entry(outgoing, LogId(0), int(time() * 1_000_000), origin)
             broker.outbound.fan_out(entry, hearing, None)
         for one in aims:
             if key and not one.code and one.to not in firsts:
@@ -146,20 +146,18 @@ class Destinations:
         told = [DestinationState(each.to) if each.to in firsts else _state(each) for each in aims]
         return Sending(message_id, told)
 
-    def _entry(self, outgoing: _Outgoing) -> Entry:
-        """The message in memory, which no place of the log belongs to."""
-        qos, now = outgoing.qos, int(time() * 1_000_000)
-        entry = Entry.logged(
+    def _entry(self, outgoing: _Outgoing, place: LogId, accepted: int, origin: Origin | None) -> Entry:
+        """The message as its receivers get it; `accepted` is microseconds since 1970."""
+        return Entry.logged(
             outgoing.channel.name,
-            LogId(0),
+            place,
             outgoing.body,
             lazy=self._broker.channels.is_lazy(outgoing.channel),
-            priority=qos.priority,
-            expires=qos.expires(now),
+            origin=origin,
+            priority=outgoing.qos.priority,
+            expires=outgoing.qos.expires(accepted),
             to=outgoing.aims[0].to,
         )
-        entry.wire = outgoing.body
-        return entry
 
     # The store
 
@@ -239,11 +237,9 @@ class Destinations:
             durability.node.skip(sent.id)
         else:
             durability.writing.look()  # until the cursor is there, nothing may be told of how this ends
-        entry = self._entry(outgoing)
-        entry.position, entry.expires = sent.id, outgoing.qos.expires(sent.id)
-        entry.wire = b'%b,"id":"%d"}' % (outgoing.body[:-1], sent.id)
-        if self._broker.dispatching.telling:
-            entry.origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept())
+        is_told = bool(self._broker.dispatching.telling)
+        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept()) if is_told else None
+        entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:
                 continue

@@ -81,15 +81,23 @@ class SharedQueues:
             queue = self._queue(stored.name)
             queue.count = stored.size
             queue.touched_at = self._broker.loop.time() - max(0.0, time() - stored.touched / 1_000_000)
-        for name in list(self._known):
-            self.ring(name)
+        is_serving = self.durability.is_reloading  # and more may have come since this was read
+        for queue in list(self._known.values()):
+            if is_serving:
+                self._ask(queue)
+            else:
+                self.ring(queue.name)
 
     async def load_again(self) -> None:
-        """The same where something is there of which this server knows nothing."""
+        """Something may be there of which this server knows nothing: look where that is so."""
         try:
-            self.restore(await shared_queues.queues(self.durability.store))
+            found = await shared_queues.queues(self.durability.store)
         except StoreError as error:
             log.warning("the shared queues cannot be read at the moment: %s", error)
+        else:
+            for stored in found:
+                if self.waiting(stored.name) != stored.size:
+                    self.look(stored.name)
 
     @property
     def durability(self) -> Durability:
@@ -126,9 +134,10 @@ class SharedQueues:
         queue.touched_at = self._broker.loop.time()
         self.ring(name)
 
-    def left(self, name: str, count: int) -> None:
-        """The store has taken something out of the queue, and so many messages are left."""
-        self._queue(name).count = count
+    def expired(self, name: str, removed: int, left: int) -> None:
+        """The store has taken so many messages out of the queue because their life was over, and so many are left."""
+        self._queue(name).count = left
+        self._broker.metrics.ended[EndReason.EXPIRED] += removed
 
     async def peek(self, name: str, count: int) -> list[Entry]:
         """The next messages of the queue, at most so many. Raises StoreError."""
@@ -248,7 +257,7 @@ class SharedQueues:
             if isinstance(answer, StoreUnavailable):
                 self._broker.loop.call_later(_PAUSE_S, self.look, queue.name)
             return  # else the sessions are another server's by now, or all is read again
-        queue.count = answer.left
+        self.expired(queue.name, answer.expired, answer.left)
         self.starving.discard(queue.name)
         for leased in answer.leased:
             self._arrive(queue.name, leased, asked.get(leased.receiver))
@@ -292,16 +301,19 @@ class SharedQueues:
 
     def look(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
+        queue = self._queue(name)
+        queue.touched_at = self._broker.loop.time()
+        self._ask(queue)
+
+    def _ask(self, queue: SharedQueue) -> None:
         durability = self._broker.durability
         if durability is None or durability.is_superseded or durability.writing.is_closed:
             return
-        queue = self._queue(name)
-        queue.touched_at = self._broker.loop.time()
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells
             queue.is_rung = True
         else:
-            self._lease(durability, queue, self._rooms(name, self.members(name)))
+            self._lease(durability, queue, self._rooms(queue.name, self.members(queue.name)))
 
     # What nobody will have
 

@@ -17,7 +17,7 @@ from crewel.broker.topics.references import queued, queued_anywhere
 from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import histories
-from crewel.storage.histories import History
+from crewel.storage.histories import History, Shortened
 from crewel.topics.lifecycle import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Endings:
         facts = self._topics.looks.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
         state = state_of(facts)
         if state is State.DEAD:
-            self._forget(topic)  # it was erased, and the last queue has let go of it
+            self.forget(topic)  # it was erased, and the last queue has let go of it
         elif state is not State.UNREFERENCED:
             topic.unreferenced_at = None
         else:
@@ -135,7 +135,7 @@ class Endings:
         durability = self._broker.durability
         if durability is None or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
-            self._forget(topic)
+            self.forget(topic)
         elif durability.trouble is None:
             keys, token = durability.store.keys, durability.token
             step = histories.history(keys, token, topic.name, newest=0)
@@ -151,7 +151,7 @@ class Endings:
             keys, token = durability.store.keys, durability.token
             step = histories.erase(keys, token, topic.name, durability.facts_max)
             durability.writing.submit(step, lambda _: None, insists=True)
-            self._forget(topic)
+            self.forget(topic)
 
     def dies_in_ms(self, topic: Topic) -> int | None:
         """How long a topic that nothing refers to will live; None: for ever."""
@@ -161,7 +161,8 @@ class Endings:
         since = self._broker.loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
         return max(0, round((since - self._broker.loop.time()) * 1000) + delay)
 
-    def _forget(self, topic: Topic) -> None:
+    def forget(self, topic: Topic) -> None:
+        """Know the topic no more."""
         topic.is_erased = True  # for the channel, which may still know it
         if self._topics.known.get(topic.name) is topic:
             del self._topics.known[topic.name]
@@ -175,14 +176,14 @@ class Endings:
         step = histories.expire(keys, token, int(time() * 1000), _EXPIRED_AT_ONCE, durability.facts_max)
         durability.writing.submit(step, self._expired)
 
-    def _expired(self, answer: list[tuple[str, int]] | StoreError) -> None:
+    def _expired(self, answer: list[Shortened] | StoreError) -> None:
         self._is_expiring = False
         if isinstance(answer, StoreError):
             log.warning("what has expired could not be removed: %s", answer)
             return
-        for name, left in answer:
+        for name, removed, left in answer:
             if not name.startswith("/"):
-                self._broker.shared.left(name, left)
+                self._broker.shared.expired(name, removed, left)
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
@@ -244,5 +245,5 @@ class Endings:
             topic.emptied()
             topic.is_fresh = False
             if not (queued(self._broker)[name] or self._broker.shared.names()):
-                self._forget(topic)
+                self.forget(topic)
         return under_way

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from asyncio import Future
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from crewel.broker.steps import resolve
 from crewel.broker.topics.references import channel_of, queued, queued_anywhere
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import histories
+from crewel.storage.histories import History
 from crewel.topics.lifecycle import Facts, State, state_of
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class Looks:
         if is_queued and (topic is None or (topic.is_erased and is_subscribed)):
             channel = channel_of(name)
             topic = self._topics.begin(channel, self._topics.usual(channel))
+            topic.claims += 1
         is_visible = topic is not None and not topic.is_erased
         has_history = topic is not None and is_visible and topic.history_count > 0
         return Facts(is_visible, has_history, is_queued, is_subscribed)
@@ -64,23 +68,29 @@ class Looks:
         counts = await self._queued()
         topic = self._topics.find(name)
         if topic is not None and (topic.history_count or topic.settings.history_max):
-            await self._count(topic)
+            await self.count(topic)
         view = self._view(name, counts)
         return None if view.state is State.DEAD else view
 
-    async def _count(self, topic: Topic) -> None:
-        """Let the store say what the history holds."""
+    def count(self, topic: Topic) -> Future[None]:
+        """Let the store say what the history holds; what it has answered is known when the future is done."""
+        done: Future[None] = self._broker.loop.create_future()
+
+        def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
+            if isinstance(answer, StoreError):
+                log.warning("the history of %s cannot be looked at: %s", topic.name, answer)
+            else:
+                topic.history_count, topic.epoch = answer.total, answer.epoch
+                topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
+            resolve(done, None)
+
         durability = self._broker.durability
         if durability is None:
-            return
-        step = histories.history(durability.store.keys, durability.token, topic.name, newest=0)
-        try:
-            history = await durability.writing.ask(step)
-        except StoreError as error:
-            log.warning("the history of %s cannot be looked at: %s", topic.name, error)
+            resolve(done, None)
         else:
-            topic.history_count, topic.epoch = history.total, history.epoch
-            topic.newest = topic.newest if history.total else LogId(0)
+            step = histories.history(durability.store.keys, durability.token, topic.name, newest=1)
+            durability.writing.submit(step, answered)
+        return done
 
     async def views(self) -> list[TopicView]:
         """The same of all topics, by name; their histories as far as this server knows."""

@@ -16,6 +16,7 @@ class Topic:
 
     __slots__ = (
         "asked",
+        "claims",
         "epoch",
         "history_count",
         "is_erased",
@@ -34,6 +35,8 @@ class Topic:
         self.settings: TopicSettings = USUAL
         self.asked = b""
         """What the store has to know of the settings, a JSON object; empty: nothing."""
+        self.claims = 0
+        """What speaks for it: publishes, and whatever else has brought it about. Those that the store refused do not."""
         self.is_stored = False
         """Whether the store knows that, or was asked to."""
         self.epoch = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, gather
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ class Topics:
         if topic is None or topic.is_erased:
             topic = self.begin(channel, self.usual(channel))
         topic.is_fresh = True
+        topic.claims += topic.is_plain  # if it is not, the publish asks once more
         return topic.is_plain
 
     def usual(self, channel: Channel) -> PublishQos:
@@ -76,9 +78,24 @@ class Topics:
         if topic is None or topic.is_erased:
             topic = self.begin(channel, qos)
         topic.is_fresh = True
-        if topic.asked and not topic.is_stored:
+        topic.claims += 1
+        if topic.asked and not topic.is_stored and self._can_store():
             self._store(topic)
         return topic
+
+    def _can_store(self) -> bool:
+        """Whether a publish would get as far as the store: what it asks for must not outlive its refusal there."""
+        durability = self._broker.durability
+        return durability is not None and not (durability.is_superseded or durability.store.is_full)
+
+    def refused(self, name: str) -> None:
+        """A publish that was taken notice of was refused. If nothing else speaks for its topic, there is none."""
+        topic = self.known.get(name)
+        if topic is None:
+            return
+        topic.claims -= 1
+        if not (topic.claims or topic.epoch or topic.is_erased):
+            self.endings.forget(topic)
 
     def administered(self, channel: Channel) -> PublishQos:
         """What holds for an administrative publish that does not say otherwise: of the topic all as it is."""
@@ -108,8 +125,11 @@ class Topics:
         self, topic: Topic, refused: TopicSettings, former: TopicSettings, done: Future[Any], *, is_kept: bool
     ) -> None:
         error = None if done.cancelled() else done.exception()
-        if error is not None and not isinstance(error, StoreUncertain) and topic.settings is refused:
+        if error is None or isinstance(error, StoreUncertain):
+            return
+        if topic.settings is refused:
             self._configure(topic, former, is_kept=is_kept)
+        self.refused(topic.name)
 
     def _shorten(self, topic: Topic) -> Future[None] | None:
         """Take out of the history what it is too short for now."""
@@ -134,6 +154,13 @@ class Topics:
         if topic is not None:
             topic.newest = log_id
             topic.history_count = min(topic.history_count + 1, max(topic.settings.history_max, 1))
+
+    def count_again(self, names: Iterable[str]) -> None:
+        """The store has messages of these topics of which this server did not know: their histories may have them too."""
+        for name in names:
+            topic = self.find(name)
+            if topic is not None and topic.settings.history_max:
+                self.looks.count(topic)
 
     def find(self, name: str) -> Topic | None:
         """The topic of this name; None if there is none, or it was erased."""
@@ -267,7 +294,7 @@ class Topics:
         for stored in found:
             self._restore(stored)
         for name in queued(self._broker):
-            self.begin(channel_of(name), self.usual(channel_of(name)))
+            self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, durability: Durability, stored: StoredTopic) -> StoredTopic:
         """The store has lost something: who has seen a history before must not take it for the same."""
@@ -280,6 +307,7 @@ class Topics:
     def _restore(self, stored: StoredTopic) -> None:
         channel = channel_of(stored.channel)
         topic = self.find(channel.name) or Topic(channel.name)
+        topic.claims += 1
         topic.is_stored = bool(stored.settings)
         self.known[channel.name] = self._channels.create(channel.name).topic = topic
         usual = TopicSettings.of(self.usual(channel))

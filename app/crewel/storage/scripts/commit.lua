@@ -22,8 +22,10 @@
 -- ARGV[6]      low, log id
 -- ARGV[7]      bound of the facts, entries
 -- ARGV[8]      bound of the letters, entries
--- ARGV[9...]   for each session: name; number up to which its batch numbers are reserved, or 0; seven numbers of
---              arguments, and then these arguments:
+-- ARGV[9]      number of the arguments that follow of messages that were taken and settled since the commit before
+-- ARGV[10...]  these: ids, a JSON list; how many sessions have settled just these; the names of these sessions; and so on
+-- ARGV[...]    for each session of which there is more to tell: name; number up to which its batch numbers are reserved,
+--              or 0; seven numbers of arguments, and then these arguments:
 --              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
 --              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
 --              letters, nine arguments each: id, code, reason, attempts, and of a message that was never stored the
@@ -120,7 +122,27 @@ elseif parts > 0 and (tonumber(opening) ~= number or tonumber(opened) ~= parts) 
 end
 
 local fenced, ended, letters = {}, {}, {}
-local at = 9
+
+-- Notes for sessions of this server that they have settled these ids.
+local function note_settled(ids, from, to)
+  for at = from, to do
+    local name = ARGV[at]
+    if call('HGET', base .. 's:' .. name, 'owner') == token then
+      -- The grammar of names knows nothing that JSON would have to escape.
+      ended[#ended + 1] = '{"session":"' .. name .. '","reason":"settled","ids":' .. ids .. '}'
+    else
+      fenced[#fenced + 1] = name
+    end
+  end
+end
+
+local at, rest = 10, 10 + ARGV[9]
+while at < rest do
+  local last = at + 1 + ARGV[at + 1]
+  note_settled(ARGV[at], at + 2, last)
+  at = last + 1
+end
+
 while at <= #ARGV do
   local name = ARGV[at]
   local session, inbox = base .. 's:' .. name, base .. 'inbox:' .. name

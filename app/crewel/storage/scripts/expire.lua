@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Removes what has expired from histories and shared queues. A repeated call finds less.
 --
--- Returns {name, left, ...}: the channels and the queues that something was removed from, and how many messages each has
--- left; or 'fenced' if the server has been superseded.
+-- Returns {name, removed, left, ...}: the channels and the queues that something was removed from, how many messages, and how
+-- many each has left; or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  expiry
@@ -66,6 +66,7 @@ for _, name in ipairs(names) do
   local removed, left = remove(name, expired[name])
   if removed > 0 then
     answer[#answer + 1] = name
+    answer[#answer + 1] = removed
     answer[#answer + 1] = left
   end
 end

@@ -4,9 +4,9 @@
 -- to the first of them, whatever its room, so that it can become a dead letter; but for a subject's message, which waits for
 -- another session. What has expired goes. A repeated call answers the same again.
 --
--- Returns a JSON object: `left`, how many wait in the queue now, and `leased`, objects with `receiver`, `id`, `size` in bytes,
--- `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are texts. Or 'fenced' if the server has
--- been superseded.
+-- Returns a JSON object: `left`, how many wait in the queue now; `expired`, how many have gone; and `leased`, objects with
+-- `receiver`, `id`, `size` in bytes, `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are
+-- texts. Or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]     node:<token>, the server that asks
 -- KEYS[2]     facts
@@ -150,13 +150,13 @@ if #expired > 0 then
 end
 local left = call('ZCARD', base .. 'q:' .. queue)
 if #leases == 0 then
-  return '{"left":' .. left .. ',"leased":[]}'
+  return '{"left":' .. left .. ',"expired":' .. #expired .. ',"leased":[]}'
 end
 local objects = {}
 for name, of_it in pairs(of_session) do
   objects[#objects + 1] = '{"session":' .. cjson.encode(name) .. ',"ids":[' .. table.concat(of_it, ',') .. ']}'
 end
 told('leased', '{"queue":' .. cjson.encode(queue) .. ',"leases":[' .. table.concat(objects, ',') .. ']}')
-local answer = '{"left":' .. left .. ',"leased":' .. cjson.encode(leases) .. '}'
+local answer = '{"left":' .. left .. ',"expired":' .. #expired .. ',"leased":' .. cjson.encode(leases) .. '}'
 call('SET', once, answer, 'PX', once_ms)
 return answer

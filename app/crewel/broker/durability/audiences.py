@@ -1,0 +1,94 @@
+"""Who hears a channel, while nothing changes: looked up once for many messages, and handed each at the cost of one for all.
+
+Whatever is unusual about a message or about one of its receivers goes the general way, in `Intake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.recent import Audience, Recent
+from crewel.delivery.records import Waiting
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+    from crewel.broker.durability.durability import Durability
+
+__all__ = ["Audiences", "Hearers"]
+
+_MOST_CHANNELS: Final = 10_000
+
+
+class Hearers(NamedTuple):
+    """Those who hear a channel."""
+
+    audience: Audience
+    """The sessions that the store has, for the engine."""
+    reliable: list[tuple[Session, Durable]]
+    """The same."""
+    others: list[Session]
+
+
+class Audiences:
+    """The hearers of channels, as long as they stay the same."""
+
+    def __init__(self, durability: Durability, broker: Broker, deliver: Callable[[Durable, Entry, str], None]) -> None:
+        """`deliver` hands a message that was taken to a session to which something unusual applies."""
+        self._durability = durability
+        self._broker = broker
+        self._deliver = deliver
+        self._known: dict[str, Hearers] = {}
+        self._version: tuple[Recent | None, int, int] = (None, 0, 0)
+
+    def of(self, channel: Channel) -> Hearers | None:
+        """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
+        node, channels = self._durability.node, self._broker.channels
+        choosing = self._broker.subscribing.choosing
+        if not node.holds_still or (choosing and not choosing.keys().isdisjoint(channels.subscribers(channel))):
+            return None
+        version = (node.recent, node.recent.version, channels.version)
+        if version != self._version or len(self._known) >= _MOST_CHANNELS:
+            self._known.clear()
+            self._version = version
+        hearers = self._known.get(channel.name)
+        if hearers is None and (hearers := self._found(channel)) is not None:
+            self._known[channel.name] = hearers
+        return hearers
+
+    def _found(self, channel: Channel) -> Hearers | None:
+        reliable, others = [], []
+        for session in self._broker.channels.subscribers(channel):
+            if session.durable is None:
+                others.append(session)
+            elif session.durable.holder is session:
+                reliable.append((session, session.durable))
+            else:
+                return None
+        audience = self._durability.node.audience(channel.patterns, [durable for _, durable in reliable])
+        return None if audience is None else Hearers(audience, reliable, others)
+
+    def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
+        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
+        node = self._durability.node
+        if not node.take_for(hearers.audience, entry.position, waiting):
+            return False
+        enqueue, ahead = self._broker.outbound.enqueue, node.recent.size
+        for session, durable in hearers.reliable:
+            bounds, dispatcher = session.bounds, session.dispatcher
+            if (
+                session.is_absent
+                or session.is_paused
+                or durable.parked
+                or (dispatcher is not None and dispatcher.sink is not None)
+                or (bounds is not None and len(session.queue) + session.retained >= bounds.max_entries)
+                or (bounds is not None and durable.booked_size + ahead > bounds.max_bytes)
+            ):
+                self._deliver(durable, entry, "")
+            else:
+                enqueue(session, entry)
+        return True

@@ -1,0 +1,281 @@
+"""What is taken for many sessions at once: booked when somebody looks, and never differently from one by one."""
+
+import pytest
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.node import Node
+from crewel.delivery.recent import MOST_TAKEN, Audience
+from crewel.delivery.records import Ended, EndReason, LogId, SessionName, SessionRecord, Waiting
+from tests.delivery.test_node import A, B, adopted, session
+
+
+def served(*durables: Durable, cursor: int = 10) -> Node:
+    """A node at 10 that has told the store of these."""
+    node = Node(LogId(cursor))
+    for durable in durables:
+        node.add(durable)
+    first = node.commit()
+    if first is not None:
+        node.committed(first)
+    return node
+
+
+def audience(node: Node, *durables: Durable) -> Audience:
+    found = node.audience(A, durables)
+    assert found is not None
+    return found
+
+
+def take(node: Node, audience: Audience, *ids: int) -> None:
+    for each in ids:
+        assert node.take_for(audience, LogId(each), Waiting(0, 5))
+
+
+def acknowledge(node: Node, durable: Durable, *ids: int) -> None:
+    durable.acknowledged += map(LogId, ids)
+    node.touch(durable)
+
+
+def ended(node: Node) -> list[Ended]:
+    commit = node.commit()
+    assert commit is not None
+    assert commit.changes == ()
+    node.committed(commit)
+    return list(commit.ended)
+
+
+class TestTaking:
+    def test_what_is_taken_for_all_is_open_for_each(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11, 12)
+        assert (list(joe.open), list(ann.open)) == ([11, 12], [11, 12])
+        assert (len(joe), joe.size, joe.low, node.cursor) == (2, 10, 11, 12)
+
+    def test_others_do_not_have_it(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe), 11)
+        take(node, audience(node, joe, ann), 12)
+        assert (list(joe.open), list(ann.open)) == ([11, 12], [12])
+
+    def test_one_that_looks_does_not_get_it_twice(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        all_of_them = audience(node, joe)
+        for each in (11, 12, 13):
+            take(node, all_of_them, each)
+            assert joe.settle(LogId(each))
+        assert ended(node) == [Ended(joe.name, EndReason.SETTLED, (LogId(11), LogId(12), LogId(13)))]
+
+    def test_what_was_taken_before_is_not_taken(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        assert not node.take_for(audience(node, joe), LogId(10), Waiting())
+        assert not joe.open
+
+    def test_nobody_has_to_hear_it(self) -> None:
+        node = served()
+        take(node, {}, 11)
+        assert (node.cursor, node.recent.taken) == (11, [])
+
+    def test_what_lay_there_before_the_node_may_have_been_sent(self) -> None:
+        joe = session(a=3)
+        node = Node(LogId(10), LogId(11))
+        node.add(joe)
+        take(node, audience(node, joe), 11, 12)
+        assert [each.attempts for each in joe.open.values()] == [1, 0]
+
+    def test_a_session_that_comes_later_has_not_heard_it(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe)
+        take(node, audience(node, joe), 11)
+        node.add(ann)
+        take(node, audience(node, joe, ann), 12)
+        assert list(ann.open) == [12]
+
+    def test_what_came_beside_the_log_may_be_newer(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        all_of_them = audience(node, joe)
+        take(node, all_of_them, 11)
+        joe.arrived(LogId(13), Waiting(0, 7))
+        take(node, all_of_them, 12)
+        assert (list(joe.open), list(joe.inbox), joe.size) == ([11, 12], [13], 17)
+        assert not joe.wants(A, LogId(13))
+        assert joe.wants(A, LogId(14))
+
+    def test_one_who_looks_seldom_books_before_it_is_too_much(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), *range(11, 11 + MOST_TAKEN + 1))
+        assert len(node.recent.taken) == 1
+        assert len(joe.booked) == MOST_TAKEN
+        assert len(joe) == MOST_TAKEN + 1
+
+
+class TestFitting:
+    def test_it_books_only_if_in_doubt(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), 11, 12)
+        assert joe.fits(10)
+        assert not joe.booked
+        acknowledge(node, joe, 11)
+        assert not joe.fits(4)
+        assert joe.fits(5)
+
+    def test_a_session_without_a_node_knows_what_it_has(self) -> None:
+        joe = session()
+        joe.take(LogId(4), Waiting(0, 5))
+        assert joe.fits(5)
+        assert not joe.fits(4)
+
+
+class TestAcknowledging:
+    def test_what_was_taken_and_acknowledged_is_settled(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11, 12)
+        for each in (joe, ann):
+            acknowledge(node, each, 11, 12)
+        assert ended(node) == [Ended(each.name, EndReason.SETTLED, (LogId(11), LogId(12))) for each in (joe, ann)]
+        assert (len(joe), joe.size, joe.low) == (0, 0, None)
+
+    @pytest.mark.parametrize("ids", [(12,), (11,), (12, 11), (11, 12, 13)])
+    def test_nothing_else_is(self, ids: tuple[int, ...]) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), 11, 12)
+        acknowledge(node, joe, *ids)
+        assert list(joe.open) == [each for each in (11, 12) if each not in ids]
+        told, _ = joe.take_ended()
+        assert told == [Ended(joe.name, EndReason.SETTLED, tuple(LogId(each) for each in ids if each < 13))]
+
+    def test_what_was_open_before_stays(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        all_of_them = audience(node, joe)
+        take(node, all_of_them, 11)
+        assert node.commit() is not None
+        take(node, all_of_them, 12)
+        acknowledge(node, joe, 12)
+        assert (list(joe.open), joe.size) == ([11], 5)
+        acknowledge(node, joe, 11)
+        assert (list(joe.open), joe.size) == ([], 0)
+
+    def test_by_two_audiences(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11)
+        take(node, audience(node, joe), 12)
+        acknowledge(node, joe, 11, 12)
+        acknowledge(node, ann, 11)
+        assert {each.session: each.ids for each in ended(node)} == {joe.name: (11, 12), ann.name: (11,)}
+
+    def test_it_may_lie_beside_the_log(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        joe.arrived(LogId(9), Waiting(0, 7))
+        acknowledge(node, joe, 9)
+        assert not joe.inbox
+
+    def test_what_others_have_acknowledged_stays_open(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11)
+        acknowledge(node, joe, 11)
+        commit = node.commit()
+        assert commit is not None
+        assert [(each.name, list(each.opened)) for each in commit.changes] == [(ann.name, [11])]
+        assert commit.low == 10
+
+
+class TestLeaving:
+    def test_a_session_that_leaves_has_booked_what_it_is_owed(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=5)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11)
+        acknowledge(node, ann, 11)
+        node.drop(joe)
+        assert ended(node) == [Ended(ann.name, EndReason.SETTLED, (LogId(11),))]
+        assert list(joe.open) == [11]
+        node.drop(joe)
+
+    def test_what_it_acknowledges_afterwards_is_booked_too(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), 11)
+        node.leave(joe)
+        acknowledge(node, joe, 11)
+        assert not joe.open
+
+
+class TestAudiences:
+    def test_who_is_not_owed_all_is_in_none(self) -> None:
+        node = served(session("client/ann/1", a=3))
+        (ann,) = node.sessions.values()
+        for unsure in (session(b=3), session(a=11), adopted(11, a=3), adopted(3, [11], a=3)):
+            node.add(unsure)
+            assert node.audience(A, [ann, unsure]) is None
+            node.drop(unsure)
+            assert node.audience(A, [unsure]) is None
+        assert node.audience(A, [ann]) is not None
+        assert node.audience(B, [ann]) is None
+
+    def test_a_session_that_ends_is_in_none(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        node.ending(joe, LogId(10))
+        assert node.audience(A, [joe]) is None
+        assert not node.holds_still
+
+    def test_a_name_that_comes_back_is_another_session(self) -> None:
+        record = SessionRecord(SessionName("client/joe/1"), {}, subscriptions={"/a": LogId(3)})
+        node = served(Durable.adopted(record))
+        (joe,) = node.sessions.values()
+        take(node, audience(node, joe), 11)
+        node.drop(joe)
+        again = session(a=3)
+        node.add(again)
+        assert (list(joe.open), list(again.open)) == ([11], [])
+
+    def test_whatever_may_change_it_changes_the_version(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1")
+        node = served(joe)
+        versions = [node.recent.version]
+
+        def has_changed() -> bool:
+            versions.append(node.recent.version)
+            return versions[-1] > versions[-2]
+
+        node.add(ann)
+        assert has_changed()
+        pending = node.subscribing(ann, ["/a"])
+        assert has_changed()
+        assert not node.holds_still
+        node.answered(pending, {"/a": (LogId(10), None)})
+        assert has_changed()
+        assert node.holds_still
+        pending = node.unsubscribing(ann, ["/a"])
+        assert has_changed()
+        node.unanswered(pending)
+        assert has_changed()
+        ann.arrived(LogId(15), Waiting())
+        assert has_changed()
+        node.ending(ann, LogId(11))
+        assert has_changed()
+        node.drop(ann)
+        assert has_changed()
+        take(node, audience(node, joe), 11)
+        assert not has_changed()
+
+    def test_a_late_answer_finds_what_was_taken_for_all(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        all_of_them = audience(node, joe)
+        pending = node.subscribing(joe, ["/*"])
+        node.take(LogId(11), A, Waiting(0, 5), [])
+        take(node, all_of_them, 12)
+        assert node.answered(pending, {"/*": (LogId(10), None)}) == [11]
+        assert list(joe.open) == [11, 12]
