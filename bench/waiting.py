@@ -136,14 +136,19 @@ class Clients:
         publishing = (_publish_until(end, *each) for each in zip(publishers, bodies, strict=True))
         return sum(await asyncio.gather(*publishing))
 
-    async def fan_out(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
-        """Publish at this rate and wait until all has come; how many deliveries there were."""
-        before = sum(session.received for session in self._receivers)
+    async def publish_at(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
+        """Publish at this rate, one after the other; how many were answered."""
         begun = time.perf_counter()
         count = int(rate * seconds)
         for number in range(count):
             await asyncio.sleep(max(0, begun + number / rate - time.perf_counter()))
             await _publish(publisher, _publication(publisher, channel, more))
+        return count
+
+    async def fan_out(self, publisher: Session, channel: bytes, more: bytes, rate: int, seconds: float) -> int:
+        """Publish at this rate and wait until all has come; how many deliveries there were."""
+        before = sum(session.received for session in self._receivers)
+        count = await self.publish_at(publisher, channel, more, rate, seconds)
         wanted = before + count * len(self._receivers)
         deadline = time.perf_counter() + _LIMIT_S
         while sum(session.received for session in self._receivers) < wanted:

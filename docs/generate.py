@@ -24,7 +24,6 @@ from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
 from crewel.storage.layout import KEYS
 from crewel.topics import lifecycle as topic_life
-from crewel.topics.expiry import MESSAGE_STATES
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -76,12 +75,6 @@ def topic_transitions() -> str:
         for event, follows in row.items()
     )
     return table(("state", "what happens", "the state then"), rows)
-
-
-def message_states() -> str:
-    """Return the table of the states of a message."""
-    rows = ((*("yes" if fact else "" for fact in facts), f"`{state.value}`") for facts, state in MESSAGE_STATES.items())
-    return table(("its life is over", "`forceDestroy`", "a history or a queue holds it", "state"), rows)
 
 
 def figures() -> str:
@@ -239,7 +232,6 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "filter-functions": filter_functions,
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
-    "message-states": message_states,
     "metrics": figures,
     "errors": errors,
     "codes": codes,

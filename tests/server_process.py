@@ -98,6 +98,12 @@ class Server:
             reader.join(LIMIT_S)
         return self._process.wait(LIMIT_S)
 
+    def end_well(self) -> None:
+        """End it; fails if it has logged a traceback or has gone in a wrong way."""
+        status = self.close()
+        assert "Traceback" not in self.stderr, self.stderr
+        assert status == 0, (status, self.stderr)
+
     def _end(self, number: signal.Signals) -> int:
         self.ended_by_test = True
         self._process.send_signal(number)

@@ -18,8 +18,7 @@ SERVICE = "tests.client.services"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(["--port=0", f"--service={SERVICE}"], tmp_path_factory.mktemp("server"))
     yield server
-    assert server.close() == 0
-    assert "Traceback" not in server.stderr, server.stderr
+    server.end_well()
 
 
 @pytest.fixture

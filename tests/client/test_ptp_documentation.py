@@ -13,6 +13,7 @@ from crewel.client import Client, UnknownDestinationSession
 from tests.client.support import LIMIT_S
 from tests.client.test_documentation import ADDRESS
 from tests.conftest import StartServer
+from tests.functional.wire import figures, until
 from tests.server_process import ROOT
 
 PAGE = (ROOT / "docs" / "point-to-point.md").read_text("utf-8")
@@ -30,10 +31,12 @@ def objects(block: str) -> list[dict[str, object]]:
 def test_the_script_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:
     script = blocks("python")[0]
     assert ADDRESS in script
-    command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, start_server().url)]
+    server = start_server()
+    command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == blocks("text")[0]
+    until(lambda: figures(server).get('crewel_ended_total{reason="settled"}') == 1)  # joe has had it
 
 
 async def test_the_wire_looks_as_the_page_shows_it(start_server: StartServer) -> None:

@@ -1,7 +1,8 @@
 """Receivers that settle their messages as these say: `{"n": 1, "code": "user.update.error", "why": "no", "times": 1}`.
 
 `n` is the message's number. It fails with `code` (an empty one: with an exception without one) and the words `why`, the first
-`times` times or always; after `hold` ms, if given, in which it says every `working` ms that it is still at work.
+`times` times or always; after `hold` ms, if given, in which it says every `working` ms that it is still at work. With `only`
+none but the receiver of that name fails; the official client knows that.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ class ByNode:
             elif event == "subscribed":
                 self.notes.subscribed += 1
             self.notes.tell()
+
+    async def vanish(self) -> None:
+        """End as a crashed page does, without a word to the server."""
+        self._process.kill()
+        await self._process.wait()
+        await self._reading
 
     async def leave(self) -> None:
         assert self._process.stdin is not None

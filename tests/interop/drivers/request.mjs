@@ -30,7 +30,7 @@ const outcome = asking => asking.then(answer => answer.data, error => [error.nam
 const seen = {};
 const page = await open(transport, {ack: new AckExtension(), request: new RequestExtension()});
 const helper = await open(other, {
-    ack: new AckExtension(), update: new UpdateExtension(), request: new RequestExtension({timeout: 500})
+    ack: new AckExtension(), update: new UpdateExtension(), request: new RequestExtension({timeout: 5000})
 });
 const stock = await open(other);
 const ask = page.request.request.bind(page.request);

@@ -44,7 +44,8 @@ function hear(message) {
     const {data} = message;
     times.set(data.n, (times.get(data.n) ?? 0) + 1);
     tell("heard", {n: data.n, redeliver: message.ext.update.redeliver ?? 0, id: message.ext.update.id});
-    const fails = data.code !== undefined && times.get(data.n) <= (data.times ?? Infinity);
+    const isMeant = data.only === undefined || data.only === name;
+    const fails = isMeant && data.code !== undefined && times.get(data.n) <= (data.times ?? Infinity);
     if (data.hold) {
         return work(message, data).then(() => fails && fail(data));
     }
