@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.client import Pipeline
@@ -14,6 +16,8 @@ from crewel.storage.line import LIMIT_S
 from crewel.storage.writer import store_error
 
 __all__ = ["Reader", "client_name", "pool_of"]
+
+T = TypeVar("T")
 
 _MOST_CONNECTIONS = 16
 
@@ -42,10 +46,7 @@ class Reader(Redis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Do one command."""
-        try:
-            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
-        except RedisError as error:
-            raise store_error(error) from error
+        return await _answer(super().execute_command(*args, **options))  # type: ignore[no-untyped-call]
 
     def pipeline(self, transaction: bool = False, shard_hint: str | None = None) -> Pipeline:
         """Return a pipeline; several commands in one round trip, and no transaction unless asked for."""
@@ -54,7 +55,18 @@ class Reader(Redis):
 
 class _Pipeline(Pipeline):
     async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        try:
-            return await super().execute(raise_on_error)
-        except RedisError as error:
-            raise store_error(error) from error
+        return await _answer(super().execute(raise_on_error))
+
+
+async def _answer(asked: Awaitable[T]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    cancellations = task.cancelling()
+    try:
+        return await asked
+    except RedisError as error:
+        raise store_error(error) from error
+    finally:
+        # The library sends under `wait_for`, and that of Python 3.11 forgets a cancellation that comes as it ends.
+        if task.cancelling() > cancellations:
+            raise asyncio.CancelledError

@@ -1,0 +1,40 @@
+"""The connections that read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from crewel.storage.store import Store
+
+Read = Callable[[Store], Awaitable[object]]
+
+
+async def _single(store: Store) -> object:
+    return await store.reader.ping()
+
+
+async def _piped(store: Store) -> object:
+    return await store.reader.pipeline().get("a").get("b").execute()
+
+
+@pytest.mark.parametrize("read", [_single, _piped])
+@pytest.mark.parametrize("connects", [False, True], ids=["there", "connects"])
+async def test_who_is_cancelled_at_any_step_of_a_read_ends(store: Store, read: Read, connects: bool) -> None:
+    """Python 3.11 forgets a cancellation that comes in the very turn in which the library has sent its command."""
+    for turns in range(1000):
+        if connects:
+            await store.reader.connection_pool.disconnect()
+        else:
+            await read(store)
+        task = asyncio.ensure_future(read(store))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), turns
+    pytest.fail("the read never ended")
