@@ -21,7 +21,7 @@ from crewel.delivery.records import (
 )
 from crewel.errors import StoreFull
 from tests.delivery.server_model import Request, Server
-from tests.delivery.store_model import NodeRow, SessionRow, StoreModel
+from tests.delivery.store_model import NodeRow, SessionRow, StoreModel, ends_of
 
 FAR = LogId(10**9)
 
@@ -101,8 +101,13 @@ class LetsSubscribesOverrule(Node):
 
 
 class CommitsWhatIsBooked(Node):
-    def _catch_up(self) -> None:
+    def _catch_up(self, durables: Iterable[Durable]) -> None:
         self.recent.clear()
+
+
+class BooksInSilence(Node):
+    def acknowledged(self, durable: Durable, log_id: LogId) -> None:
+        durable.acknowledged.append(log_id)
 
 
 class KeepsItsAudiences(Node):
@@ -127,18 +132,24 @@ class TakesForAllBesideOthers(Node):
 
 
 class SettlesBeforeItTakes(Durable):
-    def _has_settled_all(self, recent: Recent) -> bool:
+    def _open_taken(self, recent: Recent) -> None:
         acknowledged, self.acknowledged = self.acknowledged, []
         for log_id in acknowledged:
             self.booked.pop(log_id, None)
-        return False
+        super()._open_taken(recent)
 
 
 class SettlesAllThatWasTaken(Durable):
-    def _has_settled_all(self, recent: Recent) -> bool:
+    def passes(self, recent: Recent) -> bool:
         if self.acknowledged:
             self.acknowledged = [*recent.ids]
-        return super()._has_settled_all(recent)
+        return super().passes(recent)
+
+
+class PassesWhatIsBooked(Durable):
+    def passes(self, recent: Recent) -> bool:
+        self._upto = recent.upto - len(recent.ids)
+        return super().passes(recent)
 
 
 class TakesForEverybody(Durable):
@@ -290,7 +301,7 @@ class NotesForOthers(StoreModel):
         applied = self._node(token).number == commit.number
         fenced = super().commit(token, commit)
         if not applied:
-            self.contents.ended += [each for each in commit.ended if each.session in fenced]
+            self.contents.ended += [each for each in ends_of(commit) if each.session in fenced]
         return fenced
 
 
@@ -376,6 +387,8 @@ MUTATIONS = (
     Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
     Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
     Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken, first=53),
+    Mutation("what is booked is not settled with what was taken", durable=PassesWhatIsBooked),
+    Mutation("who settles what is booked is in the commit", node=BooksInSilence),
     Mutation("a message is booked by its audience only", durable=TakesForEverybody),
     Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
     Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),

@@ -31,6 +31,7 @@ from crewel.delivery.records import (
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUncertain
 from tests.delivery.ledger import MATCHING, Broken, Ledger
+from tests.delivery.store_model import ends_of
 
 BOUND = 8
 """Open messages that a session may have; what arrives beyond them is buried or dropped."""
@@ -304,9 +305,9 @@ class Server:
     def acknowledge(self) -> None:
         """The clients acknowledge what they were sent at once."""
         for durable, ids in self._sent.items():
-            durable.acknowledged += ids
+            for log_id in ids:
+                self.serving.acknowledged(durable, log_id)
             self._answered[durable.name].update(ids)
-            self.serving.touch(durable)
         self._sent.clear()
 
     def _compare(self, ended: Iterable[Ended]) -> None:
@@ -362,7 +363,7 @@ class Server:
         if self.is_committing:
             return
         commit = self.serving.commit()
-        self._compare([] if commit is None else commit.ended)
+        self._compare([] if commit is None else ends_of(commit))
         if commit is not None:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))

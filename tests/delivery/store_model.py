@@ -15,6 +15,7 @@ from crewel.delivery.records import (
     Change,
     Commit,
     Ended,
+    EndReason,
     Letter,
     Logged,
     LogId,
@@ -27,6 +28,13 @@ from crewel.errors import Behind, Fenced, StoreUnavailable
 from tests.delivery.ledger import Broken
 
 START = LogId(0)
+
+
+def ends_of(commit: Commit) -> list[Ended]:
+    """How messages ended, session by session."""
+    settled = commit.settled
+    alike = [] if settled is None else [Ended(name, EndReason.SETTLED, settled.ids) for name in settled.sessions]
+    return [*alike, *commit.ended]
 
 
 @dataclass
@@ -222,11 +230,12 @@ class StoreModel:
         if node.number != commit.number - 1:
             raise Behind
         node.number, node.cursor, node.low = commit.number, commit.cursor, commit.low
-        names = {*(each.name for each in commit.changes), *(each.session for each in commit.ended)}
+        ends = ends_of(commit)
+        names = {*(each.name for each in commit.changes), *(each.session for each in ends)}
         fenced = sorted(each for each in names if not self._is_owner(token, each))
         for name in names.difference(fenced):
             row = self.contents.sessions[name]
-            ended = [each for each in commit.ended if each.session == name]
+            ended = [each for each in ends if each.session == name]
             self._note(row, ended, [each for each in commit.letters if each.session == name])
         for change in commit.changes:
             if change.name not in fenced:

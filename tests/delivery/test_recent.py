@@ -5,7 +5,8 @@ import pytest
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.recent import MOST_TAKEN, Audience
-from crewel.delivery.records import Ended, EndReason, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import Commit, Ended, EndReason, Letter, LogId, SessionName, SessionRecord, Waiting
+from tests.delivery.store_model import ends_of
 from tests.delivery.test_node import A, B, adopted, session
 
 
@@ -32,8 +33,8 @@ def take(node: Node, audience: Audience, *ids: int) -> None:
 
 
 def acknowledge(node: Node, durable: Durable, *ids: int) -> None:
-    durable.acknowledged += map(LogId, ids)
-    node.touch(durable)
+    for each in ids:
+        node.acknowledged(durable, LogId(each))
 
 
 def ended(node: Node) -> list[Ended]:
@@ -41,7 +42,7 @@ def ended(node: Node) -> list[Ended]:
     assert commit is not None
     assert commit.changes == ()
     node.committed(commit)
-    return list(commit.ended)
+    return ends_of(commit)
 
 
 class TestTaking:
@@ -189,6 +190,72 @@ class TestAcknowledging:
         assert commit is not None
         assert [(each.name, list(each.opened)) for each in commit.changes] == [(ann.name, [11])]
         assert commit.low == 10
+
+
+def settled(node: Node) -> tuple[Commit, dict[str, tuple[LogId, ...]]]:
+    """The commit, and what it tells of many at once."""
+    commit = node.commit()
+    assert commit is not None
+    node.committed(commit)
+    alike = commit.settled
+    return commit, {} if alike is None else dict.fromkeys(alike.sessions, alike.ids)
+
+
+class TestSettlingAlike:
+    def test_a_commit_tells_once_what_many_have_settled(self) -> None:
+        joe, ann, eve = session(a=3), session("client/ann/1", a=3), session("client/eve/1", a=3)
+        node = served(joe, ann, eve)
+        take(node, audience(node, joe, ann, eve), 11, 12)
+        for each in (joe, ann):
+            acknowledge(node, each, 11, 12)
+        acknowledge(node, eve, 11)
+        commit, alike = settled(node)
+        assert alike == {joe.name: (11, 12), ann.name: (11, 12)}
+        assert [(each.session, each.ids) for each in commit.ended] == [(eve.name, (11,))]
+        assert [each.name for each in commit.changes] == [eve.name]
+
+    def test_again_and_again(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=3)
+        node = served(joe, ann)
+        all_of_them = audience(node, joe, ann)
+        for number in (11, 12, 13):
+            take(node, all_of_them, number)
+            for each in (joe, ann):
+                acknowledge(node, each, number)
+            assert settled(node)[1] == {joe.name: (number,), ann.name: (number,)}
+        assert node.commit() is None
+
+    def test_who_was_behind_joins_when_all_has_been_told(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        all_of_them = audience(node, joe)
+        take(node, all_of_them, 11)
+        assert settled(node)[1] == {}
+        take(node, all_of_them, 12)
+        acknowledge(node, joe, 11, 12)
+        assert settled(node)[1] == {}
+        take(node, all_of_them, 13)
+        acknowledge(node, joe, 13)
+        assert settled(node)[1] == {joe.name: (13,)}
+
+    def test_not_of_one_that_has_been_looked_at(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), 11)
+        assert len(joe) == 1
+        acknowledge(node, joe, 11)
+        commit, alike = settled(node)
+        assert (alike, [each.ids for each in commit.ended]) == ({}, [(11,)])
+
+    def test_not_of_one_of_whom_more_is_to_be_told(self) -> None:
+        joe = session(a=3)
+        node = served(joe)
+        take(node, audience(node, joe), 11)
+        acknowledge(node, joe, 11)
+        joe.bury(Letter(joe.name, LogId(11), "user.update.error", "no"))
+        node.touch(joe)
+        commit, alike = settled(node)
+        assert (alike, len(commit.letters)) == ({}, 1)
 
 
 class TestLeaving:

@@ -233,23 +233,31 @@ class Node:
         return audience if all(durable.is_owed_all(patterns, self.cursor) for durable in audience) else None
 
     def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> bool:
-        """Take the next entry, at the cost of one for all: it is open now for this audience. False if it was taken before."""
+        """Take the next entry, at the cost of one for all: it is open now for this audience. False if it was taken before.
+        Only while the node `holds_still`: so no commit stops before what was taken for all."""
         if log_id <= self.cursor:
             return False
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
         if len(self.recent.taken) >= MOST_TAKEN:
-            self._catch_up()
+            self._catch_up(self.recent.everybody())
         if audience:
             self.recent.take(log_id, waiting, audience)
         self.cursor = log_id
         return True
 
-    def _catch_up(self) -> None:
-        for durable in self.recent.everybody():
+    def _catch_up(self, durables: Iterable[Durable]) -> None:
+        for durable in durables:
             durable.catch_up()
             self.touch(durable)
         self.recent.clear()
+
+    def acknowledged(self, durable: Durable, log_id: LogId) -> None:
+        """Its client has acknowledged this message: to be booked when somebody looks. Whoever has heard what was taken lately,
+        the next commit looks at anyhow."""
+        durable.acknowledged.append(log_id)
+        if durable.has_booked and not durable.is_dirty:
+            self.touch(durable)
 
     def skip(self, log_id: LogId) -> None:
         """This id was given, and nothing lies there in the log."""
@@ -285,19 +293,20 @@ class Node:
                 self.touch(durable)
         behind = [durable for durable in self._behind if cursor >= durable.floor]
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
-        self._catch_up()
+        settled, others = self.recent.settle_alike()
+        self._catch_up(others)
         if cursor == self._committed and not (self._dirty or behind or passing):
             return None
         looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
         changes, ended, letters = self._changes(cursor, looked_at)
         self._dirty.clear()
         low = min([cursor, *self._lows()])
-        is_news = changes or ended or letters or (cursor, low) != (self._committed, self._low)
+        is_news = settled or changes or ended or letters or (cursor, low) != (self._committed, self._low)
         if not is_news and all(durable.ending is None for durable in looked_at):
             return None
         self._number += 1
         self._low = low
-        return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters))
+        return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
 
     def _changes(self, cursor: LogId, durables: Iterable[Durable]) -> tuple[list[Change], list[Ended], list[Letter]]:
         changes, ended, letters = [], [], []

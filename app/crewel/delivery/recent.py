@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.records import EndReason, LogId, Settled, Waiting
 
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
@@ -62,10 +62,25 @@ class Recent:
                 last = audience
         return found
 
+    def settle_alike(self) -> tuple[Settled | None, Iterable[Durable]]:
+        """Book at once what is settled for those who have acknowledged just what was taken, and have nothing else to tell.
+        Returns that, and everybody else."""
+        audience, ids = self.audience, self.ids
+        if audience is None:
+            return None, self.everybody()
+        alike, others = [], []
+        for durable in audience:
+            if not durable.is_dirty and durable.passes(self):
+                alike.append(durable.name)
+            else:
+                others.append(durable)
+        return Settled(tuple(ids), tuple(alike)) if alike else None, others
+
     def clear(self) -> None:
         """Everybody has booked everything."""
         self.taken.clear()
         self.ids.clear()
+        self.audience = None
         self.size = 0
 
 
@@ -108,6 +123,11 @@ class Owed:
         self.catch_up()
         return self.booked_size
 
+    @property
+    def has_booked(self) -> bool:
+        """Whether something is booked as open."""
+        return bool(self.booked or self._inbox)
+
     def fits(self, most: int) -> bool:
         """Whether all that is open has at most so many bytes. It is booked only if that is not certain anyhow."""
         ahead = 0 if self._recent is None else self._recent.size
@@ -130,22 +150,19 @@ class Owed:
         """Book what was taken, and then what was acknowledged."""
         recent = self._recent
         if recent is not None and self._upto != recent.upto:
-            if self._has_settled_all(recent):
-                return
             self._open_taken(recent)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def _has_settled_all(self, recent: Recent) -> bool:
-        """Book in one go, if that is so, that it has acknowledged just what was taken."""
-        audience, ids = recent.audience, recent.ids
-        if self.acknowledged != ids or recent.upto - self._upto != len(ids) or audience is None or self not in audience:
+    def passes(self, recent: Recent) -> bool:
+        """Leave behind what was taken, if it has booked nothing of it, and its client has acknowledged just that."""
+        ids = recent.ids
+        if self.acknowledged != ids or self._upto + len(ids) != recent.upto:
             return False
         self._upto = recent.upto
         self._newest = max(self._newest, ids[-1])
-        self._ended.setdefault(EndReason.SETTLED, []).extend(ids)
-        self.acknowledged.clear()
+        self.acknowledged = []
         return True
 
     def _open_taken(self, recent: Recent) -> None:

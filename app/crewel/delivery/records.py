@@ -213,6 +213,13 @@ class Change:
     """Batch numbers are reserved up to this one from now on; None: as before."""
 
 
+class Settled(NamedTuple):
+    """What many sessions have settled, all of them the same."""
+
+    ids: tuple[LogId, ...]
+    sessions: tuple[SessionName, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One step of a node's durable state; applied once, in the order of `number`."""
@@ -224,3 +231,5 @@ class Commit:
     changes: tuple[Change, ...]
     ended: tuple[Ended, ...]
     letters: tuple[Letter, ...]
+    settled: Settled | None = None
+    """Of sessions of which nothing else is to be told; it is not in `ended`."""

@@ -61,7 +61,7 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
         letters_max,
     ]
     changes = {change.name: change for change in commit.changes}
-    settled, others = _settled(commit.ended, changes)
+    settled, others = _settled(commit, changes)
     arguments += (len(settled), *settled)
     ended = ends(others, commit.letters)
     letters = _letters(commit.letters)
@@ -77,12 +77,14 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
     return [*parts, Step("commit", keys, tuple(arguments), _committed)]
 
 
-def _settled(ended: Sequence[Ended], changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
+def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
     """The arguments that tell what was taken and settled since the last commit, by sessions that tell the same; and the
     other ends."""
     told: dict[tuple[LogId, ...], list[SessionName]] = {}
+    if commit.settled is not None:
+        told[commit.settled.ids] = [*commit.settled.sessions]
     others = []
-    for each in ended:
+    for each in commit.ended:
         if each.reason is not EndReason.SETTLED or each.session in changes:
             others.append(each)
         elif each.ids in told:

@@ -30,6 +30,7 @@ from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
     Ended,
+    EndReason,
     LogId,
     SessionName,
     SessionRecord,
@@ -238,15 +239,13 @@ class Durability:
 
     def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
-        events = self._broker.events
+        events, acknowledged = self._broker.events, self.node.acknowledged
         for entry in entries:
             if entry.position:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.told.append(entry)
-                durable.acknowledged.append(entry.position)
-                if not durable.is_dirty:
-                    self.node.touch(durable)
+                acknowledged(durable, entry.position)
         if self._broker.shared.starving:
             self._broker.shared.freed(session)
 
@@ -319,6 +318,8 @@ class Durability:
         self._under_way = None
         self.low = commit.low
         self.count(commit.ended)
+        if commit.settled is not None:
+            self._broker.metrics.ended[EndReason.SETTLED] += len(commit.settled.ids) * len(commit.settled.sessions)
         for name in fenced:
             durable = self.node.sessions.get(name)
             if durable is not None:
