@@ -152,6 +152,19 @@ class PassesWhatIsBooked(Durable):
         return super().passes(recent)
 
 
+class SettlesForEverybody(Durable):
+    def _settles_in_order(self, recent: Recent) -> bool:
+        if recent.audience is not None:
+            recent.audience = {**recent.audience, self: None}
+        return super()._settles_in_order(recent)
+
+
+class SettlesOutOfOrder(Durable):
+    def _settles_in_order(self, recent: Recent) -> bool:
+        self.acknowledged = [*self.booked, *recent.ids][: len(self.acknowledged)]
+        return super()._settles_in_order(recent)
+
+
 class TakesForEverybody(Durable):
     def _open_taken(self, recent: Recent) -> None:
         recent.taken = [(log_id, waiting, {self: None}) for log_id, waiting, _ in recent.taken]
@@ -390,6 +403,8 @@ MUTATIONS = (
     Mutation("what is booked is not settled with what was taken", durable=PassesWhatIsBooked),
     Mutation("who settles what is booked is in the commit", node=BooksInSilence),
     Mutation("a message is booked by its audience only", durable=TakesForEverybody),
+    Mutation("a message is settled by its audience only", durable=SettlesForEverybody),
+    Mutation("only who acknowledges in order settles in one go", durable=SettlesOutOfOrder),
     Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
     Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),
     Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor, first=46),

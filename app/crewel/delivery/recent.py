@@ -150,6 +150,8 @@ class Owed:
         """Book what was taken, and then what was acknowledged."""
         recent = self._recent
         if recent is not None and self._upto != recent.upto:
+            if self._settles_in_order(recent):
+                return
             self._open_taken(recent)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
@@ -163,6 +165,24 @@ class Owed:
         self._upto = recent.upto
         self._newest = max(self._newest, ids[-1])
         self.acknowledged = []
+        return True
+
+    def _settles_in_order(self, recent: Recent) -> bool:
+        """Book in one go, if that is so, that its client has acknowledged the first of all that is open, and no other."""
+        acknowledged, audience = self.acknowledged, recent.audience
+        if audience is None or self not in audience or self._inbox:
+            return False
+        owed = [*self.booked, *recent.ids[self._upto - recent.upto :]]
+        if len(acknowledged) < len(self.booked) or acknowledged != owed[: len(acknowledged)]:
+            return False
+        left = recent.taken[len(recent.taken) - len(owed) + len(acknowledged) :]
+        self._upto = recent.upto
+        self._newest = max(self._newest, recent.ids[-1])
+        self.booked = {log_id: waiting for log_id, waiting, _ in left}
+        self.booked_size = sum(waiting.size for _, waiting, _ in left)
+        if acknowledged:
+            self._ended.setdefault(EndReason.SETTLED, []).extend(acknowledged)
+            self.acknowledged = []
         return True
 
     def _open_taken(self, recent: Recent) -> None:
