@@ -305,8 +305,8 @@ class Server:
     def acknowledge(self) -> None:
         """The clients acknowledge what they were sent at once."""
         for durable, ids in self._sent.items():
-            for log_id in ids:
-                self.serving.acknowledged(durable, log_id)
+            durable.acknowledged += ids
+            self.serving.acknowledged(durable)
             self._answered[durable.name].update(ids)
         self._sent.clear()
 

@@ -33,8 +33,8 @@ def take(node: Node, audience: Audience, *ids: int) -> None:
 
 
 def acknowledge(node: Node, durable: Durable, *ids: int) -> None:
-    for each in ids:
-        node.acknowledged(durable, LogId(each))
+    durable.acknowledged += map(LogId, ids)
+    node.acknowledged(durable)
 
 
 def ended(node: Node) -> list[Ended]:

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import groupby
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -174,8 +175,8 @@ class Events:
         since_us = (time() - self._broker.loop.time()) * 1_000_000
         for now, entries in ticks:
             now_us = int(since_us + now * 1_000_000)
-            for entry, count in Counter(entries).items():  # many acknowledge the same in one turn of the loop
-                self._took(entry, now_us - entry.position, count)
+            for entry, same in groupby(entries):  # many acknowledge the same in one turn of the loop
+                self._took(entry, now_us - entry.position, len([*same]))
 
     def _took(self, entry: Entry, time_us: int, count: int = 1) -> None:
         assert self._settled is not None

@@ -92,7 +92,7 @@ class Durable(Owed):
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
         durable.booked = {each: _sent(record.open[each]) for each in sorted(record.open)}
-        durable._inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
+        durable.booked_inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
         durable.parked = sorted(rank_of(each, waiting.priority) for each, waiting in messages.items())
         durable.booked_size = sum(waiting.size for waiting in messages.values())
@@ -276,7 +276,7 @@ class Durable(Owed):
             self._put_beside(log_id)
             if waiting is not None:
                 self.inbox[log_id] = waiting
-        self._inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+        self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
     def _put_beside(self, log_id: LogId) -> None:
         self._stored_inbox.add(log_id)
@@ -292,7 +292,7 @@ class Durable(Owed):
         self._put_beside(log_id)
         self.inbox[log_id] = waiting
         if not is_newest:
-            self._inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+            self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
         self.booked_size += waiting.size
         if waiting.expires:
             self._note_expiry(waiting.expires)

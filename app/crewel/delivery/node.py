@@ -252,11 +252,10 @@ class Node:
             self.touch(durable)
         self.recent.clear()
 
-    def acknowledged(self, durable: Durable, log_id: LogId) -> None:
-        """Its client has acknowledged this message: to be booked when somebody looks. Whoever has heard what was taken lately,
-        the next commit looks at anyhow."""
-        durable.acknowledged.append(log_id)
-        if durable.has_booked and not durable.is_dirty:
+    def acknowledged(self, durable: Durable) -> None:
+        """Something has been added to what the session has `acknowledged`, to be booked when somebody looks. The next commit
+        looks at whoever has heard what was taken lately, and otherwise only if it is told to."""
+        if (durable.booked or durable.booked_inbox) and not durable.is_dirty:
             self.touch(durable)
 
     def skip(self, log_id: LogId) -> None:

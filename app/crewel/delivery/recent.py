@@ -87,7 +87,7 @@ class Recent:
 class Owed:
     """What is open for one session, booked when somebody looks."""
 
-    __slots__ = ("_ended", "_inbox", "_newest", "_recent", "_upto", "acknowledged", "booked", "booked_size")
+    __slots__ = ("_ended", "_newest", "_recent", "_upto", "acknowledged", "booked", "booked_inbox", "booked_size")
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
@@ -96,7 +96,8 @@ class Owed:
         """Bytes of all that is open, as far as it is booked."""
         self.booked: dict[LogId, Waiting] = {}
         """What is open in the log, as far as it is booked."""
-        self._inbox: dict[LogId, Waiting] = {}
+        self.booked_inbox: dict[LogId, Waiting] = {}
+        """What is open beside the log, as far as it is booked."""
         self._newest = LogId(0)
         """Nothing beyond this has been open here, or is accounted for; as far as it is booked."""
         self._ended: dict[EndReason, list[LogId]] = {}
@@ -115,18 +116,13 @@ class Owed:
     def inbox(self) -> dict[LogId, Waiting]:
         """What waits for it beside the log."""
         self.catch_up()
-        return self._inbox
+        return self.booked_inbox
 
     @property
     def size(self) -> int:
         """Bytes of all that is open."""
         self.catch_up()
         return self.booked_size
-
-    @property
-    def has_booked(self) -> bool:
-        """Whether something is booked as open."""
-        return bool(self.booked or self._inbox)
 
     def fits(self, most: int) -> bool:
         """Whether all that is open has at most so many bytes. It is booked only if that is not certain anyhow."""
@@ -170,7 +166,7 @@ class Owed:
     def _settles_in_order(self, recent: Recent) -> bool:
         """Book in one go, if that is so, that its client has acknowledged the first of all that is open, and no other."""
         acknowledged, audience = self.acknowledged, recent.audience
-        if audience is None or self not in audience or self._inbox:
+        if audience is None or self not in audience or self.booked_inbox:
             return False
         owed = [*self.booked, *recent.ids[self._upto - recent.upto :]]
         if len(acknowledged) < len(self.booked) or acknowledged != owed[: len(acknowledged)]:
@@ -197,7 +193,7 @@ class Owed:
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""
-        opened, inbox = self.open, self._inbox
+        opened, inbox = self.open, self.booked_inbox
         settled = self._ended.setdefault(EndReason.SETTLED, [])
         for log_id in ids:
             waiting = opened.pop(log_id, None) or inbox.pop(log_id, None)

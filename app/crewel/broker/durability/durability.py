@@ -239,13 +239,15 @@ class Durability:
 
     def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
-        events, acknowledged = self._broker.events, self.node.acknowledged
+        events = self._broker.events
         for entry in entries:
             if entry.position:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.told.append(entry)
-                acknowledged(durable, entry.position)
+                durable.acknowledged.append(entry.position)
+        if durable.acknowledged:
+            self.node.acknowledged(durable)
         if self._broker.shared.starving:
             self._broker.shared.freed(session)
 
