@@ -80,7 +80,8 @@ class Events:
             self._task.cancel()
             self._task = None
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.flush(), _CLOSE_TIMEOUT_S)
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await self.flush()
 
     def _obey(self) -> None:
         """Look at the setting, which may change."""

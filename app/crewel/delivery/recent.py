@@ -166,10 +166,10 @@ class Owed:
     def _settles_in_order(self, recent: Recent) -> bool:
         """Book in one go, if that is so, that its client has acknowledged the first of all that is open, and no other."""
         acknowledged, audience = self.acknowledged, recent.audience
-        if audience is None or self not in audience or self.booked_inbox:
+        if audience is None or self not in audience or self.booked_inbox or len(acknowledged) < len(self.booked):
             return False
         owed = [*self.booked, *recent.ids[self._upto - recent.upto :]]
-        if len(acknowledged) < len(self.booked) or acknowledged != owed[: len(acknowledged)]:
+        if acknowledged != owed[: len(acknowledged)]:
             return False
         left = recent.taken[len(recent.taken) - len(owed) + len(acknowledged) :]
         self._upto = recent.upto

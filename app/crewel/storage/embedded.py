@@ -123,7 +123,8 @@ class Embedded:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(asyncio.shield(waiter), _END_LIMIT_S)
+                async with asyncio.timeout(_END_LIMIT_S):
+                    await asyncio.shield(waiter)
             except TimeoutError:
                 log.warning("the store has not ended within %g s of SIGTERM", _END_LIMIT_S)
                 process.kill()

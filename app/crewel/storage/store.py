@@ -244,7 +244,8 @@ class Store:
             else:
                 await self._come_back()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._pause())
+                async with asyncio.timeout(self._pause()):
+                    await self._news.wait()
 
     def _pause(self) -> float:
         if self.is_up:

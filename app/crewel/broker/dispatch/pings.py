@@ -38,7 +38,8 @@ class Pings:
         session.advised_on = None  # so that the next connect is looked at
         limit = self._broker.settings.delivery.ping_timeout_ms / 1000
         try:
-            return await asyncio.wait_for(answer, limit)
+            async with asyncio.timeout(limit):
+                return await answer
         except TimeoutError:
             raise NotReached(f"{session.name} did not connect again within {limit:g} s") from None
         finally:

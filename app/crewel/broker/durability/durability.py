@@ -113,7 +113,8 @@ class Durability:
         committing.cancel()
         if not self.is_superseded and self.store.is_up:
             with suppress(StoreError, TimeoutError):
-                await asyncio.wait_for(self._commit(), _CLOSE_TIMEOUT)
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await self._commit()
         await self._broker.events.close()
         await self.writing.close()
 
@@ -288,7 +289,8 @@ class Durability:
     async def _commit_forever(self) -> None:
         while not self._closing.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self.settings.delivery.commit_ms / 1000)
+                async with asyncio.timeout(self.settings.delivery.commit_ms / 1000):
+                    await self._closing.wait()
             try:
                 await self._commit()
             except (Behind, Fenced) as error:

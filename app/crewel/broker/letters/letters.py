@@ -181,6 +181,7 @@ class Letters:
                 try:
                     result = hook(letter)
                     if isawaitable(result):
-                        await asyncio.wait_for(result, _HOOK_LIMIT_S)
+                        async with asyncio.timeout(_HOOK_LIMIT_S):
+                            await result
                 except Exception:
                     log.exception("a service failed in %s", getattr(hook, "__qualname__", hook))
