@@ -103,7 +103,7 @@ def _enough_descriptors() -> Iterator[None]:
 
 @pytest.mark.timeout(180)
 def test_nothing_stays_of_abandoned_long_polls(start_server: StartServer) -> None:
-    sets = ("bayeux.timeout_ms=2500", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=100", "http.keepalive_ms=300")
+    sets = ("bayeux.timeout_ms=2500", "bayeux.max_interval_ms=1000", "bayeux.sweep_ms=100", "http.keepalive_ms=1000")
     servers = [start_server(*lane, *sets) for lane in LANES]
     starts = [state(server) for server in servers]
     assert {start[:2] for start in starts} == {(0, 0)}
