@@ -21,6 +21,7 @@ __all__ = [
     "Logged",
     "SessionName",
     "SessionRecord",
+    "Settled",
     "Submission",
     "Transient",
     "Waiting",
