@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node, Pending
-from crewel.delivery.recent import Audience, Recent
+from crewel.delivery.recent import Audience, Recent, Taken
 from crewel.delivery.records import (
     Change,
     Commit,
     LogId,
     SessionName,
     SessionRecord,
+    Settled,
     Waiting,
 )
 from crewel.errors import StoreFull
@@ -101,13 +102,15 @@ class LetsSubscribesOverrule(Node):
 
 
 class CommitsWhatIsBooked(Node):
-    def _catch_up(self, durables: Iterable[Durable]) -> None:
+    def _settle_alike(self) -> tuple[Settled, ...]:
         self.recent.clear()
+        return ()
 
 
 class BooksInSilence(Node):
-    def acknowledged(self, durable: Durable) -> None:
-        pass
+    def _regroup(self, durable: Durable) -> None:
+        super()._regroup(durable)
+        durable.owes = False
 
 
 class KeepsItsAudiences(Node):
@@ -132,43 +135,57 @@ class TakesForAllBesideOthers(Node):
 
 
 class SettlesBeforeItTakes(Durable):
-    def _open_taken(self, recent: Recent) -> None:
+    def _open_taken(self, taken: Iterable[Taken]) -> None:
         acknowledged, self.acknowledged = self.acknowledged, []
         for log_id in acknowledged:
             self.booked.pop(log_id, None)
-        super()._open_taken(recent)
+        super()._open_taken(taken)
 
 
 class SettlesAllThatWasTaken(Durable):
-    def passes(self, recent: Recent) -> bool:
+    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
         if self.acknowledged:
-            self.acknowledged = [*recent.ids]
-        return super().passes(recent)
+            self.acknowledged = [*ids]
+        return super().passes(recent, ids)
 
 
 class PassesWhatIsBooked(Durable):
-    def passes(self, recent: Recent) -> bool:
-        self._upto = recent.upto - len(recent.ids)
-        return super().passes(recent)
+    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
+        self._upto = recent.upto - len(recent.taken)
+        return super().passes(recent, ids)
 
 
-class SettlesForEverybody(Durable):
-    def _settles_in_order(self, recent: Recent) -> bool:
-        if recent.audience is not None:
-            recent.audience = {**recent.audience, self: None}
-        return super()._settles_in_order(recent)
+class BooksAgain(Durable):
+    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
+        if heard is not None and self._recent is not None:
+            self._upto = self._recent.upto - len(self._recent.taken)
+        super().catch_up(heard)
 
 
 class SettlesOutOfOrder(Durable):
-    def _settles_in_order(self, recent: Recent) -> bool:
-        self.acknowledged = [*self.booked, *recent.ids][: len(self.acknowledged)]
-        return super()._settles_in_order(recent)
+    def _settles_in_order(self, taken: Sequence[Taken]) -> bool:
+        owed = [*self.booked, *(log_id for log_id, _ in taken)]
+        self.acknowledged = owed[: len(self.acknowledged)]
+        return super()._settles_in_order(taken)
 
 
 class TakesForEverybody(Durable):
-    def _open_taken(self, recent: Recent) -> None:
-        recent.taken = [(log_id, waiting, {self: None}) for log_id, waiting, _ in recent.taken]
-        super()._open_taken(recent)
+    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
+        if self._recent is not None:
+            self._recent.taken = [(log_id, waiting, {self: None}) for log_id, waiting, _ in self._recent.taken]
+        super().catch_up(heard)
+
+
+class ForgetsOtherAudiences(Recent):
+    def _alike_in_several(self, durables: Set[Durable]) -> Iterator[tuple[list[Taken], list[Durable]]]:
+        for heard in self._heard.values():
+            yield heard.messages, [each for each in heard.audience if each in durables]
+
+
+class KnowsOneAudience(Node):
+    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+        super().__init__(cursor, last)
+        self.recent = ForgetsOtherAudiences()
 
 
 class BelievesInSubscriptions(Durable):
@@ -403,7 +420,8 @@ MUTATIONS = (
     Mutation("what is booked is not settled with what was taken", durable=PassesWhatIsBooked, first=195),
     Mutation("who settles what is booked is in the commit", node=BooksInSilence, first=377),
     Mutation("a message is booked by its audience only", durable=TakesForEverybody),
-    Mutation("a message is settled by its audience only", durable=SettlesForEverybody),
+    Mutation("what a session has booked it does not book again", durable=BooksAgain),
+    Mutation("who hears by two audiences has to acknowledge both", node=KnowsOneAudience),
     Mutation("only who acknowledges in order settles in one go", durable=SettlesOutOfOrder),
     Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
     Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),

@@ -306,7 +306,8 @@ class Server:
         """The clients acknowledge what they were sent at once."""
         for durable, ids in self._sent.items():
             durable.acknowledged += ids
-            self.serving.acknowledged(durable)
+            if durable.owes:
+                self.serving.touch(durable)
             self._answered[durable.name].update(ids)
         self._sent.clear()
 

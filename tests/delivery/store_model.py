@@ -32,8 +32,7 @@ START = LogId(0)
 
 def ends_of(commit: Commit) -> list[Ended]:
     """How messages ended, session by session."""
-    settled = commit.settled
-    alike = [] if settled is None else [Ended(name, EndReason.SETTLED, settled.ids) for name in settled.sessions]
+    alike = [Ended(name, EndReason.SETTLED, each.ids) for each in commit.settled for name in each.sessions]
     return [*alike, *commit.ended]
 
 

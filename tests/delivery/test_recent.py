@@ -34,7 +34,8 @@ def take(node: Node, audience: Audience, *ids: int) -> None:
 
 def acknowledge(node: Node, durable: Durable, *ids: int) -> None:
     durable.acknowledged += map(LogId, ids)
-    node.acknowledged(durable)
+    if durable.owes:
+        node.touch(durable)
 
 
 def ended(node: Node) -> list[Ended]:
@@ -197,8 +198,7 @@ def settled(node: Node) -> tuple[Commit, dict[str, tuple[LogId, ...]]]:
     commit = node.commit()
     assert commit is not None
     node.committed(commit)
-    alike = commit.settled
-    return commit, {} if alike is None else dict.fromkeys(alike.sessions, alike.ids)
+    return commit, {name: alike.ids for alike in commit.settled for name in alike.sessions}
 
 
 class TestSettlingAlike:
@@ -237,6 +237,48 @@ class TestSettlingAlike:
         take(node, all_of_them, 13)
         acknowledge(node, joe, 13)
         assert settled(node)[1] == {joe.name: (13,)}
+
+    def test_by_what_was_taken_for_whom(self) -> None:
+        joe, ann, eve, sam = (session(f"client/{name}/1", a=3) for name in ("joe", "ann", "eve", "sam"))
+        node = served(joe, ann, eve, sam)
+        all_of_them, some, one = audience(node, joe, ann, eve, sam), audience(node, joe, ann), audience(node, eve)
+        for number, hearing in ((11, some), (12, all_of_them), (13, some), (14, one)):
+            take(node, hearing, number)
+        for each in (joe, ann):
+            acknowledge(node, each, 11, 12, 13)
+        acknowledge(node, eve, 12, 14)
+        acknowledge(node, sam, 12)
+        commit, alike = settled(node)
+        assert alike == {joe.name: (11, 12, 13), ann.name: (11, 12, 13), eve.name: (12, 14), sam.name: (12,)}
+        assert [each.ids for each in commit.settled] == [(12,), (11, 12, 13), (12, 14)]
+        assert (commit.changes, commit.ended, commit.low) == ((), (), 14)
+
+    @pytest.mark.parametrize("ids", [(11,), (12,), (12, 11)])
+    def test_not_of_one_that_lacks_what_it_heard_by_another_audience(self, ids: tuple[int, ...]) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=3)
+        node = served(joe, ann)
+        take(node, audience(node, joe, ann), 11)
+        take(node, audience(node, joe), 12)
+        acknowledge(node, ann, 11)
+        acknowledge(node, joe, *ids)
+        commit, alike = settled(node)
+        assert alike == {ann.name: (11,)}
+        assert {each.session: set(each.ids) for each in commit.ended} == {joe.name: set(ids)}
+        assert [each for change in commit.changes for each in change.opened] == [i for i in (11, 12) if i not in ids]
+
+    def test_of_one_who_heard_by_two_audiences_and_was_behind(self) -> None:
+        joe, ann = session(a=3), session("client/ann/1", a=3)
+        node = served(joe, ann)
+        both, one = audience(node, joe, ann), audience(node, joe)
+        take(node, both, 11)
+        take(node, one, 12)
+        assert list(joe.open) == [11, 12]
+        take(node, both, 13)
+        acknowledge(node, joe, 11, 12, 13)
+        acknowledge(node, ann, 11, 13)
+        commit, alike = settled(node)
+        assert alike == {ann.name: (11, 13)}
+        assert [(each.session, each.ids) for each in commit.ended] == [(joe.name, (11, 12, 13))]
 
     def test_not_of_one_that_has_been_looked_at(self) -> None:
         joe = session(a=3)

@@ -47,6 +47,7 @@ class Durable(Owed):
         "is_dirty",
         "is_fenced",
         "name",
+        "owes",
         "parked",
         "since",
         "was_adopted",
@@ -74,6 +75,9 @@ class Durable(Owed):
         self.batch = 0
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
+        self.owes = False
+        """Whether what it acknowledges may be older than the last commit, so that the next one must be told to look at it. It
+        looks anyhow at whoever has heard something since."""
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, Waiting] = {}
@@ -291,6 +295,7 @@ class Durable(Owed):
         is_newest = not self.inbox or log_id > next(reversed(self.inbox))
         self._put_beside(log_id)
         self.inbox[log_id] = waiting
+        self.owes = True
         if not is_newest:
             self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
         self.booked_size += waiting.size

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.recent import MOST_TAKEN, Audience, Recent
-from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
 __all__ = ["Interval", "Node", "Pending"]
 
@@ -240,23 +240,34 @@ class Node:
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
         if len(self.recent.taken) >= MOST_TAKEN:
-            self._catch_up(self.recent.everybody())
+            self._catch_up()
         if audience:
             self.recent.take(log_id, waiting, audience)
         self.cursor = log_id
         return True
 
-    def _catch_up(self, durables: Iterable[Durable]) -> None:
-        for durable in durables:
+    def _catch_up(self) -> None:
+        for durable in self.recent.everybody():
             durable.catch_up()
             self.touch(durable)
         self.recent.clear()
 
-    def acknowledged(self, durable: Durable) -> None:
-        """Something has been added to what the session has `acknowledged`, to be booked when somebody looks. The next commit
-        looks at whoever has heard what was taken lately, and otherwise only if it is told to."""
-        if (durable.booked or durable.booked_inbox) and not durable.is_dirty:
-            self.touch(durable)
+    def _settle_alike(self) -> tuple[Settled, ...]:
+        """Let everybody catch up. Returns what is settled for those of whom nothing else is to be told."""
+        settled = []
+        for messages, durables in self.recent.alike():
+            ids = [log_id for log_id, _ in messages]
+            names = []
+            for durable in durables:
+                if not durable.is_dirty and durable.passes(self.recent, ids):
+                    names.append(durable.name)
+                else:
+                    durable.catch_up(messages)
+                    self.touch(durable)
+            if names:
+                settled.append(Settled(tuple(ids), tuple(names)))
+        self.recent.clear()
+        return tuple(settled)
 
     def skip(self, log_id: LogId) -> None:
         """This id was given, and nothing lies there in the log."""
@@ -292,8 +303,7 @@ class Node:
                 self.touch(durable)
         behind = [durable for durable in self._behind if cursor >= durable.floor]
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
-        settled, others = self.recent.settle_alike()
-        self._catch_up(others)
+        settled = self._settle_alike()
         if cursor == self._committed and not (self._dirty or behind or passing):
             return None
         looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
@@ -321,6 +331,7 @@ class Node:
         return changes, ended, letters
 
     def _regroup(self, durable: Durable) -> None:
+        durable.owes = bool(durable.booked or durable.booked_inbox)
         if durable.booked:
             self._owing[durable] = None
         elif durable in self._owing:

@@ -8,15 +8,16 @@ the latest. Nobody can tell the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crewel.delivery.records import EndReason, LogId, Settled, Waiting
+from crewel.delivery.records import EndReason, LogId, Waiting
 
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-__all__ = ["MOST_TAKEN", "Audience", "Owed", "Recent"]
+__all__ = ["MOST_TAKEN", "Audience", "Owed", "Recent", "Taken"]
 
 MOST_TAKEN: Final = 1000
 """Messages that are noted at most before all sessions book them: commits may be far between."""
@@ -24,63 +25,75 @@ MOST_TAKEN: Final = 1000
 Audience = Mapping["Durable", None]
 """Sessions that all want a message. It must not change any more."""
 
+Taken = tuple[LogId, Waiting]
+"""A message, and what is known of it."""
+
+
+class Heard(NamedTuple):
+    """What was taken for one audience."""
+
+    audience: Audience
+    messages: list[Taken]
+
 
 class Recent:
     """What the sessions of one node share."""
 
-    __slots__ = ("audience", "ids", "size", "taken", "upto", "version")
+    __slots__ = ("_heard", "size", "taken", "upto", "version")
 
     def __init__(self) -> None:
         self.taken: list[tuple[LogId, Waiting, Audience]] = []
         """What was taken, in the order of the log."""
-        self.ids: list[LogId] = []
-        """The ids of that."""
-        self.audience: Audience | None = None
-        """The audience of all that, if it is the same."""
         self.upto = 0
         """How many were ever taken: the last of `taken` has this number."""
         self.size = 0
         """Bytes of what is in `taken`: no session has more that is not booked."""
         self.version = 0
         """Changes whenever another message might have another audience."""
+        self._heard: dict[int, Heard] = {}  # the same by audience, by its identity
 
     def take(self, log_id: LogId, waiting: Waiting, audience: Audience) -> None:
         """The message is open for all of them."""
-        self.audience = audience if not self.taken or self.audience is audience else None
+        heard = self._heard.get(id(audience))
+        if heard is None:
+            heard = self._heard[id(audience)] = Heard(audience, [])
+        heard.messages.append((log_id, waiting))
         self.taken.append((log_id, waiting, audience))
-        self.ids.append(log_id)
         self.upto += 1
         self.size += waiting.size
 
     def everybody(self) -> dict[Durable, None]:
         """All who may have something to book."""
-        found: dict[Durable, None] = {}
-        last: Audience = found
-        for _, _, audience in self.taken:
-            if audience is not last:  # mostly the same, over and over
-                found.update(audience)
-                last = audience
-        return found
+        return dict.fromkeys(chain.from_iterable(heard.audience for heard in self._heard.values()))
 
-    def settle_alike(self) -> tuple[Settled | None, Iterable[Durable]]:
-        """Book at once what is settled for those who have acknowledged just what was taken, and have nothing else to tell.
-        Returns that, and everybody else."""
-        audience, ids = self.audience, self.ids
-        if audience is None:
-            return None, self.everybody()
-        alike, others = [], []
-        for durable in audience:
-            if not durable.is_dirty and durable.passes(self):
-                alike.append(durable.name)
-            else:
-                others.append(durable)
-        return Settled(tuple(ids), tuple(alike)) if alike else None, others
+    def alike(self) -> Iterator[tuple[list[Taken], Iterable[Durable]]]:
+        """The same, those together for whom the same was taken, and what that is."""
+        once: set[Durable] = set()
+        more: set[Durable] = set()
+        for heard in self._heard.values():
+            more |= heard.audience.keys() & once
+            once |= heard.audience.keys()
+        for heard in self._heard.values():
+            yield heard.messages, [each for each in heard.audience if each not in more] if more else heard.audience
+        if more:
+            yield from self._alike_in_several(more)
+
+    def _alike_in_several(self, durables: Set[Durable]) -> Iterator[tuple[list[Taken], list[Durable]]]:
+        heard_by: dict[Durable, list[int]] = {}
+        for place, heard in self._heard.items():
+            for durable in heard.audience:
+                if durable in durables:
+                    heard_by.setdefault(durable, []).append(place)
+        together: dict[tuple[int, ...], list[Durable]] = {}
+        for durable, places in heard_by.items():
+            together.setdefault(tuple(places), []).append(durable)
+        for places_of_all, those in together.items():
+            yield sorted(chain.from_iterable(self._heard[place].messages for place in places_of_all)), those
 
     def clear(self) -> None:
         """Everybody has booked everything."""
         self.taken.clear()
-        self.ids.clear()
-        self.audience = None
+        self._heard.clear()
         self.size = 0
 
 
@@ -91,7 +104,7 @@ class Owed:
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
-        """What its client has acknowledged and is not booked yet."""
+        """What its client has acknowledged and is not booked yet. Who adds something and `owes` is touched."""
         self.booked_size = 0
         """Bytes of all that is open, as far as it is booked."""
         self.booked: dict[LogId, Waiting] = {}
@@ -142,54 +155,57 @@ class Owed:
             self._recent.version += 1
             self._recent = None
 
-    def catch_up(self) -> None:
-        """Book what was taken, and then what was acknowledged."""
+    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
+        """Book what was taken, and then what was acknowledged. `heard`: what was taken for it, if somebody knows."""
         recent = self._recent
         if recent is not None and self._upto != recent.upto:
-            if self._settles_in_order(recent):
+            if heard is None or self._upto != recent.upto - len(recent.taken):
+                heard = [
+                    (log_id, waiting)
+                    for log_id, waiting, all_ in recent.taken[self._upto - recent.upto :]
+                    if self in all_
+                ]
+            self._upto = recent.upto
+            if self._settles_in_order(heard):
                 return
-            self._open_taken(recent)
+            self._open_taken(heard)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def passes(self, recent: Recent) -> bool:
-        """Leave behind what was taken, if it has booked nothing of it, and its client has acknowledged just that."""
-        ids = recent.ids
-        if self.acknowledged != ids or self._upto + len(ids) != recent.upto:
+    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
+        """Leave behind what was taken, these messages for it, if it has booked nothing of that, and its client has acknowledged
+        just these."""
+        if self.acknowledged != ids or self._upto != recent.upto - len(recent.taken):
             return False
         self._upto = recent.upto
         self._newest = max(self._newest, ids[-1])
         self.acknowledged = []
         return True
 
-    def _settles_in_order(self, recent: Recent) -> bool:
+    def _settles_in_order(self, taken: Sequence[Taken]) -> bool:
         """Book in one go, if that is so, that its client has acknowledged the first of all that is open, and no other."""
-        acknowledged, audience = self.acknowledged, recent.audience
-        if audience is None or self not in audience or self.booked_inbox or len(acknowledged) < len(self.booked):
+        acknowledged = self.acknowledged
+        if self.booked_inbox or len(acknowledged) < len(self.booked):
             return False
-        owed = [*self.booked, *recent.ids[self._upto - recent.upto :]]
-        if acknowledged != owed[: len(acknowledged)]:
+        owed = [*self.booked.items(), *taken]
+        if acknowledged != [log_id for log_id, _ in owed[: len(acknowledged)]]:
             return False
-        left = recent.taken[len(recent.taken) - len(owed) + len(acknowledged) :]
-        self._upto = recent.upto
-        self._newest = max(self._newest, recent.ids[-1])
-        self.booked = {log_id: waiting for log_id, waiting, _ in left}
-        self.booked_size = sum(waiting.size for _, waiting, _ in left)
+        if owed:
+            self._newest = max(self._newest, owed[-1][0])
+        self.booked = dict(owed[len(acknowledged) :])
+        self.booked_size = sum(waiting.size for waiting in self.booked.values())
         if acknowledged:
             self._ended.setdefault(EndReason.SETTLED, []).extend(acknowledged)
             self.acknowledged = []
         return True
 
-    def _open_taken(self, recent: Recent) -> None:
-        new = recent.upto - self._upto
-        self._upto = recent.upto
-        for log_id, waiting, audience in recent.taken[-new:]:
-            if self in audience:
-                self.booked[log_id] = waiting
-                self.booked_size += waiting.size
-                if log_id > self._newest:  # else what came beside the log is newer
-                    self._newest = log_id
+    def _open_taken(self, taken: Iterable[Taken]) -> None:
+        for log_id, waiting in taken:
+            self.booked[log_id] = waiting
+            self.booked_size += waiting.size
+            if log_id > self._newest:  # else what came beside the log is newer
+                self._newest = log_id
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""

@@ -232,5 +232,5 @@ class Commit:
     changes: tuple[Change, ...]
     ended: tuple[Ended, ...]
     letters: tuple[Letter, ...]
-    settled: Settled | None = None
+    settled: tuple[Settled, ...] = ()
     """Of sessions of which nothing else is to be told; it is not in `ended`."""

@@ -80,9 +80,7 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
 def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
     """The arguments that tell what was taken and settled since the last commit, by sessions that tell the same; and the
     other ends."""
-    told: dict[tuple[LogId, ...], list[SessionName]] = {}
-    if commit.settled is not None:
-        told[commit.settled.ids] = [*commit.settled.sessions]
+    told: dict[tuple[LogId, ...], list[SessionName]] = {each.ids: [*each.sessions] for each in commit.settled}
     others = []
     for each in commit.ended:
         if each.reason is not EndReason.SETTLED or each.session in changes:

@@ -7,9 +7,8 @@ delivered with its log id as its `id`, so that whoever gets it twice can tell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -50,8 +49,7 @@ class PublishOutcome(StrEnum):
     """Its topic takes no second message; it has no id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What became of a group of publishes."""
 
     prev: LogId

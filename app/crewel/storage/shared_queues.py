@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -205,7 +205,7 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
 
 def leased_before(step: Step[Lease]) -> Step[Lease]:
     """What a `lease` whose answer was lost has done, if it was done; else nothing is leased."""
-    return replace(step, arguments=step.arguments[:5])  # less the members
+    return step._replace(arguments=step.arguments[:5])  # less the members
 
 
 @unless_refused

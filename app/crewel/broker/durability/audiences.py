@@ -85,8 +85,13 @@ class Audiences:
                 or session.is_paused
                 or durable.parked
                 or (dispatcher is not None and dispatcher.sink is not None)
-                or (bounds is not None and len(session.queue) + session.retained >= bounds.max_entries)
-                or (bounds is not None and durable.booked_size + ahead > bounds.max_bytes)
+                or (
+                    bounds is not None
+                    and (
+                        len(session.queue) + session.retained >= bounds.max_entries
+                        or durable.booked_size + ahead > bounds.max_bytes
+                    )
+                )
             ):
                 self._deliver(durable, entry, "")
             else:

@@ -247,8 +247,8 @@ class Durability:
                     events.turn(session.last_seen)
                 events.told.append(entry)
                 durable.acknowledged.append(entry.position)
-        if durable.acknowledged:
-            self.node.acknowledged(durable)
+        if durable.owes:
+            self.node.touch(durable)
         if self._broker.shared.starving:
             self._broker.shared.freed(session)
 
@@ -322,8 +322,8 @@ class Durability:
         self._under_way = None
         self.low = commit.low
         self.count(commit.ended)
-        if commit.settled is not None:
-            self._broker.metrics.ended[EndReason.SETTLED] += len(commit.settled.ids) * len(commit.settled.sessions)
+        for alike in commit.settled:
+            self._broker.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
         for name in fenced:
             durable = self.node.sessions.get(name)
             if durable is not None:
