@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from crewel.delivery.durable import Durable
@@ -107,6 +107,18 @@ class CommitsWhatIsBooked(Node):
         return ()
 
 
+class PassesWhoHasBooked(Node):
+    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+        super().__init__(cursor, last)
+        self.recent = ForgetsWhoHasBooked()
+
+
+class PassesWhoLacks(Node):
+    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+        super().__init__(cursor, last)
+        self.recent = ForgetsWhoLacks()
+
+
 class BooksInSilence(Node):
     def _regroup(self, durable: Durable) -> None:
         super()._regroup(durable)
@@ -135,57 +147,59 @@ class TakesForAllBesideOthers(Node):
 
 
 class SettlesBeforeItTakes(Durable):
-    def _open_taken(self, taken: Iterable[Taken]) -> None:
+    def catch_up(self) -> None:
         acknowledged, self.acknowledged = self.acknowledged, []
         for log_id in acknowledged:
             self.booked.pop(log_id, None)
-        super()._open_taken(taken)
+        super().catch_up()
 
 
 class SettlesAllThatWasTaken(Durable):
-    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
-        if self.acknowledged:
-            self.acknowledged = [*ids]
-        return super().passes(recent, ids)
+    def _book(self, recent: Recent) -> None:
+        for taken in recent.taken:
+            taken.open.discard(self)
+        super()._book(recent)
 
 
-class PassesWhatIsBooked(Durable):
-    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
-        self._upto = recent.upto - len(recent.taken)
-        return super().passes(recent, ids)
+class AcknowledgesWhatIsBooked(Durable):
+    def acknowledge(self, log_id: LogId, taken: Taken | None) -> bool:
+        if taken is not None:
+            taken.open.discard(self)
+            return False
+        return super().acknowledge(log_id, taken)
 
 
 class BooksAgain(Durable):
-    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
-        if heard is not None and self._recent is not None:
-            self._upto = self._recent.upto - len(self._recent.taken)
-        super().catch_up(heard)
-
-
-class SettlesOutOfOrder(Durable):
-    def _settles_in_order(self, taken: Sequence[Taken]) -> bool:
-        owed = [*self.booked, *(log_id for log_id, _ in taken)]
-        self.acknowledged = owed[: len(self.acknowledged)]
-        return super()._settles_in_order(taken)
+    def _book(self, recent: Recent) -> None:
+        self._upto = 0
+        super()._book(recent)
 
 
 class TakesForEverybody(Durable):
-    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
-        if self._recent is not None:
-            self._recent.taken = [(log_id, waiting, {self: None}) for log_id, waiting, _ in self._recent.taken]
-        super().catch_up(heard)
+    def _book(self, recent: Recent) -> None:
+        for taken in recent.taken:
+            if self not in taken.audience.sessions:
+                taken.open.add(self)
+        super()._book(recent)
 
 
-class ForgetsOtherAudiences(Recent):
-    def _alike_in_several(self, durables: Set[Durable]) -> Iterator[tuple[list[Taken], list[Durable]]]:
-        for heard in self._heard.values():
-            yield heard.messages, [each for each in heard.audience if each in durables]
+class SettlesForEverybody(Durable):
+    def _book(self, recent: Recent) -> None:
+        for taken in recent.taken:
+            if self not in taken.open:
+                taken.audience = Audience([*taken.audience.sessions, self])
+        super()._book(recent)
 
 
-class KnowsOneAudience(Node):
-    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
-        super().__init__(cursor, last)
-        self.recent = ForgetsOtherAudiences()
+class ForgetsWhoHasBooked(Recent):
+    def lacking(self) -> dict[Durable, None]:
+        self.booked.clear()
+        return super().lacking()
+
+
+class ForgetsWhoLacks(Recent):
+    def lacking(self) -> dict[Durable, None]:
+        return dict(self.booked)
 
 
 class BelievesInSubscriptions(Durable):
@@ -416,13 +430,14 @@ MUTATIONS = (
     Mutation("an audience is asked for anew when something has changed", node=KeepsItsAudiences),
     Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
     Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
-    Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken, first=53),
-    Mutation("what is booked is not settled with what was taken", durable=PassesWhatIsBooked, first=195),
-    Mutation("who settles what is booked is in the commit", node=BooksInSilence, first=377),
-    Mutation("a message is booked by its audience only", durable=TakesForEverybody),
+    Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken),
+    Mutation("who has booked a message settles it himself", durable=AcknowledgesWhatIsBooked),
+    Mutation("who has booked a message is not passed", node=PassesWhoHasBooked),
+    Mutation("who lacks a message is not passed", node=PassesWhoLacks),
+    Mutation("who settles what is booked is in the commit", node=BooksInSilence),
     Mutation("what a session has booked it does not book again", durable=BooksAgain),
-    Mutation("who hears by two audiences has to acknowledge both", node=KnowsOneAudience),
-    Mutation("only who acknowledges in order settles in one go", durable=SettlesOutOfOrder),
+    Mutation("a message is booked by its audience only", durable=TakesForEverybody),
+    Mutation("a message is settled by its audience only", durable=SettlesForEverybody),
     Mutation("in an audience are only sessions that are owed all", durable=BelievesInSubscriptions),
     Mutation("`at` stays until the node has reached it", durable=PassesItsOwnCursor, first=104),
     Mutation("an adopted session takes nothing up to `at`", durable=IgnoresItsOwnCursor, first=46),

@@ -12,6 +12,7 @@ from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.dispatcher import Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.recent import Taken
 from crewel.delivery.records import BATCH_BLOCK, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
 from crewel.delivery.states import Holdback
 from crewel.delivery.statuses import read_statuses
@@ -86,7 +87,7 @@ class ReceivingServer(Server):
         if owed and durable in self.receivers:
             self.receivers[durable].is_late = True
 
-    def _send(self, durable: Durable, logged: Logged) -> None:
+    def _send(self, durable: Durable, logged: Logged, taken: Taken | None = None) -> None:
         self._deliver(durable, logged, is_bounded=True)
 
     def _compare(self, ended: Iterable[Ended]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
-from crewel.delivery.recent import Audience
+from crewel.delivery.recent import Audience, Taken
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
@@ -75,7 +75,7 @@ class Server:
         self._newest: dict[tuple[Durable, str], LogId] = {}
         self._audiences: dict[str, tuple[int, Audience]] = {}
         """By channel, who gets all that comes, and since which version of `Node.recent`."""
-        self._sent: dict[Durable, list[LogId]] = {}
+        self._sent: dict[Durable, list[tuple[LogId, Taken | None]]] = {}
         """What the client of a session was sent at once, and has not acknowledged."""
         self._answered: defaultdict[SessionName, set[LogId]] = defaultdict(set)
         """What the clients of this server have said that they have got."""
@@ -266,10 +266,11 @@ class Server:
         known = Entry.read_back(logged)
         waiting = Waiting(0, len(logged.body), logged.channel, known.priority, known.expires)
         audience = self._audience(logged.channel) if is_bounded and logged.id % 4 else None
-        if audience is not None and node.take_for(audience, logged.id, waiting):
-            for durable in audience:
+        taken = None if audience is None else node.take_for(audience, logged.id, waiting)
+        if audience is not None and taken is not None:
+            for durable in audience.sessions:
                 self._came(durable, logged)
-                self._send(durable, logged)
+                self._send(durable, logged, taken)
             return
         hearing = [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         for durable in node.take(logged.id, patterns, waiting, hearing):
@@ -281,9 +282,9 @@ class Server:
         node, patterns = self.serving, MATCHING[channel]
         if not node.holds_still:
             return None
-        version, audience = self._audiences.get(channel, (-1, {}))
-        if version == node.recent.version:
-            return audience
+        known = self._audiences.get(channel)
+        if known is not None and known[0] == node.recent.version:
+            return known[1]
         found = node.audience(
             patterns, [each for each in node.sessions.values() if not each.since.keys().isdisjoint(patterns)]
         )
@@ -298,17 +299,16 @@ class Server:
             raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
         self._newest[durable, logged.channel] = logged.id
 
-    def _send(self, durable: Durable, logged: Logged) -> None:
+    def _send(self, durable: Durable, logged: Logged, taken: Taken | None = None) -> None:
         """It goes out at once, and nobody looks at the session."""
-        self._sent.setdefault(durable, []).append(logged.id)
+        self._sent.setdefault(durable, []).append((logged.id, taken))
 
     def acknowledge(self) -> None:
         """The clients acknowledge what they were sent at once."""
-        for durable, ids in self._sent.items():
-            durable.acknowledged += ids
-            if durable.owes:
-                self.serving.touch(durable)
-            self._answered[durable.name].update(ids)
+        for durable, sent in self._sent.items():
+            for log_id, taken in sent:
+                self.serving.acknowledged(durable, log_id, taken)
+                self._answered[durable.name].add(log_id)
         self._sent.clear()
 
     def _compare(self, ended: Iterable[Ended]) -> None:

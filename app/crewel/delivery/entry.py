@@ -5,6 +5,7 @@ from __future__ import annotations
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.publish_qos import FOR_EVER, life_ends
+from crewel.delivery.recent import Taken
 from crewel.delivery.records import NORMAL, Logged, LogId
 from crewel.delivery.update_qos import POINT_TO_POINT, Origin, counts_down_to, own, shared
 
@@ -25,6 +26,7 @@ class Entry:
         "origin",
         "position",
         "priority",
+        "taken",
         "to",
         "wire",
     )
@@ -40,6 +42,8 @@ class Entry:
         """Its JSON."""
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
+        self.taken: Taken | None = None
+        """What the engine has noted of it, if it was taken for all receivers at once."""
         self.origin: Origin | None = None
         """Where it comes from, for receivers that are told so; set when the first of them may get it."""
         self.begun = b""
@@ -75,6 +79,7 @@ class Entry:
         entry.lazy = lazy
         entry.wire = b'%b,"id":"%d"}' % (body[:-1], position) if position else body
         entry.position = position
+        entry.taken = None
         entry.origin = origin
         entry.begun = b""
         entry.priority, entry.expires, entry.to = priority, expires, to
@@ -113,7 +118,7 @@ class Entry:
         """What memory keeps of a stored message whose receiver is away: its place. It is never sent."""
         entry = cls.__new__(cls)
         entry.channel, entry.lazy, entry.wire = "", False, b""
-        entry.position = position
+        entry.position, entry.taken = position, None
         entry.origin, entry.begun = None, b""
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
         entry.is_oneway, entry.ends = False, 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.recent import MOST_TAKEN, Audience, Recent
+from crewel.delivery.recent import MOST_OWED, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
 __all__ = ["Interval", "Node", "Pending"]
@@ -229,43 +229,43 @@ class Node:
     def audience(self, patterns: Collection[str], hearing: Iterable[Durable]) -> Audience | None:
         """Those who hear these patterns by the index of subscriptions, if all of them are owed whatever is taken from now on,
         while it `holds_still` and `recent.version` is the same. None if that cannot be said."""
-        audience = dict.fromkeys(hearing)
-        return audience if all(durable.is_owed_all(patterns, self.cursor) for durable in audience) else None
+        audience = Audience(hearing)
+        return audience if all(each.is_owed_all(patterns, self.cursor) for each in audience.sessions) else None
 
-    def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> bool:
-        """Take the next entry, at the cost of one for all: it is open now for this audience. False if it was taken before.
+    def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> Taken | None:
+        """Take the next entry, at the cost of one for all: it is open now for this audience. None if it was taken before.
         Only while the node `holds_still`: so no commit stops before what was taken for all."""
         if log_id <= self.cursor:
-            return False
+            return None
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
-        if len(self.recent.taken) >= MOST_TAKEN:
-            self._catch_up()
-        if audience:
-            self.recent.take(log_id, waiting, audience)
+        if self.recent.owed >= MOST_OWED:
+            self._catch_up(self.recent.everybody())
+            self.recent.clear()
         self.cursor = log_id
-        return True
+        return self.recent.take(log_id, waiting, audience)
 
-    def _catch_up(self) -> None:
-        for durable in self.recent.everybody():
+    def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
+        """The client of a session has acknowledged a message, which was (or was not) taken for an audience. The next commit
+        looks at whoever has booked something since the last one, and otherwise only if it is told to."""
+        if durable.acknowledge(log_id, taken) and durable.owes:
+            self.touch(durable)
+
+    def _catch_up(self, durables: Iterable[Durable]) -> None:
+        for durable in durables:
             durable.catch_up()
             self.touch(durable)
-        self.recent.clear()
 
     def _settle_alike(self) -> tuple[Settled, ...]:
-        """Let everybody catch up. Returns what is settled for those of whom nothing else is to be told."""
+        """Book what is noted for those who lack some of it, or of whom more is to be told. Returns what all others have
+        settled, who leave it behind."""
+        others = self.recent.lacking() | self._dirty
+        self._catch_up(others)
         settled = []
-        for messages, durables in self.recent.alike():
-            ids = [log_id for log_id, _ in messages]
-            names = []
-            for durable in durables:
-                if not durable.is_dirty and durable.passes(self.recent, ids):
-                    names.append(durable.name)
-                else:
-                    durable.catch_up(messages)
-                    self.touch(durable)
+        for audience in self.recent.audiences:
+            names = audience.names_but(others.keys())
             if names:
-                settled.append(Settled(tuple(ids), tuple(names)))
+                settled.append(Settled(tuple(taken.id for taken in audience.recent), names))
         self.recent.clear()
         return tuple(settled)
 

@@ -1,100 +1,120 @@
 """What a node has handed to many sessions at once, and has not booked in each of them yet.
 
 To open a message for a session and to settle it again costs as much as to send it, and most messages are settled before the
-next commit asks. So one that goes to many sessions that all want it is noted once, here; what a client acknowledges is put
-down as it is, in its session; and a session books both as soon as anybody looks at it (`Durable.catch_up`), the commit at
-the latest. Nobody can tell the difference.
+next commit asks. So one that goes to many sessions that all want it is noted once, here, with those for whom it is open still;
+and a session books what was noted for it as soon as anybody looks at it (`Durable.catch_up`), or when a commit finds it among
+these. Nobody can tell the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, cast
 
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
 
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-__all__ = ["MOST_TAKEN", "Audience", "Owed", "Recent", "Taken"]
+__all__ = ["MOST_OWED", "Audience", "Owed", "Recent", "Taken"]
 
-MOST_TAKEN: Final = 1000
-"""Messages that are noted at most before all sessions book them: commits may be far between."""
-
-Audience = Mapping["Durable", None]
-"""Sessions that all want a message. It must not change any more."""
-
-Taken = tuple[LogId, Waiting]
-"""A message, and what is known of it."""
+MOST_OWED: Final = 100_000
+"""Messages, and receivers of each, that are noted at most before all sessions book them: commits may be far between."""
 
 
-class Heard(NamedTuple):
-    """What was taken for one audience."""
+class Audience:
+    """Sessions that all want a message. They must not change any more."""
 
-    audience: Audience
-    messages: list[Taken]
+    def __init__(self, sessions: Iterable[Durable]) -> None:
+        self.sessions: Mapping[Durable, None] = dict.fromkeys(sessions)
+        self.recent: list[Taken] = []
+        """What was taken for them, as long as it is noted."""
+
+    @cached_property
+    def names(self) -> tuple[SessionName, ...]:
+        """The names of all of them."""
+        return tuple(each.name for each in self.sessions)
+
+    def names_but(self, others: Set[Durable]) -> tuple[SessionName, ...]:
+        """The names of all but these."""
+        if self.sessions.keys().isdisjoint(others):
+            return self.names
+        return tuple(each.name for each in self.sessions if each not in others)
+
+
+class Taken:
+    """A message that was taken for an audience."""
+
+    __slots__ = ("audience", "id", "number", "open", "waiting")
+
+    def __init__(self, number: int, log_id: LogId, waiting: Waiting, audience: Audience) -> None:
+        self.number = number
+        """How many were ever taken, with this one."""
+        self.id = log_id
+        self.waiting = waiting
+        self.audience = audience
+        self.open = set(audience.sessions)
+        """Who has not acknowledged it. Of one that has booked it this says nothing."""
 
 
 class Recent:
     """What the sessions of one node share."""
 
-    __slots__ = ("_heard", "size", "taken", "upto", "version")
+    __slots__ = ("audiences", "booked", "owed", "size", "taken", "upto", "version")
 
     def __init__(self) -> None:
-        self.taken: list[tuple[LogId, Waiting, Audience]] = []
-        """What was taken, in the order of the log."""
+        self.taken: list[Taken] = []
+        """What is noted, in the order of the log."""
         self.upto = 0
-        """How many were ever taken: the last of `taken` has this number."""
+        """How many were ever taken: the number of the last one."""
+        self.audiences: list[Audience] = []
+        """Those for whom something is noted."""
+        self.booked: dict[Durable, None] = {}
+        """Who has booked something of it."""
+        self.owed = 0
+        """How many messages are noted, counted once more for each session that gets them."""
         self.size = 0
-        """Bytes of what is in `taken`: no session has more that is not booked."""
+        """Bytes of what is noted: no session has more that is not booked."""
         self.version = 0
         """Changes whenever another message might have another audience."""
-        self._heard: dict[int, Heard] = {}  # the same by audience, by its identity
 
-    def take(self, log_id: LogId, waiting: Waiting, audience: Audience) -> None:
+    def take(self, log_id: LogId, waiting: Waiting, audience: Audience) -> Taken:
         """The message is open for all of them."""
-        heard = self._heard.get(id(audience))
-        if heard is None:
-            heard = self._heard[id(audience)] = Heard(audience, [])
-        heard.messages.append((log_id, waiting))
-        self.taken.append((log_id, waiting, audience))
         self.upto += 1
+        taken = Taken(self.upto, log_id, waiting, audience)
+        if not audience.recent:
+            self.audiences.append(audience)
+        audience.recent.append(taken)
+        self.taken.append(taken)
+        self.owed += 1 + len(audience.sessions)
         self.size += waiting.size
+        return taken
 
     def everybody(self) -> dict[Durable, None]:
-        """All who may have something to book."""
-        return dict.fromkeys(chain.from_iterable(heard.audience for heard in self._heard.values()))
+        """All for whom something is noted."""
+        return dict.fromkeys(chain.from_iterable(audience.sessions for audience in self.audiences))
 
-    def alike(self) -> Iterator[tuple[list[Taken], Iterable[Durable]]]:
-        """The same, those together for whom the same was taken, and what that is."""
-        once: set[Durable] = set()
-        more: set[Durable] = set()
-        for heard in self._heard.values():
-            more |= heard.audience.keys() & once
-            once |= heard.audience.keys()
-        for heard in self._heard.values():
-            yield heard.messages, [each for each in heard.audience if each not in more] if more else heard.audience
-        if more:
-            yield from self._alike_in_several(more)
-
-    def _alike_in_several(self, durables: Set[Durable]) -> Iterator[tuple[list[Taken], list[Durable]]]:
-        heard_by: dict[Durable, list[int]] = {}
-        for place, heard in self._heard.items():
-            for durable in heard.audience:
-                if durable in durables:
-                    heard_by.setdefault(durable, []).append(place)
-        together: dict[tuple[int, ...], list[Durable]] = {}
-        for durable, places in heard_by.items():
-            together.setdefault(tuple(places), []).append(durable)
-        for places_of_all, those in together.items():
-            yield sorted(chain.from_iterable(self._heard[place].messages for place in places_of_all)), those
+    def lacking(self) -> dict[Durable, None]:
+        """Those for whom something is open, and others who have booked it."""
+        lacking = dict(self.booked)
+        for audience in self.audiences:
+            some: set[Durable] = set().union(*(taken.open for taken in audience.recent))
+            if some:
+                lacking.update((each, None) for each in audience.sessions if each in some)
+        return lacking
 
     def clear(self) -> None:
-        """Everybody has booked everything."""
+        """Everybody has booked everything, or left it behind."""
+        for taken in self.taken:
+            taken.open.clear()  # its message may wait in queues for long
+        for audience in self.audiences:
+            audience.recent = []
         self.taken.clear()
-        self._heard.clear()
-        self.size = 0
+        self.audiences.clear()
+        self.booked.clear()
+        self.owed = self.size = 0
 
 
 class Owed:
@@ -104,7 +124,7 @@ class Owed:
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
-        """What its client has acknowledged and is not booked yet. Who adds something and `owes` is touched."""
+        """What its client has acknowledged of what is booked, and what is not booked yet."""
         self.booked_size = 0
         """Bytes of all that is open, as far as it is booked."""
         self.booked: dict[LogId, Waiting] = {}
@@ -155,57 +175,41 @@ class Owed:
             self._recent.version += 1
             self._recent = None
 
-    def catch_up(self, heard: Sequence[Taken] | None = None) -> None:
-        """Book what was taken, and then what was acknowledged. `heard`: what was taken for it, if somebody knows."""
+    def acknowledge(self, log_id: LogId, taken: Taken | None) -> bool:
+        """Its client has acknowledged this message, which was (or was not) taken for an audience. Returns whether the session
+        has to know: not as long as nobody has looked at what was taken."""
+        if taken is not None and self._upto < taken.number:
+            taken.open.discard(self)
+            return False
+        self.acknowledged.append(log_id)
+        return True
+
+    def catch_up(self) -> None:
+        """Book what was taken, and then what was acknowledged of what is booked."""
         recent = self._recent
         if recent is not None and self._upto != recent.upto:
-            if heard is None or self._upto != recent.upto - len(recent.taken):
-                heard = [
-                    (log_id, waiting)
-                    for log_id, waiting, all_ in recent.taken[self._upto - recent.upto :]
-                    if self in all_
-                ]
-            self._upto = recent.upto
-            if self._settles_in_order(heard):
-                return
-            self._open_taken(heard)
+            self._book(recent)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def passes(self, recent: Recent, ids: list[LogId]) -> bool:
-        """Leave behind what was taken, these messages for it, if it has booked nothing of that, and its client has acknowledged
-        just these."""
-        if self.acknowledged != ids or self._upto != recent.upto - len(recent.taken):
-            return False
+    def _book(self, recent: Recent) -> None:
+        first = max(0, len(recent.taken) - (recent.upto - self._upto))  # what lies before was left behind
         self._upto = recent.upto
-        self._newest = max(self._newest, ids[-1])
-        self.acknowledged = []
-        return True
-
-    def _settles_in_order(self, taken: Sequence[Taken]) -> bool:
-        """Book in one go, if that is so, that its client has acknowledged the first of all that is open, and no other."""
-        acknowledged = self.acknowledged
-        if self.booked_inbox or len(acknowledged) < len(self.booked):
-            return False
-        owed = [*self.booked.items(), *taken]
-        if acknowledged != [log_id for log_id, _ in owed[: len(acknowledged)]]:
-            return False
-        if owed:
-            self._newest = max(self._newest, owed[-1][0])
-        self.booked = dict(owed[len(acknowledged) :])
-        self.booked_size = sum(waiting.size for waiting in self.booked.values())
-        if acknowledged:
-            self._ended.setdefault(EndReason.SETTLED, []).extend(acknowledged)
-            self.acknowledged = []
-        return True
-
-    def _open_taken(self, taken: Iterable[Taken]) -> None:
-        for log_id, waiting in taken:
-            self.booked[log_id] = waiting
-            self.booked_size += waiting.size
-            if log_id > self._newest:  # else what came beside the log is newer
-                self._newest = log_id
+        settled = []
+        for taken in recent.taken[first:]:
+            if self in taken.open:
+                self.booked[taken.id] = taken.waiting
+                self.booked_size += taken.waiting.size
+            elif self in taken.audience.sessions:
+                settled.append(taken.id)
+            else:
+                continue
+            if taken.id > self._newest:  # else what came beside the log is newer
+                self._newest = taken.id
+        if settled:
+            self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
+        recent.booked[cast("Durable", self)] = None
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""

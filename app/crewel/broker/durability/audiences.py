@@ -75,7 +75,8 @@ class Audiences:
     def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
         node = self._durability.node
-        if not node.take_for(hearers.audience, entry.position, waiting):
+        entry.taken = node.take_for(hearers.audience, entry.position, waiting)
+        if entry.taken is None:
             return False
         enqueue, ahead = self._broker.outbound.enqueue, node.recent.size
         for session, durable in hearers.reliable:

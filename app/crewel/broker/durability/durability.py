@@ -246,9 +246,7 @@ class Durability:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.told.append(entry)
-                durable.acknowledged.append(entry.position)
-        if durable.owes:
-            self.node.touch(durable)
+                self.node.acknowledged(durable, entry.position, entry.taken)
         if self._broker.shared.starving:
             self._broker.shared.freed(session)
 
