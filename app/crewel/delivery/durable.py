@@ -295,7 +295,6 @@ class Durable(Owed):
         is_newest = not self.inbox or log_id > next(reversed(self.inbox))
         self._put_beside(log_id)
         self.inbox[log_id] = waiting
-        self.owes = True
         if not is_newest:
             self.booked_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
         self.booked_size += waiting.size

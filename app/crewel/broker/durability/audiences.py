@@ -6,6 +6,7 @@ Whatever is unusual about a message or about one of its receivers goes the gener
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Audiences", "Hearers"]
+__all__ = ["Audiences", "Hearers", "Receivers"]
 
 _MOST_CHANNELS: Final = 10_000
+
+
+Receivers = list[tuple[Session, Durable]]
+"""Sessions that the store has."""
 
 
 class Hearers(NamedTuple):
@@ -29,8 +34,10 @@ class Hearers(NamedTuple):
 
     audience: Audience
     """The sessions that the store has, for the engine."""
-    reliable: list[tuple[Session, Durable]]
+    reliable: Receivers
     """The same."""
+    room: float
+    """Bytes that the queue of each of these may have at least."""
     others: list[Session]
 
 
@@ -70,7 +77,10 @@ class Audiences:
             else:
                 return None
         audience = self._durability.node.audience(channel.patterns, [durable for _, durable in reliable])
-        return None if audience is None else Hearers(audience, reliable, others)
+        if audience is None:
+            return None
+        rooms = (session.bounds.max_bytes for session, _ in reliable if session.bounds is not None)
+        return Hearers(audience, reliable, min(rooms, default=inf), others)
 
     def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
@@ -78,23 +88,26 @@ class Audiences:
         entry.taken = node.take_for(hearers.audience, entry.position, waiting)
         if entry.taken is None:
             return False
-        enqueue, ahead = self._broker.outbound.enqueue, node.recent.size
-        for session, durable in hearers.reliable:
-            bounds, dispatcher = session.bounds, session.dispatcher
-            if (
-                session.is_absent
-                or session.is_paused
-                or durable.parked
-                or (dispatcher is not None and dispatcher.sink is not None)
-                or (
-                    bounds is not None
-                    and (
-                        len(session.queue) + session.retained >= bounds.max_entries
-                        or durable.booked_size + ahead > bounds.max_bytes
-                    )
-                )
-            ):
-                self._deliver(durable, entry, "")
+        receivers = hearers.reliable
+        if node.recent.size <= hearers.room and not entry.lazy:
+            receivers = self._broker.outbound.enqueue_at_rest(entry, receivers)
+        for session, durable in receivers:
+            if self._is_usual(session, durable, node.recent.size):
+                self._broker.outbound.enqueue(session, entry)
             else:
-                enqueue(session, entry)
+                self._deliver(durable, entry, "")
         return True
+
+    @staticmethod
+    def _is_usual(session: Session, durable: Durable, ahead: int) -> bool:
+        """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
+        booked, this one included."""
+        if session.is_absent or session.is_paused or durable.parked:
+            return False
+        if session.dispatcher is not None and session.dispatcher.sink is not None:
+            return False
+        bounds = session.bounds
+        return bounds is None or (
+            len(session.queue) + session.retained < bounds.max_entries
+            and durable.booked_size + ahead <= bounds.max_bytes
+        )
