@@ -119,6 +119,14 @@ class PassesWhoLacks(Node):
         self.recent = ForgetsWhoLacks()
 
 
+class NotesForWhoHasBooked(Node):
+    def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
+        if taken is not None:
+            taken.open.discard(durable)
+        else:
+            super().acknowledged(durable, log_id, taken)
+
+
 class BooksInSilence(Node):
     def _regroup(self, durable: Durable) -> None:
         super()._regroup(durable)
@@ -161,17 +169,9 @@ class SettlesAllThatWasTaken(Durable):
         super()._book(recent)
 
 
-class AcknowledgesWhatIsBooked(Durable):
-    def acknowledge(self, log_id: LogId, taken: Taken | None) -> bool:
-        if taken is not None:
-            taken.open.discard(self)
-            return False
-        return super().acknowledge(log_id, taken)
-
-
 class BooksAgain(Durable):
     def _book(self, recent: Recent) -> None:
-        self._upto = 0
+        self.upto = 0
         super()._book(recent)
 
 
@@ -431,7 +431,7 @@ MUTATIONS = (
     Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
     Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
     Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken),
-    Mutation("who has booked a message settles it himself", durable=AcknowledgesWhatIsBooked),
+    Mutation("who has booked a message settles it himself", node=NotesForWhoHasBooked),
     Mutation("who has booked a message is not passed", node=PassesWhoHasBooked),
     Mutation("who lacks a message is not passed", node=PassesWhoLacks),
     Mutation("who settles what is booked is in the commit", node=BooksInSilence),

@@ -248,8 +248,12 @@ class Node:
     def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
         """The client of a session has acknowledged a message, which was (or was not) taken for an audience. The next commit
         looks at whoever has booked something since the last one, and otherwise only if it is told to."""
-        if durable.acknowledge(log_id, taken) and durable.owes:
-            self.touch(durable)
+        if taken is not None and durable.upto < taken.number:
+            taken.open.discard(durable)  # nobody has looked: that is all there is to know
+        else:
+            durable.acknowledged.append(log_id)
+            if durable.owes:
+                self.touch(durable)
 
     def _catch_up(self, durables: Iterable[Durable]) -> None:
         for durable in durables:

@@ -120,11 +120,11 @@ class Recent:
 class Owed:
     """What is open for one session, booked when somebody looks."""
 
-    __slots__ = ("_ended", "_newest", "_recent", "_upto", "acknowledged", "booked", "booked_inbox", "booked_size")
+    __slots__ = ("_ended", "_newest", "_recent", "acknowledged", "booked", "booked_inbox", "booked_size", "upto")
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
-        """What its client has acknowledged of what is booked, and what is not booked yet."""
+        """What its client has acknowledged of what is booked, until that is booked too."""
         self.booked_size = 0
         """Bytes of all that is open, as far as it is booked."""
         self.booked: dict[LogId, Waiting] = {}
@@ -136,8 +136,8 @@ class Owed:
         self._ended: dict[EndReason, list[LogId]] = {}
         self._recent: Recent | None = None
         """What its node has taken lately, while it has one."""
-        self._upto = 0
-        """How much of that is booked here: the number of the last one."""
+        self.upto = 0
+        """How much of that is booked here, or was left behind: the number of the last one."""
 
     @property
     def open(self) -> dict[LogId, Waiting]:
@@ -165,7 +165,7 @@ class Owed:
     def attach(self, recent: Recent) -> None:
         """A node has it from now on."""
         self._recent = recent
-        self._upto = recent.upto
+        self.upto = recent.upto
         recent.version += 1
 
     def detach(self) -> None:
@@ -175,27 +175,18 @@ class Owed:
             self._recent.version += 1
             self._recent = None
 
-    def acknowledge(self, log_id: LogId, taken: Taken | None) -> bool:
-        """Its client has acknowledged this message, which was (or was not) taken for an audience. Returns whether the session
-        has to know: not as long as nobody has looked at what was taken."""
-        if taken is not None and self._upto < taken.number:
-            taken.open.discard(self)
-            return False
-        self.acknowledged.append(log_id)
-        return True
-
     def catch_up(self) -> None:
         """Book what was taken, and then what was acknowledged of what is booked."""
         recent = self._recent
-        if recent is not None and self._upto != recent.upto:
+        if recent is not None and self.upto != recent.upto:
             self._book(recent)
         if self.acknowledged:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
     def _book(self, recent: Recent) -> None:
-        first = max(0, len(recent.taken) - (recent.upto - self._upto))  # what lies before was left behind
-        self._upto = recent.upto
+        first = max(0, len(recent.taken) - (recent.upto - self.upto))  # what lies before was left behind
+        self.upto = recent.upto
         settled = []
         for taken in recent.taken[first:]:
             if self in taken.open:
