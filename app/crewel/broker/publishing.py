@@ -111,7 +111,7 @@ def _configure(broker: Broker, message: Message, qos: PublishQos) -> Steps[Reply
 
 def _publish_to_subscribers(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
     channel = message.channel
-    key = broker.scoped(qos.key, channel, session)
+    key = broker.scoped(qos.key, channel, session) if qos.key else ""
     keeping = broker.broadcasting.keeping(channel, qos)
     if keeping is not None:
         return _publish_stored(broker, session, message, qos, keeping, key)

@@ -86,10 +86,12 @@ class PublishQos:
     administrative: bool = False
     """Whether it configures the topic anew and is delivered to nobody."""
 
-    @property
-    def is_volatile(self) -> bool:
-        """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
-        return self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
+    is_volatile: bool = field(init=False)
+    """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
+
+    def __post_init__(self) -> None:
+        is_volatile = self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
+        object.__setattr__(self, "is_volatile", is_volatile)
 
     def leaves_history(self, received: int) -> int:
         """When a message that was accepted at this time goes out of its topic's history; both in microseconds since 1970. 0:

@@ -61,11 +61,12 @@ class Line(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._transport.abort()
-        answers, missing = self._answers, self._wanted - len(self._answers)
-        done = self._end()
+        done, self._done = self._done, None
         if done is not None:
-            answers += [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
+            missing = self._wanted - len(self._answers)
+            answers = self._answers + [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
             self._loop.call_soon(done, answers)
+        self._wanted, self._answers = 0, []
 
     def data_received(self, data: bytes) -> None:
         """Collect answers. More than were asked for mean that nobody knows which is whose."""
@@ -80,7 +81,9 @@ class Line(asyncio.Protocol):
         if len(answers) > self._wanted:
             answers.clear()
             self._lost("the store answered what it was not asked")
-        elif len(answers) == self._wanted and (done := self._end()) is not None:
+        elif len(answers) == self._wanted and self._done is not None:
+            done, self._done = self._done, None
+            self._wanted, self._answers = 0, []
             done(answers)
 
     def eof_received(self) -> None:
@@ -90,12 +93,6 @@ class Line(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, by whatever."""
         self._lost(str(error) if error else _GONE)
-
-    def _end(self) -> Callable[[list[Any]], None] | None:
-        """The exchange is over; returns who hears of it."""
-        done, self._done = self._done, None
-        self._wanted, self._answers = 0, []
-        return done
 
     def _look(self) -> None:
         """See whether the exchange that is under way takes too long, if one is."""

@@ -66,15 +66,8 @@ def store_error(error: Exception) -> StoreError:
 _pack: Callable[[Any], bytes] = hiredis.pack_command
 
 
-class _Call:
-    """Commands of one caller as they are sent, the places of publishes among them, and who gets the answers."""
-
-    __slots__ = ("appends", "commands", "done")
-
-    def __init__(self, commands: list[bytes], appends: Sequence[int], done: Done) -> None:
-        self.commands = commands
-        self.appends = appends
-        self.done = done
+_Call = tuple[list[bytes], Sequence[int], Done]
+"""Commands of one caller as they are sent, the places of publishes among them, and who gets the answers."""
 
 
 class Writer:
@@ -134,7 +127,7 @@ class Writer:
             done(_unavailable(commands))
             return
         # Packed here, so that one that cannot be is its caller's trouble alone.
-        self._calls.append(_Call([*map(_pack, commands)], appends, done))
+        self._calls.append(([*map(_pack, commands)], appends, done))
         if not self._is_busy:
             self._send_next()
 
@@ -147,23 +140,18 @@ class Writer:
 
     def _send_next(self) -> None:
         self._is_busy = True
-        calls = self._next_calls()
+        calls: list[_Call] = []
         commands: list[bytes] = []
         appends: list[int] = []
-        for call in calls:
-            appends += call.appends if not commands else [len(commands) + number for number in call.appends]
-            commands += call.commands
+        while self._calls and (not calls or len(commands) + len(self._calls[0][0]) <= _MOST_TOGETHER):
+            call = self._calls.popleft()
+            appends += [len(commands) + number for number in call[1]] if commands else call[1]
+            commands += call[0]
+            calls.append(call)
         needed = self._replicas() if appends else 0
         if needed:
             commands.append(_pack(("WAIT", needed, _WAIT_MS)))
         self._exchange(commands, partial(self._answered, calls, commands, appends, needed))
-
-    def _next_calls(self) -> list[_Call]:
-        calls = [self._calls.popleft()]
-        count = len(calls[0].commands)
-        while self._calls and (count := count + len(self._calls[0].commands)) <= _MOST_TOGETHER:
-            calls.append(self._calls.popleft())
-        return calls
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
         if self._line is None:
@@ -174,13 +162,12 @@ class Writer:
     def _answered(
         self, calls: Sequence[_Call], commands: Sequence[bytes], appends: Sequence[int], needed: int, answers: list[Any]
     ) -> None:
-        unknown: list[int] = []
         if hiredis.ReplyError in map(type, answers):
             unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
-        if unknown:
-            self._repeat(unknown, commands, answers, partial(self._hand_out, calls, appends, needed))
-        else:
-            self._hand_out(calls, appends, needed, answers)
+            if unknown:
+                self._repeat(unknown, commands, answers, partial(self._hand_out, calls, appends, needed))
+                return
+        self._hand_out(calls, appends, needed, answers)
 
     def _repeat(self, unknown: Sequence[int], commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
         """Load the scripts again, for the store has forgotten them, and send what it did not know: nothing of that was
@@ -200,9 +187,9 @@ class Writer:
         if hiredis.ReplyError in map(type, answers):
             answers = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
         start = 0
-        for call in calls:
-            end = start + len(call.commands)
-            call.done(answers[start:end])
+        for commands, _, done in calls:
+            end = start + len(commands)
+            done(answers[start:end])
             start = end
         self._is_busy = False
         if self._calls:

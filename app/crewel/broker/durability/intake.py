@@ -183,7 +183,8 @@ class Intake:
         hearers = None if excluded or entry.expires else self._audiences.of(channel)
         if hearers is not None and self._audiences.take(hearers, entry, waiting):
             self._heard = max(self._heard, entry.position)
-            self._broker.outbound.fan_out(entry, hearers.others, publisher)
+            if hearers.others:
+                self._broker.outbound.fan_out(entry, hearers.others, publisher)
             return
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
