@@ -10,6 +10,7 @@ the server's process, as the scheduler counts it; its store is a process of its 
 import argparse
 import asyncio
 import datetime as dt
+import json
 import os
 import re
 import shlex
@@ -24,6 +25,7 @@ from tempfile import TemporaryDirectory
 
 import uvloop
 from peers import BENCH
+from servers import METER, build_meter, raise_file_limit
 from waiting import Clients, store_sessions
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -166,6 +168,35 @@ async def fanning_out(rounds: int, seconds: float, *, ack: bool, rate: int) -> F
     )
 
 
+async def talking_in_rooms(rounds: int, seconds: float) -> Figure:
+    """The load of case B (cases.py): 1,000 clients that acknowledge, in 10 rooms of 100, 200 messages a second. A round goes to
+    and fro four times, for the machine's speed changes within seconds."""
+    build_meter()
+    load = {"mode": "deliver", "clients": "1000", "rooms": "10", "payload": "64", "limit": "240"}
+    with TemporaryDirectory() as directory:
+        async with serving(directory) as server:
+            options = load | {"port": str(server.port), "pid": str(server.process.pid)}
+            options |= {"rates": ",".join(["200"] * 8 * rounds), "seconds": str(seconds / 3)}
+            words = [word for name, value in options.items() for word in (f"--{name}", value)]
+            meter = await asyncio.create_subprocess_exec(
+                str(METER), *words, "--ack", "--stores", stdout=asyncio.subprocess.PIPE
+            )
+            result = json.loads((await meter.communicate())[0])
+    assert not any(result["errors"].values()), result["errors"]
+    assert not any(step["lost"] for step in result["steps"]), "not everything came"
+    kinds = {}
+    for stored in (False, True):
+        steps = [step["process_us_per_delivery"] for step in result["steps"] if step["stored"] is stored]
+        kinds[stored] = [statistics.fmean(steps[start : start + 4]) for start in range(0, len(steps), 4)]
+    middle = statistics.median(b / a for a, b in zip(kinds[False], kinds[True], strict=True))
+    return Figure(
+        "the same in case B: 1,000 clients in 10 rooms of 100, acknowledged, 200 messages a second",
+        f"{middle:.2f}",
+        middle <= 1.10,
+        f"{spread(kinds[False])} µs and {spread(kinds[True])} µs a delivery, 20,000/s",
+    )
+
+
 async def idling(rounds: int, seconds: float) -> Figure:
     """1,000 reliable sessions with a held connect, and nothing happens."""
     shares = []
@@ -212,6 +243,7 @@ async def measure(rounds: int, seconds: float, only: str) -> list[Figure]:
         "publishing": lambda: publishing(rounds, seconds),
         "fan-out": lambda: fanning_out(rounds, seconds, ack=True, rate=50),
         "fan-out-busy": lambda: fanning_out(rounds, seconds, ack=True, rate=200),
+        "rooms": lambda: talking_in_rooms(rounds, seconds),
         "plain": lambda: fanning_out(rounds, seconds, ack=False, rate=50),
         "plain-busy": lambda: fanning_out(rounds, seconds, ack=False, rate=200),
         "idle": lambda: idling(rounds, seconds),
@@ -266,11 +298,12 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        choices=["", "publishing", "fan-out", "fan-out-busy", "plain", "plain-busy", "idle", "start"],
+        choices=["", "publishing", "fan-out", "fan-out-busy", "rooms", "plain", "plain-busy", "idle", "start"],
     )
     options = parser.parse_args()
     rounds, seconds = (3, 0.7) if options.quick else (7, 2.0)
     uvloop.install()
+    raise_file_limit()
     text = report(asyncio.run(measure(rounds, seconds, options.only)), rounds, seconds)
     print(text)
     if not (options.quick or options.only):

@@ -100,7 +100,7 @@ static Client *free_publisher(void) {
     return c;
 }
 
-bool client_publish(uint64_t due) {
+bool client_publish(uint64_t due, bool stored) {
     static char body[8192], padding[4096];
     if (!*padding) memset(padding, 'x', sizeof padding - 1);
     Client *c = free_publisher();
@@ -108,8 +108,8 @@ bool client_publish(uint64_t due) {
     int room = rand() % opt.rooms;
     unsigned long message = (unsigned long)ledger_publish(room);
     int n = snprintf(body, sizeof body,
-        "[{\"id\":\"%ld\",\"channel\":\"/bench/%d\",\"clientId\":\"%s\",\"data\":{\"user\":\"bench\",\"text\":\"@%016lx%08lx@%.*s\"}}]",
-        ++c->next_id, room, c->id, (unsigned long)due, message, opt.payload - STAMP, padding);
+        "[{\"id\":\"%ld\",\"channel\":\"/bench/%d\",\"clientId\":\"%s\",%s\"data\":{\"user\":\"bench\",\"text\":\"@%016lx%08lx@%.*s\"}}]",
+        ++c->next_id, room, c->id, stored ? "\"ext\":{\"publish\":{\"persistent\":true}}," : "", (unsigned long)due, message, opt.payload - STAMP, padding);
     c->state = PUBLISHING;
     c->asked_at = due;
     totals.published++;

@@ -41,7 +41,7 @@ void complain(const char *what, const char *body, size_t n) {
 /* ---- options ---- */
 
 static void read_rates(char *list) {
-    for (char *rate = strtok(list, ","); rate && opt.nrates < 32; rate = strtok(NULL, ",")) opt.rates[opt.nrates++] = atof(rate);
+    for (char *rate = strtok(list, ","); rate && opt.nrates < 64; rate = strtok(NULL, ",")) opt.rates[opt.nrates++] = atof(rate);
 }
 
 static void set_option(const char *name, char *value) {
@@ -64,15 +64,17 @@ static void read_options(int argc, char **argv) {
     static const char *names[] = { "mode", "path", "port", "pid", "clients", "rooms", "rooms-per-client", "publishers", "payload", "ramp",
                                    "prelude", "rates", "warmup", "seconds", "limit", "stop-p99-ms" };
     enum { COUNT = sizeof names / sizeof *names };
-    struct option table[COUNT + 4] = { 0 };
+    struct option table[COUNT + 5] = { 0 };
     for (int i = 0; i < COUNT; i++) table[i] = (struct option){ names[i], required_argument, NULL, 0 };
     table[COUNT] = (struct option){ "websocket", no_argument, NULL, 'w' };
     table[COUNT + 1] = (struct option){ "ack", no_argument, NULL, 'a' };
     table[COUNT + 2] = (struct option){ "update", no_argument, NULL, 'u' };
+    table[COUNT + 3] = (struct option){ "stores", no_argument, NULL, 's' };
     for (int found, which; (found = getopt_long(argc, argv, "", table, &which)) != -1;) {
         if (found == '?') fail("see the options in main.c");
         else if (found == 'w') opt.websocket = true;
         else if (found == 'a') opt.ack = true;
+        else if (found == 's') opt.stores = true;
         else if (found == 'u') opt.update = opt.ack = true;
         else set_option(names[which], optarg);
     }
@@ -105,13 +107,13 @@ static void run_for(double seconds) {
 }
 
 /* A clock of its own for the messages: one that could not be sent in time is still due, and its wait counts. */
-static struct { double rate; uint64_t start, sent; } schedule;
+static struct { double rate; uint64_t start, sent; bool stored; } schedule;
 
 static uint64_t due(uint64_t k) { return schedule.start + (uint64_t)((double)k * 1e9 / schedule.rate); }
 
 static void publish_for(double seconds) {
     for (uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9), now; (now = clock_ns()) < end && !late();) {
-        while (due(schedule.sent) <= now && client_publish(due(schedule.sent))) schedule.sent++;
+        while (due(schedule.sent) <= now && client_publish(due(schedule.sent), schedule.stored)) schedule.sent++;
         wire_turn(1);
     }
 }
@@ -145,15 +147,15 @@ static Outcome step(double rate, bool first) {
     uint64_t expected_before = ledger_expected();
     histogram_clear(&delivery_times);
     start_schedule(rate);
-    publish_for(1);
+    publish_for(opt.seconds < 1 ? opt.seconds : 1);
     histogram_clear(&publish_times);
     ledger_window(ledger_next(), UINT64_MAX);
     Totals t0 = totals;
-    double cpu0 = tree_cpu_seconds(opt.pid), own0 = own_cpu_seconds();
+    double cpu0 = tree_cpu_seconds(opt.pid), alone0 = process_cpu_seconds(opt.pid), own0 = own_cpu_seconds();
     uint64_t start = clock_ns();
     publish_for(opt.seconds);
     double seconds = (double)(clock_ns() - start) / 1e9;
-    double cpu = tree_cpu_seconds(opt.pid) - cpu0, own = own_cpu_seconds() - own0;
+    double cpu = tree_cpu_seconds(opt.pid) - cpu0, alone = process_cpu_seconds(opt.pid) - alone0, own = own_cpu_seconds() - own0;
     Totals t1 = totals;
     uint64_t unsent = (uint64_t)((double)(clock_ns() - schedule.start) / 1e9 * rate);
     unsent = unsent > schedule.sent + 1 ? unsent - schedule.sent - 1 : 0;
@@ -166,12 +168,12 @@ static Outcome step(double rate, bool first) {
     uint64_t lost = expected > delivered ? expected - delivered : 0;
     double p99 = histogram_ms(&delivery_times, 0.99);
     printf("%s{\"rate\":%.0f,\"seconds\":%.3f,\"publish_per_s\":%.1f,\"deliver_per_s\":%.1f,\"polls_per_s\":%.1f,\"megabytes_per_s\":%.2f,"
-           "\"cpu_us_per_delivery\":%.3f,\"server_cores\":%.3f,\"meter_cores\":%.3f,"
+           "\"stored\":%s,\"cpu_us_per_delivery\":%.3f,\"process_us_per_delivery\":%.3f,\"server_cores\":%.3f,\"meter_cores\":%.3f,"
            "\"latency_ms\":{\"p50\":%.3f,\"p90\":%.3f,\"p99\":%.3f,\"max\":%.3f},\"publish_ms\":{\"p50\":%.3f,\"p99\":%.3f},"
            "\"expected\":%llu,\"delivered\":%llu,\"lost\":%llu,\"duplicates\":%llu,\"unsent\":%llu,\"resident_kib\":%ld}",
            first ? "" : ",", rate, seconds, published / seconds, deliveries / seconds, (double)(t1.polls - t0.polls) / seconds,
            (double)(t1.bytes_in - t0.bytes_in) / seconds / 1e6,
-           per(cpu * 1e6, deliveries), cpu / seconds, own / seconds,
+           schedule.stored ? "true" : "false", per(cpu * 1e6, deliveries), per(alone * 1e6, deliveries), cpu / seconds, own / seconds,
            histogram_ms(&delivery_times, 0.5), histogram_ms(&delivery_times, 0.9), p99, (double)delivery_times.max / 1000.0,
            histogram_ms(&publish_times, 0.5), histogram_ms(&publish_times, 0.99),
            (unsigned long long)expected, (unsigned long long)delivered, (unsigned long long)lost,
@@ -186,6 +188,7 @@ static void deliver(void) {
     warm_up(opt.rates[0]);
     printf("\"steps\":[");
     for (int i = 0, slow = 0; i < opt.nrates && slow < 2; i++) {      /* one slow step may be a hiccup of the machine */
+        schedule.stored = opt.stores && (i + 1) / 2 % 2;                /* so that a drift of the machine meets both alike */
         Outcome outcome = step(opt.rates[i], i == 0);
         slow = outcome == SUSTAINED ? 0 : outcome == SLOW ? slow + 1 : 2;
     }

@@ -110,7 +110,7 @@ static bool descends(int pid, int root) {
     return false;
 }
 
-static double process_cpu_seconds(int pid) {
+double process_cpu_seconds(int pid) {
     clockid_t clock;
     struct timespec t;
     if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t)) return 0;

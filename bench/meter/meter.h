@@ -26,11 +26,12 @@ typedef struct {
     const char *path;
     int port, pid;
     bool websocket, ack, update;
+    bool stores;                     /* of four steps the second and third publish messages that are stored */
     int clients, rooms, rooms_per_client, publishers;
     int payload;                     /* bytes of text in a message */
     int ramp;                        /* clients that may be on their way in at once */
     int prelude;                     /* storm: clients that come in before the measured ones */
-    double rates[32];                /* messages a second, one step after the other */
+    double rates[64];                /* messages a second, one step after the other */
     int nrates;
     double warmup, seconds, limit;   /* seconds */
     double stop_p99_ms;              /* no further step after two with a higher p99; 0: never stop */
@@ -73,7 +74,7 @@ typedef struct Client {
 void client_open(Client *c, Role role, int index);
 void client_opened(Client *c);
 void client_received(Client *c, const char *body, size_t n);
-bool client_publish(uint64_t due);   /* false when every publisher is busy */
+bool client_publish(uint64_t due, bool stored);   /* false when every publisher is busy */
 void client_lost(Client *c);
 
 /* ---- the wire ---- */
@@ -105,7 +106,8 @@ uint64_t ledger_expected(void);
 uint64_t ledger_next(void);
 
 uint64_t clock_ns(void);
-double tree_cpu_seconds(int pid);                /* user and system time of the process and its descendants */
+double process_cpu_seconds(int pid);             /* user and system time */
+double tree_cpu_seconds(int pid);                /* the same of the process and its descendants */
 long tree_resident_kib(int pid);
 double own_cpu_seconds(void);
 

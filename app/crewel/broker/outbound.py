@@ -119,7 +119,8 @@ class Outbound:
         self, entry: Entry, receivers: Iterable[tuple[Session, Durable]]
     ) -> list[tuple[Session, Durable]]:
         """Put a stored entry, which is neither lazy nor has a life of its own, into the queue of each session at rest: nothing
-        waits there, is parked, or is not acknowledged yet, and the session has no dispatcher. Returns the others."""
+        waits there, is parked, or is not acknowledged yet, so that it fits whatever the bounds are, and the session has no
+        dispatcher. Returns the others."""
         others = []
         ready = self._ready
         was_idle = not ready

@@ -187,3 +187,20 @@ class TestUnusual:
         assert data(ann.take()) == [1]
         assert waiting(joe) == []
         assert [reason for name, reason, _ in stored.ended() if name == "client/joe/1"] == ["filtered"]
+
+    def test_a_message_that_is_alone_fits(self, stored: StoredWorld, ann: Receiver) -> None:
+        joe = Receiver(stored).started("/a", name="joe/1", update=False, queue={"maxBytes": 10})
+        first, second = store(stored, 1, 2)
+        assert waiting(joe) == [first]
+        assert data(ann.take()) == [1, 2]
+        assert [(letter.receiver, letter.id) for letter in stored.letters()] == [("client/joe/1", str(second))]
+
+    def test_what_is_lazy_waits(self, stored: StoredWorld, ann: Receiver) -> None:
+        stored.broker.channels.make_lazy(["/a"])
+        held = ann.connect()
+        store(stored, 1)
+        stored.settle()
+        assert held.is_held
+        stored.advance(stored.broker.settings.bayeux.max_lazy_ms / 1000)
+        stored.settle()
+        assert data_of(held.answer) == [1]

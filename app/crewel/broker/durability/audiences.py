@@ -6,7 +6,6 @@ Whatever is unusual about a message or about one of its receivers goes the gener
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -36,8 +35,6 @@ class Hearers(NamedTuple):
     """The sessions that the store has, for the engine."""
     reliable: Receivers
     """The same."""
-    room: float
-    """Bytes that the queue of each of these may have at least."""
     others: list[Session]
 
 
@@ -77,10 +74,7 @@ class Audiences:
             else:
                 return None
         audience = self._durability.node.audience(channel.patterns, [durable for _, durable in reliable])
-        if audience is None:
-            return None
-        rooms = (session.bounds.max_bytes for session, _ in reliable if session.bounds is not None)
-        return Hearers(audience, reliable, min(rooms, default=inf), others)
+        return None if audience is None else Hearers(audience, reliable, others)
 
     def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
@@ -89,7 +83,7 @@ class Audiences:
         if entry.taken is None:
             return False
         receivers = hearers.reliable
-        if node.recent.size <= hearers.room and not entry.lazy:
+        if not entry.lazy:
             receivers = self._broker.outbound.enqueue_at_rest(entry, receivers)
         for session, durable in receivers:
             if self._is_usual(session, durable, node.recent.size):
