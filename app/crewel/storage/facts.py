@@ -100,7 +100,7 @@ FACTS: tuple[FactType, ...] = (
         "ended",
         "when messages have ended for their receivers, one entry a commit and one a session's end",
         {
-            "ended": "A list of objects, one a session, reason and code.",
+            "ended": "A list of objects, each about one session, reason and code; several may be about the same.",
             "ended[].session": "Name of the receiver; of messages that waited in a shared queue, the name of that.",
             "ended[].reason": "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + ".",
             "ended[].code": "Dotted error code of dead letters; left out otherwise.",
