@@ -79,6 +79,7 @@ class TestTaking:
     def test_nobody_has_to_hear_it(self) -> None:
         node = served()
         take(node, audience(node), 11)
+        assert not node.recent.taken
         commit = node.commit()
         assert commit is not None
         assert (commit.cursor, commit.low, commit.settled) == (11, 11, ())
@@ -112,11 +113,10 @@ class TestTaking:
     def test_one_who_looks_seldom_books_before_it_is_too_much(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        most = MOST_OWED // 2  # the message, and its receiver
-        take(node, audience(node, joe), *range(11, 11 + most + 1))
+        take(node, audience(node, joe), *range(11, 11 + MOST_OWED + 1))
         assert len(node.recent.taken) == 1
-        assert len(joe.booked) == most
-        assert len(joe) == most + 1
+        assert len(joe.booked) == MOST_OWED
+        assert len(joe) == MOST_OWED + 1
 
 
 class TestFitting:

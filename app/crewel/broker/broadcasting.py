@@ -95,7 +95,7 @@ class Broadcasting:
             keeping.history_max,
             qos.force_update,
             keeping.is_only,
-            qos.leaves_history(int(time() * 1_000_000)) if keeping.history_max or keeping.groups else 0,
+            qos.leaves_history(int(time() * 1_000_000)) if any(keeping) else 0,
             keeping.groups,
         )
         lazy = broker.channels.is_lazy(channel)

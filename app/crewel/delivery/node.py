@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.recent import MOST_OWED, Audience, Recent, Taken
+from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
 __all__ = ["Interval", "Node", "Pending"]
@@ -243,7 +243,7 @@ class Node:
             self._catch_up(self.recent.everybody())
             self.recent.clear()
         self.cursor = log_id
-        return self.recent.take(log_id, waiting, audience)
+        return self.recent.take(log_id, waiting, audience) if audience.sessions else UNHEARD
 
     def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
         """The client of a session has acknowledged a message, which was (or was not) taken for an audience. The next commit

@@ -18,10 +18,10 @@ from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-__all__ = ["MOST_OWED", "Audience", "Owed", "Recent", "Taken"]
+__all__ = ["MOST_OWED", "UNHEARD", "Audience", "Owed", "Recent", "Taken"]
 
 MOST_OWED: Final = 100_000
-"""Messages, and receivers of each, that are noted at most before all sessions book them: commits may be far between."""
+"""Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between."""
 
 
 class Audience:
@@ -59,6 +59,10 @@ class Taken:
         """Who has not acknowledged it. Of one that has booked it this says nothing."""
 
 
+UNHEARD: Final = Taken(0, LogId(0), Waiting(), Audience(()))
+"""Stands for all messages that were taken for nobody."""
+
+
 class Recent:
     """What the sessions of one node share."""
 
@@ -74,7 +78,7 @@ class Recent:
         self.booked: dict[Durable, None] = {}
         """Who has booked something of it."""
         self.owed = 0
-        """How many messages are noted, counted once more for each session that gets them."""
+        """How many messages are noted, counted once for each session that gets them."""
         self.size = 0
         """Bytes of what is noted: no session has more that is not booked."""
         self.version = 0
@@ -88,7 +92,7 @@ class Recent:
             self.audiences.append(audience)
         audience.recent.append(taken)
         self.taken.append(taken)
-        self.owed += 1 + len(audience.sessions)
+        self.owed += len(audience.sessions)
         self.size += waiting.size
         return taken
 
