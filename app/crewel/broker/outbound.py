@@ -115,35 +115,6 @@ class Outbound:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
-    def enqueue_at_rest(
-        self, entry: Entry, receivers: Iterable[tuple[Session, Durable]]
-    ) -> list[tuple[Session, Durable]]:
-        """Put a stored entry, which is neither lazy nor has a life of its own, into the queue of each session at rest: nothing
-        waits there, is parked, or is not acknowledged yet, so that it fits whatever the bounds are, and the session has no
-        dispatcher. Returns the others."""
-        others = []
-        ready = self._ready
-        was_idle = not ready
-        for receiver in receivers:
-            session, durable = receiver
-            if (
-                session.queue
-                or session.retained
-                or session.is_absent
-                or session.dispatcher is not None
-                or durable.parked
-            ):
-                others.append(receiver)
-                continue
-            session.queue.append(entry)
-            session.urgent = True
-            if not session.is_ready:
-                session.is_ready = True
-                ready.append(session)
-        if was_idle and ready:
-            self._loop.call_soon(self._flush)
-        return others
-
     def make_ready(self, session: Session) -> None:
         """Let the next flush look at this session."""
         if session.is_ready:

@@ -19,13 +19,9 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Audiences", "Hearers", "Receivers"]
+__all__ = ["Audiences", "Hearers"]
 
 _MOST_CHANNELS: Final = 10_000
-
-
-Receivers = list[tuple[Session, Durable]]
-"""Sessions that the store has."""
 
 
 class Hearers(NamedTuple):
@@ -33,7 +29,7 @@ class Hearers(NamedTuple):
 
     audience: Audience
     """The sessions that the store has, for the engine."""
-    reliable: Receivers
+    reliable: list[tuple[Session, Durable]]
     """The same."""
     others: list[Session]
 
@@ -82,12 +78,21 @@ class Audiences:
         entry.taken = node.take_for(hearers.audience, entry.position, waiting)
         if entry.taken is None:
             return False
-        receivers = hearers.reliable
-        if not entry.lazy:
-            receivers = self._broker.outbound.enqueue_at_rest(entry, receivers)
-        for session, durable in receivers:
-            if self._is_usual(session, durable, node.recent.size):
-                self._broker.outbound.enqueue(session, entry)
+        outbound, lazy = self._broker.outbound, entry.lazy
+        for session, durable in hearers.reliable:
+            if not (
+                session.queue
+                or session.retained
+                or session.is_absent
+                or session.dispatcher is not None
+                or durable.parked
+                or lazy
+            ):
+                session.queue.append(entry)  # nothing waits: it fits, whatever the bounds are
+                session.urgent = True
+                outbound.make_ready(session)
+            elif self._is_usual(session, durable, node.recent.size):
+                outbound.enqueue(session, entry)
             else:
                 self._deliver(durable, entry, "")
         return True
