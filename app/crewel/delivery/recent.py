@@ -204,7 +204,8 @@ class Owed:
                 self._newest = taken.id
         if settled:
             self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
-        recent.booked[cast("Durable", self)] = None
+        if first < len(recent.taken):
+            recent.booked[cast("Durable", self)] = None
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""
