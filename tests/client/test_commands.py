@@ -287,6 +287,30 @@ class TestWho:
         assert int(publishing.said()["ext"]["publish"]["id"]) > int(first)
         assert publishing.end()[0] == 0
 
+    def test_pub_waits_for_a_server_that_starts_later(self, start_server: StartServer, tmp_path: Path) -> None:
+        server = start_server()
+        server.terminate()
+        publishing = Running("pub", "/p", "1", "--url", server.url, "--persistent", "--json", directory=tmp_path)
+        start_server(*server.store_sets, port=server.port)
+        assert publishing.said()["successful"]
+        assert publishing.end() == (0, "")
+
+    def test_pub_tries_for_as_long_as_it_promises(self, start_server: StartServer, tmp_path: Path) -> None:
+        server = start_server()
+        server.terminate()
+        pub = ("pub", "/p", "1", "--url", server.url)
+        began = time.monotonic()
+        assert_refused(crewel(*pub, "--persistent", "--timeout-ms=1500", directory=tmp_path), "connection refused")
+        assert time.monotonic() - began > 1.5
+
+    def test_request_waits_for_a_server_until_its_time_is_over(self, start_server: StartServer, tmp_path: Path) -> None:
+        server = start_server()
+        server.terminate()
+        began = time.monotonic()
+        ended = crewel("request", "/p", "1", "--url", server.url, "--timeout-ms=1000", directory=tmp_path)
+        assert_refused(ended, "connection refused")
+        assert time.monotonic() - began > 1
+
     def test_pub_does_not_try_again_what_is_refused(self, server: Server, tmp_path: Path) -> None:
         ended = crewel("pub", "/closed/p", "1", "--url", server.url, "--persistent", directory=tmp_path)
         assert_refused(ended, "403:nobody may")

@@ -47,6 +47,30 @@ async def test_opening_waits_for_a_server_that_comes_later(start_server: StartSe
     await client.__aexit__(None, None, None)
 
 
+async def test_a_publish_with_retry_for_is_repeated_under_one_key(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS)
+    async with CuttingProxy(server.port) as proxy, Client(server.url, backoff=QUICK) as hearing:
+        heard = await hearing.subscribe("/p")
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        async with Client(url, transports=[transport], backoff=QUICK) as client:
+            await client.ready()
+            proxy.arm(random_cuts(seed=3, chance=1.0, limit=3))
+            reply = await client.publish("/p", 1, persistent=True, retry_for=LIMIT_S)
+            await client.publish("/p", 2, persistent=True, retry_for=LIMIT_S)
+        assert [(await heard.receive(LIMIT_S)).data for _ in range(2)] == [1, 2]
+        assert reply.message_id
+
+
+async def test_a_publish_with_retry_for_raises_its_last_failure(start_server: StartServer, transport: str) -> None:
+    server = start_server(*SETS)
+    async with Client(server.url, transports=[transport], backoff=QUICK, network_delay=0.1) as client:
+        server.kill()
+        with pytest.raises((TransportError, NotConnectedError)):
+            await client.publish("/p", 1, persistent=True, retry_for=0.3)
+        with pytest.raises(ValueError, match="retry_for is 0 to 100 seconds"):
+            await client.publish("/p", 1, persistent=True, retry_for=121)
+
+
 async def test_opening_can_be_cancelled(start_server: StartServer) -> None:
     server = start_server()
     server.terminate()

@@ -56,6 +56,13 @@ def client(url: str, transports: list[str] | None, token: str | None, **more: An
         raise typer.BadParameter(str(error)) from None
 
 
+def patient_client(url: str, transports: list[str] | None, token: str | None, patience_s: float) -> "Client":
+    """A client that tries for so many seconds to reach the server, often; 0: once."""
+    from crewel.client.repeating import PAUSES
+
+    return client(url, transports, token, open_timeout=patience_s, backoff=PAUSES)
+
+
 def local_token(url: str) -> str | None:
     """The admin token that a server on this machine has left where the settings here say; None for a server elsewhere."""
     from urllib.parse import urlsplit

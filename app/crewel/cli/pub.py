@@ -11,10 +11,12 @@ from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
     from crewel.bayeux.message import Fields
-    from crewel.client import Client, PublishRefused, Reply
+    from crewel.client import Client, PublishRefused
 
-PATIENCE_S = 30.0
-"""How long a persistent message is tried again."""
+LONGEST_MS = 100_000
+"""How long a persistent message may be tried again: its key is good for two minutes."""
+PATIENCE_MS = 30_000
+"""How long a persistent message is tried again, unless the command says otherwise."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,10 +42,19 @@ def pub(
         bool,
         typer.Option(
             "--persistent",
-            help="Have it stored before it is answered. While the store or the server is away, it is tried again"
-            f" for {PATIENCE_S:g} seconds.",
+            help="Have it stored before it is answered. While the store or the server is away, it is tried again,"
+            f" for {PATIENCE_MS // 1000} seconds unless --timeout-ms says otherwise.",
         ),
     ] = False,
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LONGEST_MS,
+            metavar="MS",
+            help="With --persistent or --force-queuing: how long each message is tried again.",
+        ),
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option(
@@ -63,8 +74,12 @@ def pub(
         data = "null"
     _check(channel, data)
     options = asking.publish_options({"persistent": persistent or None, "key": key, **asked})
+    is_stored = bool(options.get("persistent") or options.get("force_queuing"))
+    if timeout_ms is not None and not is_stored:
+        raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
+    options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
     try:
-        client = connecting.client(url, transport, token)
+        client = connecting.patient_client(url, transport, token, patience)
         texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
         connecting.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
     except connecting.Interrupted as interrupted:
@@ -85,30 +100,21 @@ def _check(channel: str, data: str | None) -> None:
 async def _publish(
     client: "Client", channel: str, texts: AsyncIterator[str], options: dict[str, Any], as_json: bool
 ) -> None:
-    import secrets
-
     from crewel.client import PublishRefused
 
-    key = options.get("key")
-    if key is None and _is_stored(options):
-        key = secrets.token_hex(16)
-    number = 0
+    key, number = options.get("key"), 0
     async with client:
         async for text in texts:
             number += 1
             options["key"] = key if key is None or number == 1 else f"{key}-{number}"
             try:
-                reply: Fields = await _publish_one(client, channel, asking.value(text), options)
+                reply: Fields = await client.publish(channel, asking.value(text), **options)
             except PublishRefused as error:
                 if as_json:
                     _print(error.reply)
                 raise _with_destinations(error) from None
             if as_json:
                 _print(reply)
-
-
-def _is_stored(options: dict[str, Any]) -> bool:
-    return bool(options.get("persistent") or options.get("force_queuing"))
 
 
 def _print(reply: "Fields") -> None:
@@ -123,26 +129,6 @@ def _with_destinations(error: "PublishRefused") -> CrewelError:
         return error
     states = (f"{each.to} {each.state if each.is_ok else each.error_code}" for each in error.destinations)
     return CrewelError(f"{error}; of all destinations: {', '.join(states)}")
-
-
-async def _publish_one(client: "Client", channel: str, value: Any, options: dict[str, Any]) -> "Reply":
-    """Publish; what is stored again and again while nobody knows whether it is. Its key makes that harmless."""
-    import asyncio
-
-    from crewel.client import NotConnectedError, NotStored, PublishRefused, TransportError
-
-    loop = asyncio.get_running_loop()
-    deadline, pause = loop.time() + PATIENCE_S, 0.1
-    while True:
-        try:
-            return await client.publish(channel, value, **options)
-        except (NotStored, TransportError, NotConnectedError, PublishRefused) as error:
-            # 402: the session was lost first, and the client is making another.
-            is_final = isinstance(error, PublishRefused) and not isinstance(error, NotStored) and error.code != 402
-            if is_final or not _is_stored(options) or loop.time() + pause > deadline:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 2.0)
 
 
 async def _paced(texts: AsyncIterator[str], count: int | None, rate: float | None) -> AsyncIterator[str]:

@@ -1,5 +1,6 @@
 """`crewel request`: asks, and prints the answer."""
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,7 @@ def request(
     text = sys.stdin.read().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": asking.addresses(to)}
     try:
-        client = connecting.client(url, transport, token)
+        client = connecting.patient_client(url, transport, token, timeout_ms / 1000)
         connecting.run(_request(client, name, asking.value(text), timeout_ms / 1000, options, as_json))
     except connecting.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
@@ -54,6 +55,14 @@ async def _request(
 ) -> None:
     import orjson
 
+    from crewel.client import AnswerTimeoutError
+
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limit_s
     async with client:
-        answer = await client.request(channel, data, limit_s, **options)
+        left = max(deadline - loop.time(), 0.001)
+        try:
+            answer = await client.request(channel, data, left, **options)
+        except AnswerTimeoutError:
+            raise AnswerTimeoutError(f"{channel}: no answer within {limit_s:g} s") from None
         print(orjson.dumps(answer.fields if as_json else answer.data).decode(), flush=True)

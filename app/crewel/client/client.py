@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ssl import SSLContext
 from types import TracebackType
@@ -24,6 +26,7 @@ from crewel.client.life import OnState
 from crewel.client.login import asked
 from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
 from crewel.client.publishing import PublishOptions, publication
+from crewel.client.repeating import checked, repeated
 from crewel.client.replies import Reply
 from crewel.client.requests import Requests
 from crewel.client.responders import OnRequest, Responder
@@ -174,14 +177,22 @@ class Client:
         await self._session.life.ready(timeout)
 
     async def publish(
-        self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
+        self,
+        channel: str,
+        data: Any,
+        ext: Fields | None = None,
+        *,
+        retry_for: float = 0.0,
+        **options: Unpack[PublishOptions],
     ) -> Reply:
         """Publish one message; the server's reply, which has the `message_id` if one of the options was used.
 
         `PublishOptions` says what there is: `persistent`, `key`, `priority`, `to` and more. Several destinations are all
         tried; `destinations` of the reply, or of the error, tells how each fared.
 
-        Waits for a session while there is none, but never sends twice.
+        Waits for a session while there is none, but never sends twice; unless `retry_for` says for how many seconds it is
+        tried again while the server or its store is away. That is under one `key`, a random one if none is given, so that
+        the server takes it once. What is raised then is the last failure.
 
         Raises:
             NotStored: it is persistent and could not be stored, or nobody knows.
@@ -190,9 +201,16 @@ class Client:
             PublishRefused: the server refused it, with `code`, `arguments` and `text`; all of the above are that too.
             TransportError: no answer; the server may have accepted it.
             NotConnectedError: nothing was sent.
-            ValueError: not a channel that can be published to.
+            ValueError: not a channel that can be published to; or `retry_for` is longer than a key is good for.
         """
-        [reply] = await self._session.request([publication(channel, data, ext, **options)])
+        if not checked(retry_for):
+            return await self._publish(publication(channel, data, ext, **options))
+        message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), **options)
+        message.setdefault("ext", {}).setdefault("publish", {}).setdefault("key", secrets.token_hex(16))
+        return await repeated(lambda: self._publish(copy.deepcopy(message)), retry_for)
+
+    async def _publish(self, message: Fields) -> Reply:
+        [reply] = await self._session.request([message])
         if not is_successful(reply):
             raise publish_refused(reply)
         return Reply(reply)

@@ -79,6 +79,7 @@ class Life:
             async with asyncio.timeout(timeout):
                 await self.settled()
         except TimeoutError:
-            raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}") from self.failure
+            cause = f" ({self.failure})" if self.failure else ""
+            raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}{cause}") from self.failure
         if self.is_ending:
             raise DisconnectedError("the session is over") from self.failure

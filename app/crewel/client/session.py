@@ -159,8 +159,10 @@ class Session:
                 self.life.failure = error
                 delay = self._advice.interval + self._backoff.failed()
                 is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
-                if is_final or asyncio.get_running_loop().time() + delay > deadline:
+                left = deadline - asyncio.get_running_loop().time()
+                if is_final or left <= 0:
                     raise
+                delay = min(delay, left)  # the last attempt is at the deadline, and not a pause before it
                 log.info("no session yet, next try in %.1f s: %s", delay, error)
             await asyncio.sleep(delay)
 
