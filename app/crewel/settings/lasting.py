@@ -125,7 +125,10 @@ class Delivery(Group):
         ge=0,
     )
     letters_for_anonymous: bool = setting(
-        False, "What an anonymous session leaves behind becomes dead letters. false: it lapses, counted.", live=True
+        False,
+        "What an anonymous session leaves behind, or its queue has no room for, becomes dead letters."
+        " false: it lapses or is dropped, counted.",
+        live=True,
     )
     dead_letter_webhook: HookAddress = setting(
         None,

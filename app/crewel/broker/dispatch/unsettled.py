@@ -154,6 +154,31 @@ class Unsettled:
             durable.settle(place, reason)
             durability.node.touch(durable)
 
+    def drop_parked(self, session: Session, place: LogId) -> None:
+        """The parked message at this place ends. The queue does not have it, and is not looked through."""
+        durable, dispatcher = session.durable, session.dispatcher
+        sent = () if session.batches is None else session.batches.unacknowledged
+        if any(each.position == place for each in sent) or (dispatcher is not None and str(place) in dispatcher.open):
+            self.drop_stored(session, place)
+        elif durable is not None and self._broker.durability is not None:
+            durable.forget_parked(place)
+            durable.settle(place, EndReason.DROPPED)
+            self._broker.durability.node.touch(durable)
+
+    def drop_queued(self, session: Session, index: int) -> None:
+        """The message at this place of the queue ends."""
+        entry = session.queue[index]
+        sent = () if session.batches is None else session.batches.unacknowledged
+        if entry in sent:  # put back by a failure, and its batch is not acknowledged yet
+            self.end(session, entry, EndReason.DROPPED)
+            return
+        del session.queue[index]
+        if session.dispatcher is not None:
+            session.dispatcher.close(entry)
+        if entry.position and session.durable is not None and self._broker.durability is not None:
+            session.durable.settle(entry.position, EndReason.DROPPED)
+            self._broker.durability.node.touch(session.durable)
+
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
         held = [session.queue]

@@ -5,7 +5,8 @@ It is asked when a message arrives: one of the log when it is taken, a transient
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 from crewel.broker.sessions import Session
 from crewel.delivery.bounds import Bounds, OverflowPolicy
@@ -21,12 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["Overflow"]
 
 
+class _Seen(NamedTuple):
+    """What a session looked like when its transient messages were counted. While none of it changes, the count holds."""
+
+    last_seen: float
+    stored: int
+    queued: int
+    unacknowledged: int
+    opened: int
+
+
 class Overflow:
     """The bounds of the sessions that the store has."""
 
     def __init__(self, durability: Durability, broker: Broker) -> None:
         self._durability = durability
         self._broker = broker
+        self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
@@ -47,12 +59,30 @@ class Overflow:
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
         self._broker.expiring.look(session)
-        waiting = self._broker.dispatching.unsettled.count(session) - (1 if entry.position else 0)
+        stored = len(durable) - (1 if entry.position else 0)
+        waiting = stored if stored >= bounds.max_entries else stored + self._transients(session, stored)
         return bounds.exceeded(waiting, durable.size)
+
+    def _transients(self, session: Session, stored: int) -> int:
+        """How many messages wait for the session that are not stored. A full queue is asked about every message that arrives,
+        so they are counted again only after something has come or gone."""
+        batches, dispatcher = session.batches, session.dispatcher
+        seen = _Seen(
+            session.last_seen,
+            stored,
+            len(session.queue),
+            0 if batches is None else len(batches) + batches.resending,
+            0 if dispatcher is None else len(dispatcher.open),
+        )
+        known = self._counted.get(session)
+        if known is None or known[0] != seen:
+            known = self._counted[session] = seen, len(self._broker.dispatching.unsettled.transients(session))
+        return known[1]
 
     def _apply(self, session: Session, durable: Durable, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
         """Do as the policy says; True if the entry may be queued by that."""
-        if policy is OverflowPolicy.DROP_OLDEST and session.recovered in session.queue:
+        recovered = session.recovered
+        if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
             policy = OverflowPolicy.DISCONNECT  # who was told that nothing is missing sees no gap
         self._broker.metrics.dropped[policy.value] += 1
         self._broker.events.overflow(session, policy.value)
@@ -60,11 +90,18 @@ class Overflow:
             return True
         if policy is OverflowPolicy.DISCONNECT:
             self._broker.outbound.end_soon(session)
-        elif policy is OverflowPolicy.DEAD_MESSAGE:
+        elif policy is OverflowPolicy.DEAD_MESSAGE and self._makes_letters(durable):
             self._broker.dispatching.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._durability.node.touch(durable)
+        return False
+
+    def _makes_letters(self, durable: Durable) -> bool:
+        """Whether what the session has no room for becomes dead letters. Without a name nobody comes back to ask for them."""
+        if durable.is_named or self._durability.settings.delivery.letters_for_anonymous:
+            return True
+        self._broker.metrics.dropped["noLetter"] += 1
         return False
 
     def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:
@@ -74,10 +111,10 @@ class Overflow:
         resending = session.batches.resending if session.batches is not None else 0
         parked = None if resending else durable.least_parked()
         if parked is not None and priority_of(parked) <= priority:
-            unsettled.drop_stored(session, place_of(parked))
+            unsettled.drop_parked(session, place_of(parked))
             return True
         queued = least(session.queue, resending)
         if queued is None or session.queue[queued].priority > priority:
             return False
-        unsettled.end(session, session.queue[queued], EndReason.DROPPED)
+        unsettled.drop_queued(session, queued)
         return True
