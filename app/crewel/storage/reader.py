@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -20,6 +20,7 @@ __all__ = ["Reader", "client_name", "pool_of"]
 T = TypeVar("T")
 
 _MOST_CONNECTIONS = 16
+_TURN_S = 20.0  # that a read waits for one of them
 
 
 def client_name(prefix: str) -> str:
@@ -28,10 +29,12 @@ def client_name(prefix: str) -> str:
 
 
 def pool_of(url: str, prefix: str) -> ConnectionPool:
-    """Return where connections to the store are made. Nothing is tried again by them: a repeated write is a second one."""
-    return ConnectionPool.from_url(
+    """Return where connections to the store are made. Who finds all of them in use waits for one. Nothing is tried again by
+    them: a repeated write is a second one."""
+    return BlockingConnectionPool.from_url(
         url,
         max_connections=_MOST_CONNECTIONS,
+        timeout=_TURN_S,
         client_name=client_name(prefix),
         driver_info=None,  # it would read its own version from a file
         protocol=2,

@@ -107,6 +107,7 @@ class Durability:
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
         self._closing.set()
+        self.refills.close()
         committing, tending = self._loops
         tending.cancel()
         await asyncio.wait([committing, tending], timeout=_CLOSE_TIMEOUT)

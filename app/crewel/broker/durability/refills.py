@@ -1,7 +1,8 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
 Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there,
-and stay parked until they lie in the queue: what arrives meanwhile is parked behind them, unless it goes first.
+and stay parked until they lie in the queue: what arrives meanwhile is parked behind them, unless it goes first. Only a few
+sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ __all__ = ["Refills"]
 log = logging.getLogger(__name__)
 
 _BURST: Final = 100  # bodies that are read at once
+_READERS: Final = 8  # sessions that are read for at the same time; the store has connections left for others
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds before a read that failed is tried again; each pause is twice as long as the one before."""
 
 
 class Refills:
@@ -35,6 +40,15 @@ class Refills:
         self._durability = durability
         self._broker = broker
         self.running: dict[Durable, asyncio.Future[None]] = {}
+        self._turns = asyncio.Semaphore(_READERS)
+        self._pauses: dict[Durable, float] = {}  # seconds until the next attempt, for sessions whose last read failed
+        self._timers: dict[Durable, asyncio.TimerHandle] = {}
+
+    def close(self) -> None:
+        """Try nothing again."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     def ring(self, session: Session) -> None:
         """Something is parked for this session: fetch it if the client is waiting."""
@@ -53,23 +67,46 @@ class Refills:
         return done
 
     async def _refill(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
+        error = None
         try:
             while not await self._read_some(session, durable):
                 pass  # all that was read goes behind what has come meanwhile
-        except StoreError as error:
-            log.warning("messages that wait for a client cannot be read: %s", error)
+        except StoreError as failure:
+            error = failure
         finally:
             del self.running[durable]
             if not done.done():
                 done.set_result(None)
-        if durable.holder is session:
+        if durable.holder is not session:
+            self._pauses.pop(durable, None)
+        elif error is not None:
+            self._try_again(session, durable, error)
+        else:
+            self._pauses.pop(durable, None)
             self.ring(session)
+
+    def _try_again(self, session: Session, durable: Durable, error: StoreError) -> None:
+        if not self._pauses:  # what befalls one befalls many
+            log.warning("messages that wait for clients cannot be read, and will be tried again: %s", error)
+        pause = self._pauses.get(durable, _FIRST_PAUSE)
+        self._pauses[durable] = min(2 * pause, _LONGEST_PAUSE)
+        former = self._timers.pop(durable, None)
+        if former is not None:
+            former.cancel()
+        self._timers[durable] = self._broker.loop.call_later(pause, self._again, session, durable)
+
+    def _again(self, session: Session, durable: Durable) -> None:
+        del self._timers[durable]
+        is_there = durable.holder is session and not session.is_absent
+        if not is_there or self.wanted(session) is None:
+            self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
     async def _read_some(self, session: Session, durable: Durable) -> bool:
         """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
         it. Raises StoreError."""
-        ids = durable.first_parked(_BURST)
-        found = await self._found(durable, ids)
+        async with self._turns:
+            ids = durable.first_parked(_BURST)
+            found = await self._found(durable, ids)
         if durable.holder is not session or session.is_paused:  # it may have been held back meanwhile
             return True
         queued = durable.unpark(set(ids))

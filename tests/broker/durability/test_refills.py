@@ -1,0 +1,88 @@
+"""Bodies that are read back when their receivers are there again: many receivers at once, and a store that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crewel.storage.reader import Reader, pool_of
+from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.world import Request, World, data_of
+
+_CLIENTS = 60
+_EACH = 150  # more than one read brings back
+
+
+def connecting(client: Receiver) -> Request:
+    """A connect that is processed together with others: nothing happens in between."""
+    request = Request(client.browser)
+    message = client.message("/meta/connect", connectionType="long-polling", ext={"ack": client.ack})
+    World.receive(client.world, request, message)
+    return request
+
+
+def let_go(world: StoredWorld) -> None:
+    """Let so much time pass that all clients count as gone."""
+    world.advance(60.0)
+    world.broker.sweep()
+
+
+@contextmanager
+def unreadable(world: StoredWorld) -> Iterator[None]:
+    """The store can be written and not be read."""
+    reader = world.store.reader
+    world.store.reader = Reader(connection_pool=pool_of("unix:///there/is/no/such.sock", ""))
+    try:
+        yield
+    finally:
+        world.store.reader = reader
+
+
+def test_many_clients_get_their_backlogs_without_asking_twice(stored: StoredWorld) -> None:
+    clients = [Receiver(stored).started("/a", name=f"herd{number}/1") for number in range(1, _CLIENTS + 1)]
+    let_go(stored)
+    wanted = [store(stored, "/a", number)[0] for number in range(_EACH)]
+    assert len(set(wanted)) == _EACH
+    heard: list[list[Any]] = [[] for _ in clients]
+    for _ in range(-(-_EACH // 100) + 1):  # a response holds no more than a burst
+        requests = [connecting(client) for client in clients]
+        stored.settle()
+        for client, request, came in zip(clients, requests, heard, strict=True):
+            if not request.is_held:
+                came.extend(data_of(client.heard(request)))
+    assert heard == [list(range(_EACH))] * _CLIENTS
+
+
+def test_a_read_that_failed_is_tried_again_by_itself(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", "hi")
+    with unreadable(stored):
+        request = joe.reconnect()
+        assert request.is_held
+    stored.advance(1.0)
+    assert data_of(joe.heard(request)) == ["hi"]
+
+
+def test_reads_are_tried_again_with_longer_and_longer_pauses(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", "hi")
+    attempts = 0
+    refill = stored.durability.refills._refill
+
+    async def counted(*given: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        await refill(*given)
+
+    stored.durability.refills._refill = counted  # type: ignore[method-assign]
+    with unreadable(stored):
+        request = joe.reconnect()
+        for _ in range(100):
+            World.advance(stored, 0.1)
+            stored.settle()
+    assert 4 <= attempts <= 8  # at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3 s
+    stored.advance(5.0)
+    assert data_of(joe.heard(request)) == ["hi"]
