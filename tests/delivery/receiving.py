@@ -167,7 +167,6 @@ class ReceivingServer(Server):
 
     def _carry_out(self, receiver: Receiver, judgement: Judgement) -> None:
         dispatcher, durable = receiver.dispatcher, receiver.durable
-        held, sunk = dispatcher.holdback is not None, dispatcher.sink is not None
         for entry in judgement.settled:
             receiver.end(entry, EndReason.SETTLED)
         for each in judgement.buried:
@@ -175,10 +174,12 @@ class ReceivingServer(Server):
         if judgement.put_back:
             receiver.put_back(judgement.put_back)
         self.serving.touch(durable)
-        if judgement.death is not None:
-            durable.death = judgement.death
+        death = dispatcher.conclude(self.now)
+        if death is not None:
+            durable.death = death
             self.close(durable)
             return
+        held, sunk = dispatcher.holdback is not None, dispatcher.sink is not None
         if sunk:
             receiver.bury_all(*dispatcher.sink)  # type: ignore[misc]
         if held or sunk:

@@ -2,7 +2,7 @@
 numbers."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any
 
@@ -42,7 +42,25 @@ def dispatcher(*ids: str, rules: Rules = MESSAGE, now: float = 0.0) -> Dispatche
     return made
 
 
-def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judgement:
+@dataclass
+class Judged(Judgement):
+    """What one request means: for its messages, and whether it ends the session."""
+
+    death: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, made: Dispatcher, judgement: Judgement, now: float) -> "Judged":
+        """The judgement, and what the dispatcher concludes at the end of the request."""
+        parts = {each.name: getattr(judgement, each.name) for each in fields(judgement)}
+        return cls(**parts, death=made.conclude(now))
+
+
+def overdue(of: Dispatcher, now: float) -> Judged:
+    """What it means that statuses have not come by now."""
+    return Judged.of(of, of.overdue(now), now)
+
+
+def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judged:
     """What these (id, state or code) mean; a failure's words are `why`."""
     told = [
         {"id": message_id, "state": what}
@@ -50,7 +68,7 @@ def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judg
         else {"id": message_id, "errorCode": what, "message": "why"}
         for message_id, what in statuses
     ]
-    return of.judge(read_statuses(told)[0], JOE, now, 5000)
+    return Judged.of(of, of.judge(read_statuses(told)[0], JOE, now, 5000), now)
 
 
 def ids(entries: Iterable[Entry]) -> list[str]:
@@ -145,9 +163,9 @@ class TestStatuses:
         assert made.next_at() == 5.0
         judge(made, ("1", WORKING), now=3.0)
         assert list(made.open) == ["2", "1"]
-        assert ids(made.overdue(5.0).put_back) == ["2"]
-        assert made.overdue(7.9).put_back == []
-        assert ids(made.overdue(8.0).put_back) == ["1"]
+        assert ids(overdue(made, 5.0).put_back) == ["2"]
+        assert overdue(made, 7.9).put_back == []
+        assert ids(overdue(made, 8.0).put_back) == ["1"]
 
     def test_a_status_names_single_messages_and_the_rest_is_untouched(self) -> None:
         made = dispatcher("1", "2", "3")
@@ -159,6 +177,34 @@ class TestStatuses:
         assert made.last_failure is None
         judge(made, ("1", "user.no"), ("2", OK))
         assert made.last_failure == ("user.no", "why")
+
+    def test_what_a_list_settles_is_settled_before_its_failures_count(self) -> None:
+        made = dispatcher("1", "2", "3", rules=replace(MESSAGE, retries=1, delay=0.0))
+        judge(made, ("1", GONE))
+        judgement = judge(made, ("2", GONE), ("3", OK))
+        assert (ids(judgement.settled), judgement.death, made.failures) == (["3"], None, 1)
+
+    def test_of_one_message_the_first_failure_counts(self) -> None:
+        made = dispatcher("1")
+        judgement = judge(made, ("1", "user.no"), ("1", OK))
+        assert buried(judgement) == [("1", "user.no", "why", 1)]
+        assert [each["state"] for each in judgement.rejected] == [OK]
+
+    def test_an_acknowledgement_of_the_same_request_ends_the_row_of_failures_first(self) -> None:
+        made = dispatcher("1", "2", rules=replace(BATCH, retries=1, delay=0.0))
+        judge(made, ("1", GONE))
+        made.send(entry("1"), 0.0)
+        rest = [made.open["2"][0]]
+        made.judge(read_statuses([{"id": "1", "errorCode": GONE}])[0], JOE, 1.0, 0)
+        assert ids(made.acknowledge(rest)) == ["2"]
+        assert (made.conclude(1.0), made.failures) == (None, 1)
+
+    def test_until_the_request_is_read_to_its_end_a_failure_of_the_client_changes_nothing(self) -> None:
+        made = dispatcher("1", "2")
+        made.judge(read_statuses([{"id": "1", "errorCode": AUTH}])[0], JOE, 1.0, 0)
+        assert (made.state, made.is_paused, list(made.open)) == (ALIVE, False, ["2"])
+        assert made.conclude(1.0) == (AUTH, "")
+        assert (made.state, made.conclude(1.0)) == (DEAD, None)
 
 
 class TestLetters:
@@ -224,7 +270,6 @@ class TestRetries:
         made = dispatcher("1", "2")
         judgement = judge(made, ("1", GONE), now=10.0)
         assert ids(judgement.put_back) == ["1"]
-        assert judgement.has_failed
         assert (made.state, made.is_paused, made.waits_until, made.failures) == (POLLING, True, 70.0, 1)
         assert made.next_at() == 70.0
 
@@ -397,32 +442,32 @@ class TestAckWait:
         made = dispatcher("1", rules=self.RULES)
         made.send(entry("2"), 1.0)
         assert made.overdue(4.9) == Judgement()
-        judgement = made.overdue(5.0)
+        judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1"]
         assert list(made.open) == ["2"]
 
     def test_it_counts_as_a_failure_of_the_client(self) -> None:
         made = dispatcher("1", "2", rules=self.RULES)
-        judgement = made.overdue(5.0)
+        judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1", "2"]
         assert (made.failures, made.waits_until, made.state) == (1, 65.0, POLLING)
         assert made.last_failure == (NO_STATUS, "no status came within 5 s")
 
     def test_too_many_end_the_session(self) -> None:
         made = dispatcher("1", rules=replace(self.RULES, retries=1, delay=0.0))
-        assert made.overdue(5.0).death is None
+        assert overdue(made, 5.0).death is None
         made.send(entry("1"), 5.0)
-        assert made.overdue(10.0).death == (NO_STATUS, "no status came within 5 s")
+        assert overdue(made, 10.0).death == (NO_STATUS, "no status came within 5 s")
 
     def test_without_retries_the_message_becomes_a_letter_and_the_session_lives(self) -> None:
         made = dispatcher("1", "2", rules=replace(self.RULES, retries=0))
-        judgement = made.overdue(5.0)
+        judgement = overdue(made, 5.0)
         assert [each[:2] for each in buried(judgement)] == [("1", NO_STATUS), ("2", NO_STATUS)]
         assert (judgement.put_back, judgement.death, made.failures, made.is_paused) == ([], None, 0, False)
 
     def test_what_was_buried_in_time_cannot_be_settled_late(self) -> None:
         made = dispatcher("1", rules=replace(self.RULES, retries=0))
-        made.overdue(5.0)
+        overdue(made, 5.0)
         assert judge(made, ("1", OK)).rejected
 
 
@@ -484,7 +529,7 @@ class TestNothingIsLost:
             elif what == "resume":
                 made.resume(now)
             else:
-                judgement = made.overdue(now) if what == "wait" else judge(made, (message_id, what), now=now)
+                judgement = overdue(made, now) if what == "wait" else judge(made, (message_id, what), now=now)
             self._move(judgement, before, places)
             assert {each for each, place in places.items() if place == "open"} == set(made.open)
             assert set(made.tries) <= {each for each, place in places.items() if place in ("waiting", "open")}
@@ -515,7 +560,7 @@ def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made = dispatcher("t", rules=replace(MESSAGE, ack_wait=5.0, retries=0))
     made.shed()
     assert made.next_at() == inf
-    assert made.overdue(100.0).buried == []
+    assert overdue(made, 100.0).buried == []
     made.wait_anew(100.0)
     assert made.next_at() == 105.0
-    assert [each.code for each in made.overdue(105.0).buried] == [NO_STATUS]
+    assert [each.code for each in overdue(made, 105.0).buried] == [NO_STATUS]

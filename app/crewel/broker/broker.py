@@ -76,6 +76,7 @@ class Broker:
         self.outbound.pipe = Pipe(extensions)
         self.dispatching = Dispatching(self)
         self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
+        self.outbound.conclude = self.dispatching.conclude
         self.expiring = self.outbound.expiring = Expiring(self)
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), time.time)

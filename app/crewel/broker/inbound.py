@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux import replies
+from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
@@ -109,6 +110,8 @@ class Inbound:
         ):
             request = message = Message(fields, CONNECT_CHANNEL, message_id)
             passes = broker.outbound.pipe.rcv_meta(session, message)
+            if session.dispatcher is not None and session.dispatcher.reported:
+                broker.dispatching.conclude(session)
             if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
                 self._answer_after_all(session, peer, message, passes=passes)
                 return True
@@ -213,7 +216,15 @@ class Inbound:
             session = None  # only the first message's session speaks in this payload
         pipe = broker.outbound.pipe
         passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
+        if session is not None and session.dispatcher is not None and session.dispatcher.reported:
+            self._conclude(exchange, session, channel)
         return self._answer(exchange, session, message, passes=passes)
+
+    def _conclude(self, exchange: Exchange, session: Session, channel: Channel) -> None:
+        """A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
+        later message may settle more: then `Outbound.answer` sees to it."""
+        if channel.is_meta and len(exchange.replies) + 1 == len(exchange.elements):
+            self._broker.dispatching.conclude(session)
 
     def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
         """The reply, after the extensions have seen the message and said whether it passes."""

@@ -65,6 +65,8 @@ class Outbound:
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.tell: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that is told their origin."""
+        self.conclude: Callable[[Session], None]
+        """Told that all of a request has been read whose statuses have reported failures of the client."""
         self.ring: Callable[[Session, float], float]
         """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
         self.expiring: Expiring
@@ -217,8 +219,11 @@ class Outbound:
     def answer(self, exchange: Exchange) -> None:
         """Hold the exchange's connect, or send its replies with the messages that go with them."""
         session = exchange.session
-        if session is not None and session.state is State.NEW:
-            session = None
+        if session is not None:
+            if session.state is State.NEW:
+                session = None
+            elif session.dispatcher is not None and session.dispatcher.reported:
+                self.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return
         has_messages = session is not None and session.queue and self._carries_messages(exchange, session)

@@ -1,6 +1,8 @@
 """The dispatcher of one session: what its client has got and not settled, and what a failure does (design, section 3.5).
 
 It decides and changes nothing else: `judge` and `overdue` answer what is to be done with each message, and who calls moves it.
+What failures mean for the client as a whole, a pause or the end of its session, is decided by `conclude`, once the request
+that reports them has been read to its end: what the same request acknowledges is settled first.
 Times are seconds on one clock.
 """
 
@@ -59,12 +61,8 @@ class Judgement:
     """They wait again, in their place."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     """Statuses that did not count, as sent plus `reason`."""
-    has_failed: bool = False
-    """Whether the client itself has failed. Several such reports in one turn tell of the same trouble."""
     holdback: Holdback | None = None
     """The client has just been held back; None also if it had been before."""
-    death: tuple[str, str] | None = None
-    """The session ends, of this code and reason, and what waits becomes dead letters."""
 
 
 class Dispatcher:
@@ -76,6 +74,7 @@ class Dispatcher:
         "holdback",
         "last_failure",
         "open",
+        "reported",
         "rules",
         "sink",
         "state",
@@ -94,6 +93,8 @@ class Dispatcher:
         self.failures = 0
         """Failures in a row."""
         self.last_failure: tuple[str, str] | None = None
+        self.reported: list[tuple[Outcome, str, str]] = []
+        """Failures (outcome, code, reason) that concern more than their message, and that `conclude` has yet to look at."""
         self.open: dict[str, tuple[Entry, float]] = {}
         self.flushes = False
         """Whether what waited while the client was away is being sent."""
@@ -116,6 +117,7 @@ class Dispatcher:
         self.rules = rules
         self.move(DispatcherEvent.REVIVED)
         self.sink, self.waits_until, self.failures = None, 0.0, 0
+        self.reported = []
 
     def move(self, event: DispatcherEvent) -> None:
         """Go to the state that the table names, if it names one."""
@@ -172,9 +174,10 @@ class Dispatcher:
     # What the client says
 
     def judge(self, statuses: Iterable[Status], receiver: str, now: float, now_ms: int) -> Judgement:
-        """What these statuses mean, in their order. `receiver` is the session's name; `now_ms` counts from 1970."""
+        """What these statuses mean for their messages, successes first. `receiver` is the session's name; `now_ms` counts
+        from 1970."""
         judgement = Judgement()
-        for status in statuses:
+        for status in _failures_last(statuses):
             if status.id not in self.open:
                 judgement.rejected.append({**status.given, "reason": NOT_OPEN})
             elif status.verdict is Verdict.WORKING:
@@ -183,8 +186,27 @@ class Dispatcher:
             elif status.verdict is Verdict.OK:
                 self._settled(status.id, judgement)
             else:
-                self._failed(status, judgement, receiver, now, now_ms)
+                self._failed(status, judgement, receiver, now_ms)
         return judgement
+
+    def conclude(self, now: float) -> tuple[str, str] | None:
+        """What the failures reported since the last call mean for the client: it may be paused, or become a sink. Returns code
+        and reason if its session has to end."""
+        reported, self.reported = self.reported, []
+        death: tuple[str, str] | None = None
+        has_failed = False
+        for outcome, code, reason in reported:
+            is_fatal = outcome is Outcome.SESSION_DEAD
+            if outcome is Outcome.SINK:
+                self.sink = (code, reason)
+                self.move(DispatcherEvent.DIED)
+            elif outcome is Outcome.RETRY and not has_failed:  # several reports of one request tell of the same trouble
+                has_failed = True
+                is_fatal = self._fail(now)
+            if is_fatal:
+                death = death or (code, reason)
+                self.move(DispatcherEvent.DIED)
+        return death
 
     def _settled(self, message_id: str, judgement: Judgement) -> None:
         entry = self._close(message_id)
@@ -192,7 +214,7 @@ class Dispatcher:
         judgement.settled.append(entry)
         self.failures = 0
 
-    def _failed(self, status: Status, judgement: Judgement, receiver: str, now: float, now_ms: int) -> None:
+    def _failed(self, status: Status, judgement: Judgement, receiver: str, now_ms: int) -> None:
         code, reason = status.code, status.reason
         self.last_failure = (code, reason)
         outcome = outcome_of(code, self.rules.on_user_error)
@@ -200,16 +222,13 @@ class Dispatcher:
             self._put_back(status.id, judgement)
             if self.holdback is None:
                 self.holdback = judgement.holdback = Holdback(receiver, now_ms, code, status.id, reason)
-        elif outcome is Outcome.RETRY:
+            return
+        if outcome is Outcome.RETRY:
             self._put_back(status.id, judgement)
-            self._fail(code, reason, judgement, now)
         else:
             self._bury(status.id, code, reason, judgement)
-            if outcome is Outcome.SINK:
-                self.sink = (code, reason)
-                self.move(DispatcherEvent.DIED)
-            elif outcome is Outcome.SESSION_DEAD:
-                self._die(code, reason, judgement)
+        if outcome is not Outcome.LETTER:
+            self.reported.append((outcome, code, reason))
 
     def _bury(self, message_id: str, code: str, reason: str, judgement: Judgement) -> None:
         attempts = self.tries.get(message_id, 0) + 1
@@ -222,21 +241,17 @@ class Dispatcher:
         self.tries[message_id] = self.tries.get(message_id, 0) + 1
         judgement.put_back.append(entry)
 
-    def _fail(self, code: str, reason: str, judgement: Judgement, now: float) -> None:
-        """One more failure in a row, unless it tells of the same trouble as the last one."""
-        if judgement.has_failed or self.waits_until > now:
-            return
-        judgement.has_failed = True
+    def _fail(self, now: float) -> bool:
+        """One more failure in a row, unless it tells of the same trouble as the last one. Whether that is one too many."""
+        if self.waits_until > now:
+            return False
         self.failures += 1
         if 0 <= self.rules.retries < self.failures:
-            self._die(code, reason, judgement)
-        elif self.rules.delay:
+            return True
+        if self.rules.delay:
             self.move(DispatcherEvent.FAILED)
             self.waits_until = now + self.rules.delay
-
-    def _die(self, code: str, reason: str, judgement: Judgement) -> None:
-        judgement.death = judgement.death or (code, reason)
-        self.move(DispatcherEvent.DIED)
+        return False
 
     # What time does
 
@@ -256,7 +271,7 @@ class Dispatcher:
         return True
 
     def overdue(self, now: float) -> Judgement:
-        """What the statuses that did not come in time mean."""
+        """What the statuses that did not come in time mean for their messages."""
         judgement = Judgement()
         reason = f"no status came within {self.rules.ack_wait:g} s"
         for message_id, (_, sent) in list(self.open.items()):
@@ -267,8 +282,21 @@ class Dispatcher:
                 self._bury(message_id, NO_STATUS, reason, judgement)
             else:
                 self._put_back(message_id, judgement)
-                self._fail(NO_STATUS, reason, judgement, now)
+                self.reported.append((Outcome.RETRY, NO_STATUS, reason))
         return judgement
+
+
+def _failures_last(statuses: Iterable[Status]) -> list[Status]:
+    """The statuses of one list in the order in which they count: a failure may end the session, and what the list settles is
+    settled before. Of one message the first failure counts, whatever follows it."""
+    failures: list[Status] = []
+    others: list[Status] = []
+    failed: set[str] = set()
+    for status in statuses:
+        if status.verdict is Verdict.FAILED:
+            failed.add(status.id)
+        (failures if status.id in failed else others).append(status)
+    return others + failures
 
 
 def _id(entry: Entry) -> str:

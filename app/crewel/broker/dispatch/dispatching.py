@@ -135,9 +135,9 @@ class Dispatching:
         return settled
 
     def told(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
-        """Carry out what the client says of its messages; returns the statuses that do not count, with why. `batch` is the
-        last one that the client has got, if it says that as well: of what was sent after it, it repeats what it had said
-        before."""
+        """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
+        for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
+        of what was sent after it, it repeats what it had said before."""
         dispatcher = session.dispatcher
         statuses, rejected = read_statuses(given)
         if batch is not None and session.batches is not None:
@@ -149,14 +149,27 @@ class Dispatching:
         now, now_ms = self._broker.loop.time(), int(time() * 1000)
         judgement = dispatcher.judge(statuses, session.name, now, now_ms)
         self._carry_out(session, dispatcher, judgement)
+        if not dispatcher.reported:
+            self._follow(session, dispatcher)
         return rejected + judgement.rejected
+
+    def conclude(self, session: Session) -> None:
+        """The request that reported failures is read to its end: carry out what they mean for the client itself."""
+        dispatcher = session.dispatcher
+        if dispatcher is None or not session.is_live:
+            return
+        death = dispatcher.conclude(self._broker.loop.time())
+        if death is not None:
+            self.die(session, *death)
+        else:
+            self._follow(session, dispatcher)
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
         unsettled = self.unsettled
         self._broker.events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
-        shared, returning = self._broker.shared, self._broker.returning
+        returning = self._broker.returning
         for each in judgement.buried:
             if not returning.passes_on(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
@@ -168,21 +181,21 @@ class Dispatching:
         if put_back:
             unsettled.recall(session, put_back)
         self._broker.metrics.redeliveries += len(judgement.put_back)
-        if dispatcher.is_paused or dispatcher.sink is not None:
-            returning.relieve(session)
         unsettled.note_retained(session)
-        if judgement.death is not None:
-            self.die(session, *judgement.death)
-            return
-        if dispatcher.sink is not None and session.queue_limit >= 0:
-            self._become_sink(session)
-            self._store(session)
         if judgement.holdback is not None:
             self._broker.events.held(session, judgement.holdback)
             self._store(session)
+
+    def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
+        """Let the session stand as its dispatcher does, and others have what it gets no more."""
+        if dispatcher.is_paused or dispatcher.sink is not None:
+            self._broker.returning.relieve(session)
+        if dispatcher.sink is not None and session.queue_limit >= 0:
+            self._become_sink(session)
+            self._store(session)
         self._look(session)
-        if shared.starving:
-            shared.freed(session)
+        if self._broker.shared.starving:
+            self._broker.shared.freed(session)
 
     def die(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
@@ -232,6 +245,7 @@ class Dispatching:
             judgement = dispatcher.overdue(now)
             if judgement.buried or judgement.put_back:
                 self._carry_out(session, dispatcher, judgement)
+                self.conclude(session)
         return dispatcher.next_at()
 
     def back(self, session: Session, *, has_backlog: bool) -> None:
