@@ -9,7 +9,7 @@ from tests.functional.bayeux import Message
 from tests.functional.people import Person
 from tests.functional.wire import Address, Connection, Response
 
-TOKEN = "the-admin-token"
+TOKEN = "the-admin-token-of-tests"
 SETS = (
     f"admin.token={TOKEN}",
     "node.name=heron",

@@ -201,3 +201,45 @@ class TestChannelsForOperators:
         client.handshake()
         client.session.is_operator, client.session.grants = True, Grants(is_operator=True, expires_at=1.0)
         assert client.publish("/service/secret", 1)["successful"] is False
+
+
+def detailed(answer: Answer) -> Service:
+    """A policy that grants publishes, and answers so whether one may configure a topic."""
+
+    class Detailed(OpenPolicy):
+        def can_configure(self, *question: Any) -> Any:
+            if isinstance(answer, tuple):
+                return soon(answer[1])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    service = Service("detailed")
+    service.policy = Detailed()
+    return service
+
+
+def configure(world: World) -> str | None:
+    """Publish what gives a topic a history that the store does not keep; the error, or None."""
+    client = Client(world)
+    client.handshake()
+    request = client.send(client.message("/a/b", data=1, ext={"publish": {"destroyDelay": 5}}))
+    world.settle()
+    (reply,) = request.received
+    error: str | None = reply.get("error")
+    return error
+
+
+@pytest.mark.parametrize("answer", [False, None, Refusal("not you"), RuntimeError("broken"), ("soon", False)])
+def test_a_policy_can_refuse_the_settings_of_a_topic(make_world: MakeWorld, answer: Answer) -> None:
+    error = configure(make_world(services=[detailed(answer)]))
+    assert error == "403:/a/b:user.security.authorization.notAuthorized"
+
+
+@pytest.mark.parametrize("answer", [True, ("soon", True)])
+def test_a_policy_can_grant_the_settings_of_a_topic(make_world: MakeWorld, answer: Answer) -> None:
+    assert configure(make_world(services=[detailed(answer)])) is None
+
+
+def test_a_policy_that_does_not_tell_settings_apart_grants_them_with_the_publish(make_world: MakeWorld) -> None:
+    assert configure(make_world(services=[policy()])) is None

@@ -76,10 +76,12 @@ class TestAlive:
         assert new.session.is_operator
         assert new.session.grants is OPERATOR
 
-    def test_other_tokens_prove_nothing_and_are_not_looked_at(self, world: World) -> None:
-        client = Client(world)
-        assert login(client, name="joe/1", token="x")["reconnected"] is False
-        assert not client.session.is_operator
+    def test_a_wrong_token_is_refused_under_the_policy_open(self, world: World) -> None:
+        world.broker.logins.admin.know("admin")
+        reply = shake(Client(world), name="joe/1", token="x")
+        assert (reply["successful"], reply["advice"]["reconnect"]) == (False, "none")
+        assert reply["error"] == "403:client/joe/1:user.security.authentication.accessDenied"
+        assert not world.broker.sessions
 
 
 class TestTakeOver:

@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
 
-TOKEN = "the-admin-token"
+TOKEN = "the-admin-token-of-tests"
 
 
 class Breaker(Person):

@@ -17,7 +17,7 @@ from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
 PATH = "/api/publish"
-TOKEN = "the-admin-token"
+TOKEN = "the-admin-token-of-tests"
 SETS = (f"admin.token={TOKEN}", "bayeux.max_message_bytes=2000", "http.body_timeout_ms=500")
 STORED = {"publish": {"persistent": True}}
 

@@ -20,7 +20,7 @@ from tests.security.issuer import secret_file, signed
 from tests.server_process import ROOT, Server
 
 DEAD = "/__sys__deadMessage"
-ADMIN = "the-admin-token"
+ADMIN = "the-admin-token-of-tests"
 QUICK = (f"admin.token={ADMIN}", "delivery.commit_ms=20", "bayeux.timeout_ms=300", "node.name=heron")
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True, "clientProperties": {"colour": "blue"}}}}
 

@@ -16,7 +16,7 @@ from tests.server_process import Server
 from tests.store_process import shared_store
 
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
-ADMIN = "the-admin-token"
+ADMIN = "the-admin-token-of-tests"
 QUICK = (
     "delivery.commit_ms=20",
     "bayeux.timeout_ms=300",

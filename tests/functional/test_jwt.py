@@ -18,7 +18,7 @@ from tests.security.issuer import SECRET, key_set, rsa_key, secret_file, signed
 from tests.server_process import Server
 
 EXPIRED = "user.security.authentication.expired"
-ADMIN = "the-admin-token"
+ADMIN = "the-admin-token-of-tests"
 
 
 @pytest.fixture
@@ -83,6 +83,84 @@ def test_credentials_take_a_session_over_and_those_of_others_do_not(guarded: Cal
 
 
 @one_lane
+def test_the_subject_anonymous_takes_over_no_unnamed_session(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    unnamed = Person(server).be(token=signed())
+    name = unnamed.login["name"].partition("client/")[2]
+    reply = Person(server).shake(name=name, token=signed(sub="anonymous"))
+    assert refusal(reply)[1] == DENIED
+    assert "names sessions without a name" in reply["ext"]["session"]["message"]
+    assert refusal(Person(server).shake(name=name, token=signed()))[1] == DENIED
+    assert refusal(Person(server).shake(name=name, token=ADMIN))[1] == IDENTICAL
+
+
+@one_lane
+def test_an_idempotency_key_counts_for_the_subject_of_the_token(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    hearer = Person(server).be("joe/1", token=signed())
+    hearer.subscribe("/chat/demo")
+    for publish in ({"key": "order-1"}, {"key": "order-2", "persistent": True}):
+        ids = []
+        for subject in ("eve", "bank", "bank", "team: red"):
+            sender = Person(server).be(token=signed(sub=subject))
+            (reply, *_) = sender.send(sender.message("/chat/demo", data=subject, ext={"publish": publish}))
+            ids.append(reply["ext"]["publish"]["id"])
+        assert ids[1] == ids[2]
+        assert len(set(ids)) == 3
+        assert data(hearer.take_all()) == ["eve", "bank", "team: red"]
+
+
+def test_clearing_sessions_ends_those_of_the_subject(guarded: Callable[..., Server]) -> None:
+    server = guarded()
+    old = Person(server).be("joe/1", token=signed())
+    connect = old.hold(ext={"ack": old.batch})
+    assert Person(server).shake(name="joe/2", token=signed(), clearSessions=True, maxSessions=1)["successful"] is True
+    assert connect.response().messages[-1]["advice"]["reconnect"] == "none"
+
+
+HISTORY: Message = {"publish": {"history": {"maxEntries": 5}}}
+TO_ANN: Message = {"publish": {"destination": [{"to": "client/ann", "forceQueuing": True}]}}
+COOKS: Message = {"subscribe": {"group": "cooks"}}
+NOT_AUTHORIZED = "user.security.authorization.notAuthorized"
+
+
+@one_lane
+@pytest.mark.parametrize(
+    ("claim", "granted", "channel", "fields"),
+    [
+        ("configure", "/chat/*", "/chat/demo", {"data": 1, "ext": HISTORY}),
+        ("configure", "/chat/demo", "/chat/demo", {"ext": {"publish": {"administrative": True, "destroyDelay": 5}}}),
+        ("configure", "/chat/demo", "/chat/demo", {"data": 1, "ext": {"publish": {"readonly": True}}}),
+        ("address", "ann", "/chat/demo", {"data": 1, "ext": TO_ANN}),
+        ("address", "*", "/chat/demo", {"data": 1, "ext": TO_ANN}),
+        ("group", "/chat/**", "/meta/subscribe", {"subscription": "/chat/demo", "ext": COOKS}),
+    ],
+)
+def test_what_goes_beyond_publish_and_subscribe_wants_a_claim_of_its_own(
+    guarded: Callable[..., Server], claim: str, granted: str, channel: str, fields: Message
+) -> None:
+    server = guarded()
+    others = {"configure": ["/other"], "address": ["joe"], "group": ["/other"]}
+    person = Person(server).be("joe/1", token=signed(**others))
+    (refused,) = person.send(person.message(channel, **fields))
+    assert (refused["successful"], refused["error"].partition(":")[0]) == (False, "403")
+    assert refused["error"].endswith(NOT_AUTHORIZED)
+    person = Person(server).be("joe/2", token=signed(**{claim: [granted]}))
+    reply = person.send(person.message(channel, **fields))[0]
+    assert reply["successful"] is True, reply
+
+
+@one_lane
+def test_settings_of_a_topic_that_there_is_ask_for_no_grant(guarded: Callable[..., Server]) -> None:
+    """They count for the first publish only, so a later one that repeats them changes nothing."""
+    server = guarded()
+    owner = Person(server).be("joe/1", token=signed(configure=["/chat/demo"]))
+    assert owner.send(owner.message("/chat/demo", data=1, ext=HISTORY))[0]["successful"] is True
+    other = Person(server).be("joe/2", token=signed())
+    assert other.send(other.message("/chat/demo", data=2, ext=HISTORY))[0]["successful"] is True
+
+
+@one_lane
 def test_nothing_is_said_to_be_recovered_that_is_not_granted(guarded: Callable[..., Server]) -> None:
     person = Person(guarded()).be("joe/1", token=signed())
     qos = {"since": {"/other": {"epoch": "", "id": "0"}}}
@@ -96,14 +174,16 @@ def test_what_the_new_token_does_not_grant_is_heard_no_more(guarded: Callable[..
     server = guarded()
     first, second = Person(server), Person(server)
     first.acknowledges = second.acknowledges = is_reliable
-    first.be("joe/1", token=signed(subscribe=["/chat/**", "/news"]))
+    first.be("joe/1", token=signed(subscribe=["/chat/**", "/news", "/jobs"], group=["/chat/*", "/jobs"]))
     first.subscribe("/chat/demo", "/news", f"/ret/{first.login['replyId']}/*")
     if is_reliable:
-        first.send(first.message("/meta/subscribe", subscription="/chat/jobs", ext={"subscribe": {"group": "cooks"}}))
-    second.shake(name="joe/1", token=signed(subscribe=["/news"]))
+        for name in ("/chat/jobs", "/jobs"):
+            (joined,) = first.send(first.message("/meta/subscribe", subscription=name, ext=COOKS))
+            assert joined["successful"] is True
+    second.shake(name="joe/1", token=signed(subscribe=["/news", "/jobs"]))
     assert second.login["reconnected"] is True
     speaker = Person(server).be(token=signed(publish=["/**"]))
-    for channel in ("/chat/demo", "/chat/jobs", "/news", f"/ret/{first.login['replyId']}/3000001"):
+    for channel in ("/chat/demo", "/chat/jobs", "/jobs", "/news", f"/ret/{first.login['replyId']}/3000001"):
         speaker.publish(channel, channel)
     assert data(second.take_all()) == ["/news", f"/ret/{first.login['replyId']}/3000001"]
 

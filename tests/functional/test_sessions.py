@@ -13,6 +13,7 @@ from tests.functional.bayeux import Client, Message, data, sessions
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.people import IDENTICAL, Person, refusal
+from tests.functional.post import TOKEN
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -135,10 +136,19 @@ class TestRefusals:
         first.disconnect()
         assert Person(server).shake(name=f"{joe}/5", maxSessions=3)["successful"]
 
-    def test_sessions_of_a_subject_can_be_cleared(self, server: Server, joe: str) -> None:
+    def test_a_name_alone_clears_no_session_that_is_alive(self, server: Server, joe: str) -> None:
+        other = Person(server).be(f"{joe}/1")
+        other.hold(ext={"ack": other.batch})
+        refused = Person(server).shake(name=f"{joe}/2", clearSessions=True, maxSessions=1)
+        assert refusal(refused)[1] == "user.configuration.maxSession"
+        assert Person(server).shake(name=f"{joe}/3", clearSessions=True)["successful"] is True
+        assert refusal(Person(server).shake(name=f"{joe}/1"))[1] == IDENTICAL  # it is alive still
+
+    def test_sessions_of_a_subject_can_be_cleared_by_an_operator(self, shared: Serve, joe: str) -> None:
+        server = shared(f"admin.token={TOKEN}")
         others = [Person(server).be(f"{joe}/1"), Quiet(server).be(joe)]
         connect = others[0].hold(ext={"ack": others[0].batch})
-        newest = Person(server).be(f"{joe}/2", clearSessions=True, maxSessions=1)
+        newest = Person(server).be(f"{joe}/2", clearSessions=True, maxSessions=1, token=TOKEN)
         ended = connect.response().messages
         assert ended[-1]["advice"]["reconnect"] == "none"
         assert connect_of(others[1])["error"].startswith("402:")
@@ -476,8 +486,8 @@ def test_no_value_of_any_field_breaks_the_server(server: Server, joe: str) -> No
 
 @one_lane
 def test_secrets_are_not_logged(serve: Serve) -> None:
-    server = serve("log.level=debug", "admin.token=very-secret")
-    person = Person(server).be("joe/1", token="very-secret")
+    server = serve("log.level=debug", "admin.token=very-secret-indeed")
+    person = Person(server).be("joe/1", token="very-secret-indeed")
     Person(server).shake(name="joe/1", resume="wrong-secret")
     Person(server).be("joe/1", resume=person.login["resume"])
     server.terminate()

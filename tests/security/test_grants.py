@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.security.grants import OPERATOR, Grants, patterns
+from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,31 @@ def test_they_come_back_from_json_as_they_were() -> None:
     grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), is_operator=True, expires_at=5.5)
     assert Grants.from_json(orjson.loads(orjson.dumps(grants.as_json()))) == grants
     assert Grants.from_json(OPERATOR.as_json()) == OPERATOR
+
+
+def test_grants_of_an_earlier_version_configure_group_and_address_nothing() -> None:
+    stored = Grants("joe", frozenset({"/a"}), frozenset({"/a"})).as_json()
+    for later in ("configure", "group", "address"):
+        del stored[later]
+    assert Grants.from_json(stored) == Grants("joe", frozenset({"/a"}), frozenset({"/a"}))
+
+
+@pytest.mark.parametrize(
+    ("address", "subject", "answer"),
+    [(["joe"], "joe", True), (["joe"], "ann", False), (["*"], "ann", True), ([], "joe", False)],
+)
+def test_addressing_is_granted_by_subject(address: list[str], subject: str, answer: bool) -> None:
+    assert Grants("eve", address=subjects(address)).may_address(subject) is answer
+
+
+@pytest.mark.parametrize("text", ["", "joe/1", "client/joe", "**", 5, None])
+def test_what_is_no_subject_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="is neither a subject nor"):
+        subjects([text])
+
+
+def test_no_two_subjects_have_one_identity() -> None:
+    names = ["joe", "joe ", "__admin", "", "team: red", "team:red", "\ud800"]
+    assert len({Grants(name).identity for name in names}) == len(names)
+    assert Grants("joe").identity == "joe"
+    assert OPERATOR.identity == "__admin"

@@ -25,7 +25,7 @@ from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.letters.letters import Letters
-from crewel.broker.logins import Logins
+from crewel.broker.logins import Logins, identity
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
 from crewel.broker.ptp.destinations import Destinations, Sending
@@ -260,9 +260,9 @@ class Broker:
         self.outbound.alarms.forget(session)
 
     def scoped(self, key: str, channel: Channel, publisher: Session | None) -> str:
-        """A key counts for one channel and one subject; clients without a name share one, and so do back ends."""
-        subject = "" if publisher is None else publisher.name.split("/")[1] if publisher.name else "anonymous"
-        return f"{subject} {channel.name} {key}" if key else ""
+        """An idempotency key counts for one channel and one subject (`logins.identity`). The server's own publishes share
+        one."""
+        return f"{'' if publisher is None else identity(publisher)} {channel.name} {key}" if key else ""
 
     async def make_durable(self, store: Store) -> Durability:
         """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""

@@ -86,6 +86,29 @@ class Guard:
         """The reason why the session may not publish, or None."""
         return self._decide(Operation.PUBLISH, self.policy.can_publish, session, channel, message)
 
+    def configure(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
+        """Whether the session may configure and erase the topic of this channel, to which it may publish."""
+        return self._grants("can_configure", session, channel, message)
+
+    def group(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
+        """Whether the session may join a consumer group on this channel or pattern, to which it may subscribe."""
+        return self._grants("can_group", session, channel, message)
+
+    def address(self, session: Session, subject: str, message: Message) -> Steps[bool]:
+        """Whether the session may address a message to this subject, on a channel to which it may publish."""
+        return self._grants("can_address", session, subject, message)
+
+    def _grants(self, question: str, session: Session, subject: Channel | str, message: Message) -> Steps[bool]:
+        ask = getattr(self.policy, question, None)
+        if ask is None:
+            return True  # the policy does not tell it apart from the publish or subscribe that it has granted
+        try:
+            answer = ask(session, subject, message)
+            return answer is GRANTED or _refusal((yield from wait(answer))) is None
+        except Exception:
+            log.exception("the security policy failed on %s: refused", question)
+            return False
+
     def _decide(
         self, operation: Operation, question: _Question, session: Session, channel: Channel, message: Message
     ) -> Steps[str | None]:

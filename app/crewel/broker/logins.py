@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,10 +36,12 @@ from crewel.security.tokens import AdminToken
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Logins"]
+__all__ = ["Logins", "identity"]
 
 _TOO_MANY: Final = "user.configuration.maxSession"
 log = logging.getLogger(__name__)
+
+_NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: this server knows them all."""
@@ -76,7 +79,7 @@ class Logins:
         name = told_name(asked)
         try:
             qos = self._read(message)
-            self._authenticate(session, qos)
+            self._authenticate(session, qos, told_name(asked))
             yield from self._log_in(exchange, session, message, qos)
         except IllegalArgument as error:
             return refused(message, Refused(coded(error.code, name, 403), error.code, error.message))
@@ -91,11 +94,14 @@ class Logins:
             return ConnectQos()
         return read_connect_qos(message.ext["session"], self._broker.settings.bayeux.max_queue_messages)
 
-    def _authenticate(self, session: Session, qos: ConnectQos) -> None:
-        """Notice an operator, and keep a token to the names that are its subject's. A policy that proves no names does not
-        look at other tokens, for they would prove nothing."""
-        if session.grants is None and qos.token is not None and self.admin.matches(qos.token):
-            session.grants = OPERATOR
+    def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
+        """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
+        Under the policy `open` no other token is right, so one is refused: its client believes that it is somebody."""
+        if session.grants is None and qos.token is not None:
+            if self.admin.matches(qos.token):
+                session.grants = OPERATOR
+            elif self._broker.guard.admits_everybody:
+                raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         grants = session.grants
         session.is_operator = grants is not None and grants.is_operator
         if grants is not None and qos.name is not None and not _may_be(grants, qos.name.subject):
@@ -117,7 +123,7 @@ class Logins:
         self._arriving[subject] += 1
         try:
             if target is None:
-                self._make_room(qos, subject)
+                self._make_room(session, qos, subject)
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
@@ -141,13 +147,13 @@ class Logins:
         there = self.names.find(name.relative)
         if there is None:
             if name.is_numbered:
-                raise login_refusal(
-                    IDENTICAL, name.relative, "a name with a number of the server's comes back with its resume"
-                )
+                raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
             return None
         if qos.resume is not None:
             raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
-        if session.grants is None and (name.is_numbered or self._is_alive(there)):
+        if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
+            raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
+        if session.grants is None and self._is_alive(there):
             raise login_refusal(
                 IDENTICAL, name.relative, "another client is this session, and its resume was not shown"
             )
@@ -170,17 +176,24 @@ class Logins:
             return False
         return not self._broker.timing.is_gone(session, self._broker.loop.time())
 
-    def _make_room(self, qos: ConnectQos, subject: str) -> None:
+    def _make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
         if subject == ANONYMOUS:
             return
         others = self.names.of_subject(subject)
         if qos.clear_sessions:
-            for other in others:
-                self._broker.disconnect(other)
-            others = []
+            others = self._clear(session, others)
         if len(others) + self._arriving[subject] > qos.max_sessions:
             told = f"the subject {subject} has {qos.max_sessions} sessions already"
             raise login_refusal(_TOO_MANY, f"client/{subject}", told)
+
+    def _clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
+        """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
+        those that are alive stay, as they stay when their name is asked for."""
+        left = [other for other in others if session.grants is None and self._is_alive(other)]
+        for other in others:
+            if other not in left:
+                self._broker.disconnect(other)
+        return left
 
     # A new session
 
@@ -253,9 +266,7 @@ class Logins:
         self._dress(target, qos, is_stored=target.durable is not None)
         target.grace_ms = qos.timeout_ms if _is_named(target) else None
         if qos.clear_sessions and _is_named(target):
-            for other in self.names.of_subject(_subject(target)):
-                if other is not target:
-                    self._broker.disconnect(other)
+            self._clear(session, [each for each in self.names.of_subject(_subject(target)) if each is not target])
         self._switch(exchange, session, target)
         self.names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
@@ -376,6 +387,14 @@ def _subject(session: Session) -> str:
 
 def _may_be(grants: Grants, subject: str) -> bool:
     return grants.subject in ("", subject)
+
+
+def identity(session: Session) -> str:
+    """The subject as whom the session publishes: that of its token, else that of its name. Sessions that have neither are one
+    subject, `anonymous`: nothing tells them apart."""
+    if session.grants is not None and (session.grants.subject or not session.name or not _is_named(session)):
+        return session.grants.identity
+    return _subject(session) if session.name else ANONYMOUS
 
 
 def _is_named(session: Session) -> bool:

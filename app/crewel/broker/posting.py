@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Kind
@@ -18,7 +17,6 @@ from crewel.broker.inbound import refusal
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
-from crewel.delivery.names import is_subject
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.security.grants import Grants
 
@@ -33,7 +31,7 @@ async def post(broker: Broker, grants: Grants, elements: list[Any]) -> list[Repl
     store together."""
     session = Session(broker, "")
     session.grants, session.is_operator = grants, grants.is_operator
-    session.name = _name(grants)
+    session.name = f"client/{grants.identity}"
     session.move(Event.GRANTED)
     try:
         waiting = [await _begin(broker, session, element) for element in elements]
@@ -77,12 +75,3 @@ async def _end(steps: Steps[Reply] | Then[Reply], pending: Awaitable[Any], messa
         return await complete(steps, pending)
     except Exception as error:  # noqa: BLE001 - it becomes the reply
         return refusal(message.fields, message, error)
-
-
-def _name(grants: Grants) -> str:
-    """As whom they speak. What no client can be called begins with two underscores, so that nobody shares their keys."""
-    if not grants.subject:
-        return "client/__admin"
-    if is_subject(grants.subject):
-        return f"client/{grants.subject}"
-    return f"client/__{sha256(grants.subject.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

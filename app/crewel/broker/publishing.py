@@ -13,6 +13,7 @@ from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcasting import Keeping
 from crewel.broker.durability.intake import Published, readonly
+from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, Then, wait
@@ -50,12 +51,28 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
     reason = yield from broker.guard.publish(session, channel, message)
     if reason is not None:
         raise Refused(denied(reason, Denied.PUBLISH))
+    ext = message.fields.get("ext")
+    if type(ext) is dict and "publish" in ext:
+        yield from _ask_for_qos(broker, session, message, _asked(broker, channel, ext["publish"]))
     if broker.registry.listeners and session.is_live:
         yield from _listen(broker, session, message)
     if not session.is_live:
         raise Refused(BayeuxCode.SESSION_UNKNOWN)
     outcome = _publish(broker, session, message)
     return outcome if isinstance(outcome, dict) else (yield from outcome)
+
+
+def _ask_for_qos(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Steps[None]:
+    """Raise Refused if the QoS asks for more than the grant to publish covers: to configure the topic, or to address
+    messages to a subject."""
+    channel, guard = message.channel, broker.guard
+    if broker.topics.would_configure(channel, qos) and not (yield from guard.configure(session, channel, message)):
+        told = f"the grant to publish on {channel.name} does not cover the settings of its topic"
+        raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+    for subject in dict.fromkeys(each.to.subject for each in qos.destinations):
+        if not (yield from guard.address(session, subject, message)):
+            told = f"the grant to publish on {channel.name} does not cover messages to {subject}"
+            raise Refused(coded(NOT_AUTHORIZED, f"client/{subject}"), NOT_AUTHORIZED, told)
 
 
 def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.delivery.names import is_subject
 
-__all__ = ["OPERATOR", "Grants"]
+__all__ = ["ANY_SUBJECT", "OPERATOR", "Grants", "patterns", "subjects"]
+
+ANY_SUBJECT: Final = "*"
+"""In a list of subjects: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,12 @@ class Grants:
     """Who it is; empty for the admin token, which may take any name."""
     subscribe: frozenset[str] = frozenset()
     publish: frozenset[str] = frozenset()
+    configure: frozenset[str] = frozenset()
+    """Channels and patterns whose topics may be configured: history, readonly, destroyDelay, erase."""
+    group: frozenset[str] = frozenset()
+    """Channels and patterns that may be subscribed to as a member of a consumer group."""
+    address: frozenset[str] = frozenset()
+    """Subjects that may be addressed, or `*`."""
     is_operator: bool = False
     expires_at: float | None = None
     """Seconds since 1970; None: never."""
@@ -31,6 +42,28 @@ class Grants:
         """Whether a pattern was granted that covers this channel."""
         return _covers(self.publish, channel)
 
+    def may_configure(self, channel: Channel) -> bool:
+        """Whether the topic of this channel may be configured and erased."""
+        return _covers(self.configure, channel)
+
+    def may_group(self, channel: Channel) -> bool:
+        """Whether this channel or pattern may be subscribed to as a member of a consumer group."""
+        return _covers(self.group, channel)
+
+    def may_address(self, subject: str) -> bool:
+        """Whether messages may be addressed to this subject and its sessions."""
+        return subject in self.address or ANY_SUBJECT in self.address
+
+    @property
+    def identity(self) -> str:
+        """A text that stands for the subject and for nobody else: the subject, if a session can be called so; else a text
+        that begins with two underscores, as no subject of a session does. The admin token's is `__admin`."""
+        if not self.subject:
+            return "__admin"
+        if is_subject(self.subject):
+            return self.subject
+        return f"__{sha256(self.subject.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
     def has_expired(self, now: float) -> bool:
         """Whether they hold no more, `now` in seconds since 1970."""
         return self.expires_at is not None and self.expires_at <= now
@@ -41,23 +74,30 @@ class Grants:
             "subject": self.subject,
             "subscribe": sorted(self.subscribe),
             "publish": sorted(self.publish),
+            "configure": sorted(self.configure),
+            "group": sorted(self.group),
+            "address": sorted(self.address),
             "operator": self.is_operator,
             "expires": self.expires_at,
         }
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
-        """What `as_json` stored."""
+        """What `as_json` stored, now or in an earlier version."""
         return cls(
             stored["subject"],
             frozenset(stored["subscribe"]),
             frozenset(stored["publish"]),
+            frozenset(stored.get("configure", ())),
+            frozenset(stored.get("group", ())),
+            frozenset(stored.get("address", ())),
             stored["operator"],
             stored["expires"],
         )
 
 
-OPERATOR: Final = Grants("", frozenset({"/**"}), frozenset({"/**"}), is_operator=True)
+_ALL: Final = frozenset({"/**"})
+OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), is_operator=True)
 """What the admin token grants: everything that clients can be granted."""
 
 
@@ -69,6 +109,16 @@ def patterns(listed: Iterable[object]) -> frozenset[str]:
         if channel is None:
             raise ValueError(f"{text!r} is not a channel or a pattern")
         names.add(channel.name)
+    return frozenset(names)
+
+
+def subjects(listed: Iterable[object]) -> frozenset[str]:
+    """These texts as subjects, or `*`. Raises ValueError for one that is neither."""
+    names = set()
+    for text in listed:
+        if not isinstance(text, str) or not (text == ANY_SUBJECT or is_subject(text)):
+            raise ValueError(f"{text!r} is neither a subject nor {ANY_SUBJECT}")
+        names.add(text)
     return frozenset(names)
 
 

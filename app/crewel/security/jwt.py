@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +16,9 @@ import jwt
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
+from crewel.delivery.names import ANONYMOUS
 from crewel.errors import CrewelError
-from crewel.security.grants import OPERATOR, Grants, patterns
+from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, is_reserved
 from crewel.settings.access import Security
@@ -99,10 +100,17 @@ class Tokens:
         subject = claims[settings.jwt_subject_claim]
         if not isinstance(subject, str) or not subject:
             raise BadToken(f"the claim {settings.jwt_subject_claim} is not a text")
+        if subject == ANONYMOUS:
+            raise BadToken(
+                f"the claim {settings.jwt_subject_claim} is {ANONYMOUS}, which names sessions without a name"
+            )
         return Grants(
             subject,
-            _patterns(claims, settings.jwt_subscribe_claim),
-            _patterns(claims, settings.jwt_publish_claim),
+            _listed(claims, settings.jwt_subscribe_claim, patterns),
+            _listed(claims, settings.jwt_publish_claim, patterns),
+            _listed(claims, settings.jwt_configure_claim, patterns),
+            _listed(claims, settings.jwt_group_claim, patterns),
+            _listed(claims, settings.jwt_address_claim, subjects),
             claims.get(settings.jwt_operator_claim) is True,
             float(claims["exp"]) + settings.jwt_leeway_ms / 1000,
         )
@@ -118,12 +126,13 @@ def _key_id(token: str) -> str | None:
     return key_id if isinstance(key_id, str) else None
 
 
-def _patterns(claims: dict[str, Any], name: str) -> frozenset[str]:
+def _listed(claims: dict[str, Any], name: str, read: Callable[[Iterable[object]], frozenset[str]]) -> frozenset[str]:
+    """What a claim lists; one text is a list of one."""
     listed = claims.get(name, [])
     if not isinstance(listed, list):
         listed = [listed]
     try:
-        return patterns(listed)
+        return read(listed)
     except ValueError as error:
         raise BadToken(f"the claim {name}: {error}") from None
 
@@ -173,6 +182,18 @@ class JwtPolicy:
     def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
         """What the claims say."""
         return self._holds(session, channel, lambda grants: grants.may_publish(channel))
+
+    def can_configure(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, channel, lambda grants: grants.may_configure(channel))
+
+    def can_group(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, channel, lambda grants: grants.may_group(channel))
+
+    def can_address(self, session: Session, subject: str, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, message.channel, lambda grants: grants.may_address(subject))
 
     def _holds(self, session: Session, channel: Channel, is_granted: Callable[[Grants], bool]) -> Answer:
         grants = session.grants

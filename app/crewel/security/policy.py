@@ -14,7 +14,7 @@ from crewel.errors import DENIED_BY_POLICY
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["GRANTED", "Answer", "OpenPolicy", "Refusal", "SecurityPolicy", "is_reserved"]
+__all__ = ["GRANTED", "Answer", "DetailedPolicy", "OpenPolicy", "Refusal", "SecurityPolicy", "is_reserved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,20 @@ class SecurityPolicy(Protocol):
 
     def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
         """May this session publish to the channel?"""
+
+
+class DetailedPolicy(SecurityPolicy, Protocol):
+    """A policy that tells apart what a publish or a subscribe asks for on top. The three questions come after
+    `can_publish` or `can_subscribe` has been granted. Of a policy that has not got them that grant is the answer."""
+
+    def can_configure(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this session configure or erase the topic of the channel?"""
+
+    def can_group(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this session be a member of a consumer group on the channel (or pattern)?"""
+
+    def can_address(self, session: Session, subject: str, message: Message) -> Answer:
+        """May this session address messages to the subject and its sessions?"""
 
 
 class OpenPolicy:

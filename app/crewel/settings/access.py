@@ -62,6 +62,24 @@ class Security(Group):
         pattern=_CLAIM,
         expected="the name of a claim",
     )
+    jwt_configure_claim: str = setting(
+        "configure",
+        "Claim that lists the channels and patterns whose topics may be configured and erased. Without it: none.",
+        pattern=_CLAIM,
+        expected="the name of a claim",
+    )
+    jwt_group_claim: str = setting(
+        "group",
+        "Claim that lists the channels and patterns on which the client may join a consumer group. Without it: none.",
+        pattern=_CLAIM,
+        expected="the name of a claim",
+    )
+    jwt_address_claim: str = setting(
+        "address",
+        "Claim that lists the subjects to which the client may address messages, or *. Without it: none.",
+        pattern=_CLAIM,
+        expected="the name of a claim",
+    )
     jwt_operator_claim: str = setting(
         "operator", "Claim that makes an operator if it is true.", pattern=_CLAIM, expected="the name of a claim"
     )

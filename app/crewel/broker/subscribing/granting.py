@@ -37,7 +37,8 @@ def grant(
 def regrant(broker: Broker, session: Session) -> Steps[None]:
     """Another client goes on with the session: end the subscriptions that its token does not grant. Raises StoreError, and
     then they go on."""
-    names = [name for name in session.subscriptions if not _may_keep(session, name)]
+    grouped = {pattern for pattern, _ in broker.groups.of(session)}
+    names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
     if not names:
         return
     if session.durable is not None and broker.durability is not None:
@@ -47,13 +48,16 @@ def regrant(broker: Broker, session: Session) -> Steps[None]:
         broker.subscribing.leave(session, name)
 
 
-def _may_keep(session: Session, name: str) -> bool:
+def _may_keep(session: Session, name: str, *, is_grouped: bool) -> bool:
     channel = parse(name)
     if channel is None or channel.is_reply:
         return True
     if channel.is_system:
         return session.is_operator
-    return session.grants is None or session.grants.may_subscribe(channel)
+    grants = session.grants
+    if grants is None:
+        return True
+    return grants.may_subscribe(channel) and (not is_grouped or grants.may_group(channel))
 
 
 def _refused(broker: Broker, session: Session, channel: Channel, message: Message) -> Steps[str | None]:

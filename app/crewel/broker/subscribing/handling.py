@@ -9,6 +9,7 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps
 from crewel.broker.subscribing import replaying
@@ -45,6 +46,8 @@ def subscribe(broker: Broker, session: Session, message: Message, channels: list
     qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
     _check(session, qos, channels)
     granted, error = yield from grant(broker, session, message, channels)
+    if qos.choice.group:
+        yield from _ask_for_group(broker, session, message, granted)
     names = dict.fromkeys(channel.name for channel in granted)
     is_again = any(name in session.subscriptions for name in names)
     wanted = {name: broker.subscribing.wanted(session, name, qos) for name in names}
@@ -62,6 +65,14 @@ def subscribe(broker: Broker, session: Session, message: Message, channels: list
         if error is not None:
             reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
     return reply
+
+
+def _ask_for_group(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[None]:
+    """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
+    for channel in channels:
+        if not (yield from broker.guard.group(session, channel, message)):
+            told = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
+            raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
 
 
 def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:

@@ -68,6 +68,13 @@ class Topics:
         """What holds for a publish on this channel that does not say otherwise."""
         return self._rules.usual(channel.patterns) if self._rules else DEFAULT
 
+    def would_configure(self, channel: Channel, qos: PublishQos) -> bool:
+        """Whether a publish with these qualities would say what the topic is like: it is administrative, or the first one
+        and not as usual."""
+        if qos.administrative:
+            return True
+        return self.find(channel.name) is None and TopicSettings.of(qos) != TopicSettings.of(self.usual(channel))
+
     def is_replayed(self, channel: Channel) -> bool:
         """Whether the messages of this channel are numbered for the replay extension."""
         return bool(self._rules) and self._rules.is_replayed(channel.patterns)
