@@ -37,6 +37,7 @@ from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.fast_lane import FastConnection, FastLane
+from crewel.transports.hosts import is_loopback
 
 __all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
 
@@ -155,6 +156,8 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
 
         services.append(chat_service())
     attach(app, settings, services)
+    app.middlewares.append(app[ENDPOINT].guard)
+    app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
     mount_api(app, app[BROKER])
     mount_rest(app, app[ADMIN], assets.static_dir())
     mount_pages(app, app[BROKER], assets.static_dir(), assets.extensions_dir())
@@ -219,6 +222,7 @@ def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLo
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,
         max_field_size=http.max_header_bytes,
+        auto_decompress=False,  # it would inflate a body before anything of the request has been looked at
     )
 
 

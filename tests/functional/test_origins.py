@@ -51,7 +51,8 @@ def test_a_cross_site_request_without_an_origin_is_refused(server: Server) -> No
     assert statuses(server, {"Sec-Fetch-Site": "cross-site"}) == {403}
 
 
-def test_the_own_origin_is_the_host_that_was_asked_for(server: Server) -> None:
+def test_the_own_origin_is_the_host_that_was_asked_for(shared: Serve) -> None:
+    server = shared(ALL, "http.allowed_hosts=chat.example")
     assert statuses(server, {"Origin": own(server)}) == {200}
     assert statuses(server, {"Origin": "http://chat.example", "Host": "chat.example"}) == {200}
     assert statuses(server, {"Origin": "http://CHAT.example:80", "Host": "chat.example"}) == {200}
@@ -177,7 +178,8 @@ def test_the_public_url_is_the_own_origin(serve: Serve) -> None:
     server = serve(ALL, "http.public_url=https://chat.example.org/")
     assert statuses(server, {"Origin": "https://chat.example.org"}) == {200}
     assert statuses(server, {"Origin": own(server)}) == {403}
-    assert statuses(server, {"Origin": "http://evil.example", "Host": "evil.example"}) == {403}
+    assert statuses(server, {"Origin": "http://chat.example.org", "Host": "chat.example.org"}) == {403}
+    assert statuses(server, {"Origin": "http://evil.example", "Host": "evil.example"}) == {421}
 
 
 def test_a_trusted_proxy_tells_scheme_and_host(serve: Serve) -> None:

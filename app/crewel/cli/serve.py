@@ -1,10 +1,8 @@
 """`crewel serve`: runs the server until SIGTERM or SIGINT."""
 
 import os
-import socket
 import sys
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,8 +80,9 @@ def _refuse_open_to_all(settings: "Settings") -> None:
 
 
 def _is_loopback(host: str) -> bool:
+    from crewel.transports.hosts import is_loopback
+
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        return is_loopback(host)
     except OSError as error:
         raise SettingsError(f"http.host {host}: {error.strerror}") from None
-    return all(ip_address(str(address).partition("%")[0]).is_loopback for address in found)

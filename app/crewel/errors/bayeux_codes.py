@@ -83,6 +83,7 @@ class Fault(Enum):
     HANDSHAKE_IN_BATCH = _Answer(400, 1007, "a handshake must be alone in its request")
     TOO_LARGE = _Answer(413, 1009, "request body too large")
     CHARSET = _Answer(415, 1007, "unknown charset")
+    CODED = _Answer(415, 1007, "compressed request bodies are not accepted: send it without Content-Encoding")
     TOO_SLOW = _Answer(408, 1008, "request body did not arrive in time")
 
     @property

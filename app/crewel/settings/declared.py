@@ -18,6 +18,7 @@ from crewel.settings.kinds import (
     Channels,
     Extensions,
     Group,
+    Hosts,
     Networks,
     Number,
     OptionalText,
@@ -47,6 +48,11 @@ class Http(Group):
         (),
         "Web pages of these origins may talk to the server, besides its own; * means all.",
         expected="origins such as https://example.org, or *",
+    )
+    allowed_hosts: Hosts = setting(
+        (),
+        "Names that a server on loopback answers to, besides localhost and public_url; * means any.",
+        expected="host names such as chat.example.org, without a port, or *",
     )
     public_url: WebAddress = setting(
         None,

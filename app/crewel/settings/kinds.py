@@ -128,6 +128,7 @@ HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValid
 StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_store_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
+Hosts = Annotated[Texts, _each(_matching(r"\*|\[[0-9A-Fa-f:.]+\]|[^/\s:@\[\]*]+"))]
 Networks = Annotated[Texts, _each(ip_network)]
 Channels = Annotated[Texts, _each(_matching(r"/\S+"))]
 Transports = Annotated[Texts, _each(_one_of("websocket", "long-polling", "callback-polling"))]

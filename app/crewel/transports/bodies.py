@@ -15,10 +15,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from crewel.bayeux.codec import check_batch, decode
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
+from crewel.transports.connection import Connection
 
 __all__ = ["elements_of", "elements_of_values", "media_type", "read_body"]
 
 _FORM = "application/x-www-form-urlencoded"
+_PLAIN = ("", "identity")  # values of Content-Encoding for a body that is sent as it is
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)', re.IGNORECASE)
 
 # Real character sets by their codec's name. Python has codecs that no document is written in, some of them slow enough to
@@ -27,8 +29,9 @@ _CHARSETS = ("utf-16", "utf-32", "ascii", "iso8859", "cp", "koi8", "shift_jis", 
 
 
 async def read_body(request: web.Request, settings: Settings) -> bytes:
-    """The body. Raises PayloadError if it is larger than `bayeux.max_message_bytes`, before it is read where its length
-    is announced, or does not arrive within `http.body_timeout_ms`."""
+    """The body. Raises PayloadError if it is compressed or larger than `bayeux.max_message_bytes`, before it is read where
+    its length is announced, or does not arrive within `http.body_timeout_ms`."""
+    _refuse_coded(request)
     limit = settings.bayeux.max_message_bytes
     if request.content_length is not None and request.content_length > limit:
         raise PayloadError(Fault.TOO_LARGE)
@@ -46,6 +49,17 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
         request.content.feed_eof()  # else aiohttp reads on, and logs as its own failure what is answered here
         raise PayloadError(Fault.MALFORMED) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _refuse_coded(request: web.Request) -> None:
+    """Raise PayloadError for a body that says it is compressed. None is ever inflated: a thousandth of what would come of
+    it is all that its sender pays for."""
+    coding = ",".join(request.headers.getall("Content-Encoding", ())).strip().lower()
+    if coding in _PLAIN:
+        return
+    if not isinstance(request.protocol, Connection):
+        request.content.feed_eof()  # in somebody else's server aiohttp inflates what it reads, so it must read no more
+    raise PayloadError(Fault.CODED)
 
 
 @lru_cache(maxsize=64)

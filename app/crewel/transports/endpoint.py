@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
 from crewel.transports import callback_polling, long_polling, websocket
 from crewel.transports.cookies import BrowserCookie
+from crewel.transports.hosts import Hosts
 from crewel.transports.origins import Client, Origins
 
 __all__ = ["Endpoint"]
@@ -20,6 +22,7 @@ class Endpoint:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.settings = broker.settings
+        self.hosts = Hosts(broker.settings)
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
@@ -34,7 +37,10 @@ class Endpoint:
         app.on_shutdown.append(self._close_sockets)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Refuse a foreign origin, or answer by the transport that the request asks for."""
+        """Refuse a foreign name or origin, or answer by the transport that the request asks for."""
+        refused = self.refused_host(request)
+        if refused is not None:
+            return refused
         client = self.origins.client(request.headers, request.remote, request.scheme)
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1
@@ -45,6 +51,19 @@ class Endpoint:
         if not response.prepared:
             response.headers.update(self.origins.cors(request.headers))
         return response
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse requests under a name that is not served, whatever they ask for."""
+        return self.refused_host(request) or await handler(request)
+
+    def refused_host(self, request: web.Request) -> web.Response | None:
+        """The answer to a request under a name that is not served."""
+        for host in request.headers.getall("Host", ()):
+            if not self.hosts.allows(host, request.remote):
+                self.broker.metrics.refused_payloads["host"] += 1
+                return self.hosts.refused(host)
+        return None
 
     async def _dispatch(self, request: web.Request, client: Client) -> web.StreamResponse:
         transports = self.settings.bayeux.transports

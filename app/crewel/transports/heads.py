@@ -77,13 +77,14 @@ class Heads:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._cookie = endpoint.cookie
+        self._hosts = endpoint.hosts
         self._origins = endpoint.origins
         self._known: dict[tuple[bytes, str | None, str], Head] = {}
         """Heads without a cookie, by all that they were made from."""
 
     def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
-        origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
+        host or origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
         plain, cookie = _without_cookie(raw)
         known = self._known.get((plain, remote, scheme))
         if known is not None:
@@ -112,7 +113,7 @@ class Heads:
             return None
         headers = collector.text()
         client = self._origins.client(headers, remote, scheme)
-        if not self._origins.allows(headers, client):
+        if not (self._hosts.allows(headers["host"], remote) and self._origins.allows(headers, client)):
             return None
         content_type = headers.get("content-type", "")
         browser = self._cookie.read(headers)
