@@ -34,6 +34,8 @@ ACCESS_DENIED: Final = "user.security.authentication.accessDenied"
 EXPIRED: Final = "user.security.authentication.expired"
 _UNAVAILABLE: Final = "resource.unavailable"
 _MAX_TOKEN: Final = 8192
+_UNREADABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What Python's JSON and numbers raise of a text that somebody made up: nested by the thousand, or infinite."""
 
 
 class BadToken(CrewelError):
@@ -91,8 +93,9 @@ class Tokens:
             )
         except jwt.ExpiredSignatureError:
             raise BadToken("the token has expired", EXPIRED) from None
-        except (jwt.PyJWTError, TypeError, ValueError) as error:
-            raise BadToken(f"the token does not hold: {error}") from None
+        except (jwt.PyJWTError, *_UNREADABLE) as error:
+            shown = str(error).encode("ascii", "backslashreplace").decode()  # it may quote what no answer can carry
+            raise BadToken(f"the token does not hold: {shown}") from None
         return self._granted(claims)
 
     def _granted(self, claims: dict[str, Any]) -> Grants:
@@ -121,7 +124,7 @@ def _key_id(token: str) -> str | None:
         raise BadToken("the token is too long")
     try:
         key_id = jwt.get_unverified_header(token).get("kid")
-    except (jwt.PyJWTError, ValueError):
+    except (jwt.PyJWTError, *_UNREADABLE):
         raise BadToken("the token is not a JSON Web Token") from None
     return key_id if isinstance(key_id, str) else None
 

@@ -17,9 +17,12 @@ from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
 from crewel.transports.connection import Connection
 
-__all__ = ["elements_of", "elements_of_values", "media_type", "read_body"]
+__all__ = ["MAX_LENGTH_DIGITS", "elements_of", "elements_of_values", "media_type", "read_body"]
 
 _FORM = "application/x-www-form-urlencoded"
+MAX_LENGTH_DIGITS = 18
+"""Digits of a `Content-Length` that is looked at; one of more says nothing that could be accepted."""
+
 _PLAIN = ("", "identity")  # values of Content-Encoding for a body that is sent as it is
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";\s]*)', re.IGNORECASE)
 
@@ -33,7 +36,10 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
     its length is announced, or does not arrive within `http.body_timeout_ms`."""
     _refuse_coded(request)
     limit = settings.bayeux.max_message_bytes
-    if request.content_length is not None and request.content_length > limit:
+    announced = request.headers.get("Content-Length", "")
+    if len(announced) > MAX_LENGTH_DIGITS:  # Python reads no number of thousands of digits
+        raise PayloadError(Fault.TOO_LARGE)
+    if announced and int(announced) > limit:
         raise PayloadError(Fault.TOO_LARGE)
     try:
         async with asyncio.timeout(settings.http.body_timeout_ms / 1000):

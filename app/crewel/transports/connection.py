@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+from errno import ENAMETOOLONG
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from crewel.transports.websocket import Socket
 
 __all__ = ["Connection", "mark_requests"]
+
+_CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
 
 class Connection(RequestHandler):
@@ -178,8 +181,9 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what is no HTTP, or to a failure of ours. The first is a peer's affair, and no error to log."""
-        if not isinstance(exc, HttpProcessingError):
+        """The answer to what is no HTTP, or to a failure of ours. The first is a peer's affair, and no error to log; so is
+        a connection that is lost."""
+        if not isinstance(exc, HttpProcessingError | ConnectionError):
             return super().handle_error(request, status, exc, message)
         response = web.Response(status=status, text="not a request in HTTP")
         response.force_close()
@@ -215,11 +219,27 @@ class Connection(RequestHandler):
 
 @web.middleware
 async def mark_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell the connection that the headers of a request are complete."""
+    """Tell the connection that the headers of a request are complete, and refuse values that aiohttp fails on when it
+    prepares a file: dates that no clock reaches, and names that no directory can have."""
     connection = request.protocol
     if isinstance(connection, Connection):
         connection.begin()
-    return await handler(request)
+    if any(name in request.headers for name in _CONDITIONS) and not _has_dates(request):
+        raise web.HTTPBadRequest(text="a condition of the request has a date that there is not")
+    try:
+        return await handler(request)
+    except OSError as error:
+        if error.errno != ENAMETOOLONG:
+            raise
+        raise web.HTTPNotFound from None
+
+
+def _has_dates(request: web.Request) -> bool:
+    try:
+        _ = request.if_modified_since, request.if_unmodified_since, request.if_range
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def _is_one_request_without_body(data: bytes) -> bool:

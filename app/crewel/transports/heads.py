@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import httptools
 from multidict import CIMultiDict
 
-from crewel.transports.bodies import media_type
+from crewel.transports.bodies import MAX_LENGTH_DIGITS, media_type
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -109,6 +109,7 @@ class Heads:
             or b"host" not in collector.headers
             or parser.get_http_version() != "1.1"
             or not length.isdigit()
+            or len(length) > MAX_LENGTH_DIGITS
         ):
             return None
         headers = collector.text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Frames", "Socket", "answer", "is_upgrade"]
 
+_HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")
+_MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 _CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
 _BINARY_REFUSED = 1003
 _GOING_AWAY = 1001
@@ -136,7 +139,8 @@ class Socket(ParsedPeer):
             writer = asyncio.create_task(self._write())
         self._watch_idleness()
         try:
-            await self._read()
+            with suppress(ConnectionError):  # the answer to a ping or a close did not go out
+                await self._read()
         finally:
             sockets.discard(self)
             if self._timer is not None:
@@ -233,6 +237,9 @@ def is_upgrade(request: web.Request) -> bool:
 
 async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> web.StreamResponse:
     """Answer an upgrade; the socket is served in here until it closes."""
+    for name in _HEADERS:
+        if not all(value.isascii() and len(value) <= _MAX_HEADER for value in request.headers.getall(name, ())):
+            return web.Response(status=400, text=f"{name} must be ASCII of at most {_MAX_HEADER} characters")
     wanted = endpoint.settings.websocket.protocol
     if wanted and wanted not in _offered(request):
         return web.Response(status=400, text=f"this server speaks the sub-protocol {wanted} only")

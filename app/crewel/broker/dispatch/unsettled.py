@@ -231,8 +231,8 @@ class Unsettled:
                 return True
         places = self.stored(session)
         if places:
-            held = LogId(int(message_id)) if message_id.isdecimal() else places[0]
-            return self.bury_stored(session, held if held in places else places[0], code, reason)
+            held = next((place for place in places if str(place) == message_id), places[0])
+            return self.bury_stored(session, held, code, reason)
         for entry in self.transients(session)[:1]:
             self._bury_unsettled(session, entry, code, reason)
             return True
