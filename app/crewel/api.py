@@ -36,6 +36,8 @@ class Api:
         except BadToken as error:
             return _unauthorized(error)
         broker = self._broker
+        if broker.has_lost_store:
+            return web.Response(status=503, text="another server has taken the store of this one")
         try:
             body = await read_body(request, broker.settings)
             elements = elements_of(body, *media_type(request.headers.get("content-type", "")), broker.settings)

@@ -33,6 +33,12 @@ DECLARED = (
         "crewel_topics", "gauge", "Topics that are known now: channels that were published to, or that the store keeps."
     ),
     Declared("crewel_sockets", "gauge", "WebSockets that are open now."),
+    Declared(
+        "crewel_task_restarts_total",
+        "counter",
+        "How often a long-lived task of the server has failed and was started again.",
+        "task",
+    ),
     Declared("crewel_tasks", "gauge", "Tasks of the event loop now: one that only grows is a leak."),
     Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
     Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
@@ -127,6 +133,7 @@ class Metrics(Collector):
         self.trimmed_unread: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
+        self.task_restarts: Counter[str] = Counter()
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:

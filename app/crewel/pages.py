@@ -34,12 +34,17 @@ class Pages:
         return web.json_response({"status": "live"})
 
     async def ready(self, _: web.Request) -> web.Response:
-        """The server takes all traffic; not while its store is away, and not any more while it goes down."""
+        """The server takes all traffic; not while its store is away or full, not while one of its tasks is down, and not any
+        more while it goes down or when another server has taken the store."""
+        durability = self._broker.durability
+        if durability is not None and durability.is_superseded:
+            return web.json_response({"status": "fenced", "store": durability.trouble}, status=503)
         if self._broker.is_draining:
             return web.json_response({"status": "draining"}, status=503)
-        durability = self._broker.durability
         if durability is not None and durability.trouble is not None:
             return web.json_response({"status": "degraded", "store": durability.trouble}, status=503)
+        if (task := self._broker.supervisor.trouble) is not None:
+            return web.json_response({"status": "degraded", "task": task}, status=503)
         return web.json_response({"status": "ready"})
 
     async def metrics(self, _: web.Request) -> web.Response:

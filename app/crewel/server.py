@@ -12,7 +12,7 @@ import logging
 import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.services import Service
 from crewel.broker.sweeper import sweep_forever
-from crewel.errors import SettingsError
+from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.pages import mount_pages
 from crewel.security.jwt import JwtPolicy, Tokens
@@ -123,17 +123,15 @@ async def _access(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
-    sweeper = asyncio.create_task(sweep_forever(app[BROKER]))
+    broker = app[BROKER]
+    broker.supervisor.start("sweeper", lambda: sweep_forever(broker))
     yield
-    sweeper.cancel()
-    with suppress(asyncio.CancelledError):
-        await sweeper
-    await app[BROKER].close()
+    await broker.close()
 
 
 async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
     broker = app[BROKER]
-    store = Store(broker.settings)
+    store = Store(broker.settings, broker.supervisor)
     await store.open()
     try:
         durability = await broker.make_durable(store)
@@ -166,18 +164,28 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
 
 async def serve(settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL.
-    Raises OSError if the address cannot be had, SettingsError for a certificate that cannot be used."""
+    Raises OSError if the address cannot be had, SettingsError for a certificate that cannot be used, StoreTaken if a server
+    that lives has the store, and StoreLost if another one has taken it meanwhile."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    has_lost_store = False
+
+    def lost_store() -> None:
+        nonlocal has_lost_store
+        has_lost_store = True
+        stop.set()
+
     gc.collect()
     gc.disable()  # what a start makes is there to stay: looking at it again and again is most of what many sessions cost
-    async with listening(settings, services) as url:
+    async with listening(settings, services, lost_store) as url:
         _tune_collector()
         on_ready(url)
         await stop.wait()
         log.info("going down")
+    if has_lost_store:
+        raise StoreLost("another server has taken the store")
 
 
 def _tune_collector() -> None:
@@ -189,24 +197,34 @@ def _tune_collector() -> None:
 
 
 @asynccontextmanager
-async def listening(settings: Settings, services: Iterable[Service]) -> AsyncIterator[str]:
-    """A server that listens; the value is its Bayeux URL."""
+async def listening(
+    settings: Settings, services: Iterable[Service], lost_store: Callable[[], None]
+) -> AsyncIterator[str]:
+    """A server that listens; the value is its Bayeux URL. `lost_store` is called when another server has taken the store."""
     tls = _tls(settings)
     http = settings.http
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         app = build(settings, services)
+        app[BROKER].on_store_lost.append(lost_store)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
         by_aiohttp = partial(_connection, runner, http, loop)
         connect: Callable[[], asyncio.Protocol] = by_aiohttp
+        lane = None
         if http.fast_lane and "long-polling" in settings.bayeux.transports:
             lane = FastLane(app[ENDPOINT], by_aiohttp)
-            stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
             connect = partial(FastConnection, lane)
-        listener = await loop.create_server(connect, http.host, http.port, backlog=1024, **_tls_options(tls, http))
+        # The address first: a server that cannot have it must not have touched the store.
+        listener = await loop.create_server(
+            connect, http.host, http.port, backlog=1024, start_serving=False, **_tls_options(tls, http)
+        )
         stack.callback(listener.close)
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        if lane is not None:
+            stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
+        stack.callback(listener.close)  # before all others, when the server ends
+        await listener.start_serving()
         port = listener.sockets[0].getsockname()[1]
         host = f"[{http.host}]" if ":" in http.host else http.host
         yield f"{'https' if tls else 'http'}://{host}:{port}{settings.bayeux.path}"

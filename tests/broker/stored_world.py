@@ -130,8 +130,9 @@ class StoredWorld(World):
         self.loop.close()
 
     def crash(self) -> None:
-        """End without a word to the store."""
+        """End without a word to the store, and long ago: its lease has ended."""
         self.is_closed = True
+        self.wait(self.store.reader.delete(self.store.keys.lease(self.durability.token)))
         self._leave()
 
 

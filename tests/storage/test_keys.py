@@ -34,6 +34,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}
     families = {
         "node:<token>": keys.node("abc"),
+        "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
         "s:<session>": keys.session("client/joe/1"),
         "inbox:<session>": keys.inbox("client/joe/1"),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,7 @@ from crewel.metrics import Metrics
 from crewel.security.policy import OpenPolicy, SecurityPolicy
 from crewel.settings import Settings
 from crewel.storage.store import Store
+from crewel.supervision import Supervisor
 
 __all__ = ["Broker"]
 
@@ -62,7 +63,11 @@ class Broker:
         self.settings = settings
         self.loop = loop or asyncio.get_running_loop()
         self.metrics = Metrics()
+        self.supervisor = Supervisor(self.metrics.task_restarts, self.loop)
+        """Runs what has to run as long as the server."""
         self.is_draining = False
+        self.on_store_lost: list[Callable[[], None]] = []
+        """Called when another server has taken the store: from then on nothing is served here."""
         self.sessions: dict[str, Session] = {}
         self.channels = Channels()
         self.channels.make_lazy(settings.bayeux.lazy_channels)
@@ -320,6 +325,17 @@ class Broker:
         self.channels.sweep()
         self.topics.endings.sweep()
 
+    @property
+    def has_lost_store(self) -> bool:
+        """Whether another server has taken the store: this one serves nothing any more."""
+        return self.durability is not None and self.durability.is_superseded
+
+    def lose_store(self) -> None:
+        """Another server has the store: answer what is held, and let those know that serve."""
+        self.drain()
+        for lost in self.on_store_lost:
+            lost()
+
     def drain(self) -> None:
         """Answer every held connect, and hold no more: the server is going down."""
         self.is_draining = True
@@ -332,6 +348,7 @@ class Broker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.supervisor.close()
         await self.letters.close()
 
     def _rebind(self, socket: Peer, session: Session) -> None:

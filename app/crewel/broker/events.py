@@ -72,7 +72,7 @@ class Events:
         self._broker.registry.session_removed.append(self._closed)
         self._since = _now_ms()
         self._obey()
-        self._task = self._broker.spawn(self._run())
+        self._task = self._broker.supervisor.start("events", self._run)
 
     async def close(self) -> None:
         """Write what there is, if the store takes it at once."""

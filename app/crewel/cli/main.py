@@ -1,6 +1,6 @@
 """Puts the commands together and turns errors into one line and an exit status.
 
-Exit status: 0, 1 with one line on stderr, 2 for wrong usage. Command modules
+Exit status: 0, 1 with one line on stderr, 2 for wrong usage; `serve` has more, which docs/operating.md lists. Command modules
 import what they need inside their commands, because each start of the server
 would wait for it.
 """
@@ -59,7 +59,7 @@ def run() -> None:
         app()
     except CrewelError as error:
         print(f"crewel: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_status)
 
 
 def _print_version(wanted: bool) -> None:

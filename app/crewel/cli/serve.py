@@ -28,14 +28,19 @@ def serve(
         list[str] | None,
         typer.Option(metavar="MODULE", help="Python module with services; may be repeated."),
     ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the store also from a server that lives, which ends then.")
+    ] = False,
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Serve Bayeux. Prints one line, `ready URL`, once it does."""
+    """Serve Bayeux. Prints one line, `ready URL`, once it does. Ends with 3 if another server takes its store."""
     from crewel.settings import load
 
     given = {"http.host": host, "http.port": port, "storage.data_dir": data_dir}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
+    if take_over:
+        options.append("storage.take_over=true")
     settings = load(config, [*(overrides or ()), *options])
     _refuse_open_to_all(settings)
     _run(settings, service or [])

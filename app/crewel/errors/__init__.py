@@ -24,6 +24,8 @@ from crewel.errors.tree import (
     SettingsError,
     StoreError,
     StoreFull,
+    StoreLost,
+    StoreTaken,
     StoreUnavailable,
     StoreUncertain,
 )
@@ -50,6 +52,8 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "StoreFull",
+    "StoreLost",
+    "StoreTaken",
     "StoreUnavailable",
     "StoreUncertain",
     "class_of",

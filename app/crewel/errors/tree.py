@@ -8,6 +8,8 @@ CrewelError
 │   └── IllegalArgument      because one of its fields has a wrong type or value; names the field
 ├── RemoteCallError      a remote call answers with a failure that its caller may read
 ├── NotReached           a client did not answer in time
+├── StoreTaken           another server that lives has the store: this one does not start
+├── StoreLost            another server has taken the store from this one, which ends
 └── StoreError           the store did not do a step; has a dotted `code`
     ├── StoreUnavailable     it cannot be asked: nothing was done
     │   └── StoreUncertain       it was asked and did not answer: nobody knows
@@ -36,6 +38,8 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "StoreFull",
+    "StoreLost",
+    "StoreTaken",
     "StoreUnavailable",
     "StoreUncertain",
 ]
@@ -43,6 +47,9 @@ __all__ = [
 
 class CrewelError(Exception):
     """The root of everything that Crewel raises on purpose."""
+
+    exit_status = 1
+    """Of the command that ends by it."""
 
 
 class SettingsError(CrewelError):
@@ -94,6 +101,20 @@ class NotReached(CrewelError):
     """A client that was asked for a sign of life gave none in time."""
 
     code = "communication.noConnection"
+
+
+class StoreTaken(CrewelError):
+    """Another server that lives has the store; the text says which, and how to go on."""
+
+    def __init__(self, owner: str, advice: str = "") -> None:
+        super().__init__(f"another server has the store: {owner}{advice}")
+        self.owner = owner
+
+
+class StoreLost(CrewelError):
+    """Another server has taken the store from this one while it ran."""
+
+    exit_status = 3
 
 
 class StoreError(CrewelError):

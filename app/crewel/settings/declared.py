@@ -27,7 +27,7 @@ from crewel.settings.kinds import (
     WebAddress,
     setting,
 )
-from crewel.settings.lasting import Delivery, Events, Node, Ptp, Storage
+from crewel.settings.lasting import Cluster, Delivery, Events, Node, Ptp, Storage
 from crewel.settings.topics import TopicRule
 
 _MS = "ms"
@@ -286,6 +286,7 @@ class Settings(BaseSettings):
     ptp: Ptp = Field(default_factory=Ptp)
     events: Events = Field(default_factory=Events)
     node: Node = Field(default_factory=Node)
+    cluster: Cluster = Field(default_factory=Cluster)
     log: Log = Field(default_factory=Log)
     topics: dict[str, TopicRule] = Field(default_factory=dict)
 

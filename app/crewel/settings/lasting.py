@@ -67,6 +67,11 @@ class Storage(Group):
         unit=_BYTES,
         ge=0,
     )
+    take_over: bool = setting(
+        False,
+        "At the start, take the store also from a server that lives, which ends then. For one start, as"
+        " crewel serve --take-over.",
+    )
     facts_max_entries: Number = setting(
         1000000,
         "Most entries of the stream of facts, which tells the pipeline what became of each message.",
@@ -221,6 +226,19 @@ class Node(Group):
         pattern=r"^[A-Za-z0-9._-]{0,64}$",
         validate_default=True,
         expected="at most 64 letters, digits, dots, hyphens and _",
+    )
+
+
+class Cluster(Group):
+    """What servers of one store know of each other."""
+
+    lease_ms: Number = setting(
+        3000,
+        "How long a server that cannot be asked counts as alive: another one takes its store after that, or at once if its"
+        " process is known to have ended.",
+        unit=_MS,
+        ge=300,
+        le=600000,
     )
 
 

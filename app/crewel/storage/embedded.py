@@ -220,9 +220,11 @@ class Embedded:
             return
         if asyncio.get_running_loop().time() - self._started_at > _STEADY_S:
             self._pause = 0.0
-        self.last_words = await asyncio.to_thread(self._read_last_words)
-        log.error("the store ended with status %d: %s", status, self.last_words)
-        self._ended()
+        try:
+            self.last_words = await asyncio.to_thread(self._read_last_words)
+        finally:
+            log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
+            self._ended()
 
 
 def _before_start() -> Callable[[], None]:

@@ -64,6 +64,10 @@ class Keys:
         """One run of a server."""
         return f"{self.base}node:{token}"
 
+    def lease(self, token: str) -> str:
+        """The lease of one run of a server."""
+        return f"{self.base}lease:{token}"
+
     def own(self, token: str) -> str:
         """The sessions of one run of a server."""
         return f"{self.base}own:{token}"

@@ -110,6 +110,15 @@ KEYS: tuple[Key, ...] = (
         "One run of a server. The token is random, new at each start.",
     ),
     Key(
+        "lease:<token>",
+        "string",
+        "what is known of the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
+        "`cluster.lease_ms`, renewed as long as the server lives",
+        "boot, renew",
+        "boot",
+        "That the server lives: while it is there, no other server takes the sessions.",
+    ),
+    Key(
         "own:<token>",
         "set",
         "session names",

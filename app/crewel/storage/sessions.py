@@ -59,9 +59,10 @@ class LoggedIn:
 
 
 def boot(k: Keys, token: str, node_name: str) -> Step[LogId]:
-    """Register a starting server under a token that nobody had before. Returns the newest log id: its cursor, until it adopts
-    sessions that are further behind."""
-    return Step("boot", (k.last, k.nodes, k.node(token), k.epoch), (token, node_name), _log_id)
+    """Register a starting server under a token that no server had before, without a lease and whatever leases there are
+    (`leases.claim` respects them). Returns the newest log id: its cursor, until it adopts sessions that are further behind."""
+    keys = (k.last, k.nodes, k.node(token), k.epoch, k.lease(token))
+    return Step("boot", keys, (token, node_name, k.base, 0, b""), _log_id)
 
 
 async def nodes(store: Store) -> set[str]:

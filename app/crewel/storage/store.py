@@ -25,6 +25,7 @@ from crewel.storage.reader import Reader, pool_of
 from crewel.storage.scripts import scripts
 from crewel.storage.steps import Step
 from crewel.storage.writer import Command, Done, Writer
+from crewel.supervision import Supervisor
 
 __all__ = ["Store"]
 
@@ -47,7 +48,9 @@ class Store:
     reader: Redis
     """For reading. Its calls raise StoreError and never the library's own errors."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, supervisor: Supervisor | None = None) -> None:
+        """`supervisor` runs the watcher; without one, the store has its own."""
+        self.supervisor = supervisor or Supervisor()
         self.keys = Keys(settings.storage.prefix)
         self.is_up = False
         self.is_full = False
@@ -74,7 +77,7 @@ class Store:
         except BaseException:
             await self.close()
             raise
-        self._task = asyncio.create_task(self._watch())
+        self._task = self.supervisor.start("watch over the store", self._watch)
 
     async def close(self) -> None:
         """Let what was asked for be answered, and end the store if it is our own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -35,12 +36,16 @@ class Endpoint:
         app.router.add_route("*", path, self.answer)
         app.router.add_route("*", path + "/{below:.*}", self.answer)
         app.on_shutdown.append(self._close_sockets)
+        self.broker.on_store_lost.append(partial(self._end, app))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Refuse a foreign name or origin, or answer by the transport that the request asks for."""
+        """Refuse a foreign name or origin, or answer by the transport that the request asks for; nothing when another server has
+        the store, where this one is mounted in an application that goes on."""
         refused = self.refused_host(request)
         if refused is not None:
             return refused
+        if self.broker.has_lost_store:
+            return web.Response(status=503, text="another server has taken the store of this one")
         client = self.origins.client(request.headers, request.remote, request.scheme)
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1
@@ -79,6 +84,9 @@ class Endpoint:
             if function is not None:
                 return await callback_polling.answer(self, request, client, function)
         return web.Response(status=400, text="Unknown Bayeux Transport")
+
+    def _end(self, app: web.Application) -> None:
+        self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
         closing = [socket.close(1001, "the server is going down") for socket in self.sockets]

@@ -74,13 +74,13 @@ class FastLane:
 
     def _watch(self) -> None:
         """Cut off who is too slow, every so often: one timer for all connections and none for each."""
+        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
+        self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
         now = self.loop.time()
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
         for connection in [each for each in self.connections if each.deadline <= now]:
             connection.too_late()
-        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
-        self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
 
     def left(self, connection: FastConnection) -> None:
         """This connection has ended, or aiohttp serves it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from crewel.transports.origins import Client
 
 __all__ = ["Frames", "Socket", "answer", "is_upgrade"]
+
+log = logging.getLogger(__name__)
 
 _HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")
 _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
@@ -211,6 +214,10 @@ class Socket(ParsedPeer):
             self._payloads.clear()
             self._waits(-self._size)
             self._caught_up.set()  # the reader finds that the socket has ended
+        except Exception:
+            log.exception("a message could not be written, and its socket is closed")
+            if self._request.transport is not None:
+                self._request.transport.abort()
 
     def _watch_idleness(self) -> None:
         loop = self._endpoint.broker.loop

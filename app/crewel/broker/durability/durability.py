@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.broker.durability.intake import Intake, Outgoing
+from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.membership import Membership
 from crewel.broker.durability.overflow import Overflow
 from crewel.broker.durability.refills import Refills
@@ -35,7 +36,7 @@ from crewel.delivery.records import (
     SessionName,
     SessionRecord,
 )
-from crewel.errors import Behind, Fenced, StoreError, StoreUnavailable
+from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
@@ -62,19 +63,20 @@ class Durability:
         self._broker = broker
         self.store = store
         self.settings = broker.settings
+        self.supervisor = broker.supervisor
         self.token = ""
         self.node = Node(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
         self.is_superseded = False
-        """Whether another server has taken the store over: this one keeps to what is transient."""
+        """Whether another server has taken the store over: this one serves nothing any more."""
         self.facts_max = self.settings.storage.facts_max_entries
         self.intake = Intake(self, broker)
         self.membership = Membership(self, broker)
         self.refills = Refills(self, broker)
         self.upkeep = Upkeep(self, broker.metrics)
         self.overflow = Overflow(self, broker)
-        self._loops: list[asyncio.Task[None]] = []
+        self.lease = StoreLease(self)
         self._closing = asyncio.Event()
         self._is_recovering = False
         self._epoch = 0  # which start of a server on this store this is
@@ -99,31 +101,37 @@ class Durability:
 
     async def start(self) -> None:
         """Take over what earlier servers have left in the store, read what their sessions have missed, and go on with it.
-        Raises StoreError if the store cannot be used."""
-        await self._load()
+        Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
+        try:
+            await self._load()
+        except BaseException:
+            await self.lease.end()
+            raise
         self.store.watch(self._store_is_back, lambda: None)
-        self._loops = [self._broker.spawn(self._commit_forever()), self._broker.spawn(self.upkeep.run_forever())]
+        start = self.supervisor.start
+        self._committing = start("commits", self._commit_forever)
+        self._tending = start("upkeep of the log", self.upkeep.run_forever)
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
         self._closing.set()
         self.refills.close()
-        committing, tending = self._loops
-        tending.cancel()
-        await asyncio.wait([committing, tending], timeout=_CLOSE_TIMEOUT)
-        committing.cancel()
+        self._tending.cancel()
+        await asyncio.wait([self._committing, self._tending], timeout=_CLOSE_TIMEOUT)
+        self._committing.cancel()
         if not self.is_superseded and self.store.is_up:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._commit()
         await self._broker.events.close()
         await self.writing.close()
+        await self.lease.end()
 
     async def _load(self) -> None:
         keys = self.store.keys
         self.token = secrets.token_hex(8)
         self._incarnation = self.store.incarnation
-        last = await self.writing.ask(stored_sessions.boot(keys, self.token, self.settings.node.name))
+        last = await self.lease.claim()
         self._epoch = await stored_sessions.epoch(self.store, self.token)
         records: list[SessionRecord] = []
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
@@ -156,6 +164,9 @@ class Durability:
             while not self._closing.is_set():
                 try:
                     await self._load()
+                except StoreTaken:
+                    self._give_way()
+                    return
                 except StoreError as error:
                     log.warning("the store cannot be read yet: %s", error)
                     await asyncio.sleep(_RELOAD_PAUSE)
@@ -365,6 +376,7 @@ class Durability:
 
     def _give_way(self) -> None:
         self.is_superseded = True
-        log.critical("another server has taken over the store: persistent messages and acknowledged sessions end here")
+        log.critical("another server has taken over the store: this one serves nothing any more")
         for durable in list(self.node.sessions.values()):
             self._forget(durable)
+        self._broker.lose_store()

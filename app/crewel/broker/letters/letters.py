@@ -56,26 +56,24 @@ class Follower:
         if len(dead_ids) > room:
             self._broker.metrics.letters_not_shown[self._name] += len(dead_ids) - room
         if self._task is None and self._waiting:
-            self._task = self._broker.spawn(self._follow())
+            self._task = self._broker.supervisor.start(f"dead letters for the {self._name}", self._follow)
 
     async def _follow(self) -> None:
-        try:
-            while self._waiting:
-                ids = list(islice(self._waiting, _AT_ONCE))
-                try:
-                    letters = await self._read(ids)
-                except StoreError as error:
-                    log.warning("dead letters cannot be read yet, to show them: %s", error)
-                    await asyncio.sleep(_PAUSE_S)
-                    continue
-                for _ in ids:
-                    self._waiting.popleft()
-                try:
-                    await self._show(letters)
-                except Exception:
-                    log.exception("dead letters could not be shown")
-        finally:
-            self._task = None
+        while self._waiting:
+            ids = list(islice(self._waiting, _AT_ONCE))
+            try:
+                letters = await self._read(ids)
+            except StoreError as error:
+                log.warning("dead letters cannot be read yet, to show them: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            for _ in ids:
+                self._waiting.popleft()
+            try:
+                await self._show(letters)
+            except Exception:
+                log.exception("dead letters could not be shown")
+        self._task = None
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:
         durability = self._broker.durability

@@ -1,0 +1,126 @@
+"""The lease of this server on the store: taken before anything else, renewed until the end.
+
+A store is taken only from a server that does not live any more. That is known at once where the dead server ran on this
+machine or held the lock on the data directory; else its lease has to end first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from crewel.delivery.records import LogId
+from crewel.errors import Fenced, StoreError, StoreTaken
+from crewel.storage import leases
+from crewel.storage.directory_lock import lock_directory
+from crewel.storage.leases import Claimed, Owner
+
+if TYPE_CHECKING:
+    from crewel.broker.durability.durability import Durability
+
+__all__ = ["StoreLease"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.1
+_RENEWALS: Final = 3  # in the time that a lease lasts
+_END_LIMIT_S: Final = 1.0
+_ADVICE: Final = ": end it first, or take the store from it with `crewel serve --take-over`"
+
+
+class StoreLease:
+    """The claim of one server. `claim` may be called again, under another token, by a server that has lost its place."""
+
+    def __init__(self, durability: Durability) -> None:
+        self._durability = durability
+        self._settings = durability.settings
+        self._lock: int | None = None
+        self._is_first = True
+        self._own: list[str] = []
+        self._owner: Owner | None = None  # this process, as the lease has it
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def claim(self) -> LogId:
+        """Register under the server's token. Returns the newest log id; raises StoreTaken if another server lives."""
+        durability, name = self._durability, self._settings.node.name
+        if self._owner is None:
+            await self._lock_directory()
+            self._owner = await asyncio.to_thread(leases.this_process, name, has_directory=self._lock is not None)
+        dead = set(self._own)
+        waiting: dict[str, float] = {}  # token: what was left of its lease
+        while True:
+            step = leases.claim(durability.store.keys, durability.token, name, self._owner, self._lasts_ms, dead)
+            answer = await durability.writing.ask(step)
+            if not isinstance(answer, Claimed):
+                self._own.append(durability.token)
+                self._is_first = False
+                if self._renewing is None:
+                    self._renewing = durability.supervisor.start("lease on the store", self._renew_forever)
+                return LogId(answer)
+            if await asyncio.to_thread(self._may_take, answer):
+                dead.add(answer.token)
+                continue
+            if answer.token not in waiting:
+                log.info("the store is leased to %s: waiting up to %.1f s whether it lives", answer.owner, answer.lasts)
+            elif answer.lasts > waiting[answer.token]:
+                raise StoreTaken(str(answer.owner), _ADVICE)
+            waiting[answer.token] = answer.lasts
+            await asyncio.sleep(_LOOK_S)
+
+    def _may_take(self, claimed: Claimed) -> bool:
+        if claimed.owner.is_dead or (claimed.owner.has_directory and self._lock is not None):
+            return True
+        if self._is_first and self._settings.storage.take_over:
+            log.warning("taking the store from %s, which may live", claimed.owner)
+            return True
+        return False
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._lasts_ms / 1000 / _RENEWALS)
+            if not self._durability.is_superseded and self._durability.store.is_up:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        durability = self._durability
+        assert self._owner is not None
+        step = leases.renew(durability.store.keys, durability.token, self._owner, self._lasts_ms)
+        try:
+            await durability.writing.ask(step)
+        except Fenced as error:
+            durability.suspect(error)
+        except StoreError as error:
+            log.warning("the lease on the store could not be renewed: %s", error)
+
+    async def end(self) -> None:
+        """Give the store to the next server at once."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+        durability = self._durability
+        if self._owner is not None and not durability.is_superseded and durability.store.is_up:
+            step = leases.renew(durability.store.keys, durability.token, self._owner, 0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_LIMIT_S):
+                    await durability.store.run([step])
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    @property
+    def _lasts_ms(self) -> int:
+        return self._settings.cluster.lease_ms
+
+    async def _lock_directory(self) -> None:
+        directory = self._durability.store.directory
+        if directory is None:
+            return
+        try:
+            self._lock = await asyncio.to_thread(lock_directory, Path(directory))
+        except StoreTaken as error:
+            if not self._settings.storage.take_over:
+                raise StoreTaken(error.owner, _ADVICE) from None
+            log.warning("taking the store from %s", error.owner)

@@ -1,0 +1,85 @@
+"""Long-lived tasks: each is started here, and none ends without a word. What fails is logged, counted and started again.
+
+The first pause before a restart is short and doubles up to a bound; a task that has run longer than its last pause begins again
+with the short one. While a task is down, `trouble` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
+
+Body = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Supervisor:
+    """The long-lived tasks of one server."""
+
+    def __init__(self, restarts: Counter[str] | None = None, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Without a loop, `start` is called where one runs."""
+        self._loop = loop
+        self.restarts: Counter[str] = Counter() if restarts is None else restarts
+        """How often each task has failed, by its name."""
+        self._down: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Which task is down, and why; None while all run."""
+        return next((f"{name} failed: {error}" for name, error in self._down.items()), None)
+
+    def start(self, name: str, body: Body) -> asyncio.Task[None]:
+        """Run the body in a task, and again whenever it raises, until it returns or the task is cancelled. The caller owns the
+        task, and its result is always None."""
+        loop = self._loop or asyncio.get_running_loop()
+        task = loop.create_task(self._run(name, body), name=f"crewel {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """End all tasks that still run."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, name: str, body: Body) -> None:
+        loop = asyncio.get_running_loop()
+        pause = FIRST_PAUSE_S
+        recovery: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                started = loop.time()
+                try:
+                    return await body()
+                except Exception as error:  # noqa: BLE001 - a task of which nothing is known here must not end
+                    if loop.time() - started > pause:
+                        pause = FIRST_PAUSE_S
+                    self._failed(name, error, pause)
+                if recovery is not None:
+                    recovery.cancel()
+                await asyncio.sleep(pause)
+                recovery = loop.call_later(pause, self._down.pop, name, None)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+        finally:
+            if recovery is not None:
+                recovery.cancel()
+            self._down.pop(name, None)
+
+    def _failed(self, name: str, error: Exception, pause: float) -> None:
+        self.restarts[name] += 1
+        self._down[name] = str(error) or type(error).__name__
+        # An error of the system says enough by itself; any other is a mistake in the code.
+        trace = None if isinstance(error, OSError) else error
+        log.error("the task %r failed and starts again in %.1f s: %s", name, pause, error, exc_info=trace)

@@ -1,0 +1,177 @@
+"""Two servers and one store: the second is refused while the first lives, takes over when it is dead, and may be forced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+from aiohttp import ClientSession, web
+
+from crewel import server as crewel_server
+from crewel.settings import Settings
+from crewel.settings.lasting import Cluster, Storage
+from tests.cli.command import assert_refused, crewel
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client
+from tests.functional.wire import Connection
+from tests.server_process import Server
+from tests.store_process import own_prefix, shared_store, until
+
+OWN_STORE = "storage.url="
+OTHER_MACHINE = {"node": "heron", "pid": 7, "host": "far", "machine": "x", "started": "1", "has_directory": False}
+
+
+def publishes(server: Server) -> bool:
+    """Whether the server takes a persistent message."""
+    client = Client(server)
+    client.handshake()
+    message = client.message("/a", data=1, ext={"publish": {"persistent": True}})
+    return client.send(message)[-1]["successful"] is True
+
+
+def readiness(server: Server) -> int:
+    connection = Connection(server)
+    connection.request("GET", "/health/ready")
+    return connection.response().status
+
+
+def second(first: Server, *options: str) -> list[str]:
+    return ["serve", *(f"--set={text}" for text in first.store_sets), "--set=log.level=warning", *options]
+
+
+def test_a_second_server_of_one_address_is_refused_before_it_takes_the_store(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    first = start_server(OWN_STORE)
+    ended = crewel(*second(first, f"--port={first.port}"), directory=tmp_path)
+    assert_refused(ended, "address already in use")
+    assert publishes(first)
+    assert readiness(first) == 200
+
+
+@pytest.mark.parametrize("sets", [(OWN_STORE,), ()], ids=["own store", "separate store"])
+def test_a_second_server_is_refused_while_the_first_lives(
+    start_server: StartServer, tmp_path: Path, sets: tuple[str, ...]
+) -> None:
+    first = start_server(*sets, "cluster.lease_ms=1000")
+    ended = crewel(*second(first, "--port=0"), directory=tmp_path)
+    assert_refused(ended, "another server has the store", f"process {first.pid}", "crewel serve --take-over")
+    assert publishes(first)
+    assert readiness(first) == 200
+
+
+@pytest.mark.parametrize("sets", [(OWN_STORE,), ()], ids=["own store", "separate store"])
+def test_a_server_that_was_killed_is_followed_at_once(start_server: StartServer, sets: tuple[str, ...]) -> None:
+    """The lease of the dead one would last for minutes."""
+    first = start_server(*sets, "cluster.lease_ms=600000")
+    assert publishes(first)
+    first.kill()
+    again = start_server(*first.store_sets, port=first.port)
+    assert publishes(again)
+    assert "waiting" not in again.stderr
+
+
+def test_a_server_that_ended_in_order_leaves_no_lease(start_server: StartServer) -> None:
+    first = start_server("cluster.lease_ms=600000")
+    with shared_store().client() as client:
+        prefix = first.store_sets[1].partition("=")[2]
+        assert list(client.scan_iter(f"{prefix}*lease:*"))
+        assert first.terminate() == 0
+        assert not list(client.scan_iter(f"{prefix}*lease:*"))
+
+
+@pytest.mark.parametrize("sets", [(OWN_STORE,), ()], ids=["own store", "separate store"])
+def test_a_store_that_is_taken_ends_its_server_with_3(start_server: StartServer, sets: tuple[str, ...]) -> None:
+    """It is idle, and learns of it all the same."""
+    first = start_server(*sets, "cluster.lease_ms=1000")
+    taker = start_server(*first.store_sets, arguments=["--take-over"])
+    assert first.wait() == 3
+    first.ended_by_test = True
+    assert "another server has taken over the store" in first.stderr
+    assert first.stderr.endswith("crewel: another server has taken the store\n")
+    assert f"process {first.pid}" in taker.stderr
+    until(lambda: readiness(taker) == 200)  # a store of the first one's own has ended with it
+    assert publishes(taker)
+
+
+def leave_lease(client: redis.Redis, prefix: str, lasts_ms: int) -> str:
+    """Put the lease of a server on another machine there; return its key."""
+    base = prefix + "{crewel}:"
+    client.set(base + "format", 1)
+    client.sadd(base + "nodes", "far")
+    client.hset(base + "node:far", mapping={"name": "heron", "cursor": 0, "low": 0, "seq": 0, "epoch": 1})
+    client.set(base + "lease:far", json.dumps(OTHER_MACHINE), px=lasts_ms)
+    return base + "lease:far"
+
+
+def asks_for_the_store(client: redis.Redis, prefix: str) -> bool:
+    """Whether a server of this prefix has asked for its first step."""
+    return any(each["name"] == f"crewel/{prefix}" and each["cmd"] == "evalsha" for each in client.client_list())
+
+
+def test_the_lease_of_another_machine_is_waited_for(start_server: StartServer) -> None:
+    prefix = own_prefix()
+    with shared_store().client() as client:
+        lease = leave_lease(client, prefix, 600_000)
+        with ThreadPoolExecutor(1) as starting:
+            started = starting.submit(start_server, f"storage.prefix={prefix}")
+            until(lambda: asks_for_the_store(client, prefix))
+            assert not started.done()
+            client.delete(lease)
+            server = started.result()
+    assert "the store is leased to heron, process 7 on far: waiting up to" in server.stderr
+    assert publishes(server)
+
+
+def test_a_server_on_another_machine_that_renews_its_lease_is_respected(tmp_path: Path) -> None:
+    prefix = own_prefix()
+    sets = (f"--set=storage.url={shared_store().url}", f"--set=storage.prefix={prefix}", "--set=log.level=warning")
+    with shared_store().client() as client:
+        lease = leave_lease(client, prefix, 60_000)
+        with ThreadPoolExecutor(1) as starting:
+            ended = starting.submit(crewel, "serve", "--port=0", *sets, directory=tmp_path)
+            until(lambda: client.pexpire(lease, 60_000) and ended.done())
+        assert_refused(ended.result(), "heron, process 7 on far")
+
+
+def test_a_server_that_hangs_for_longer_than_its_lease_is_followed(start_server: StartServer) -> None:
+    first = start_server("cluster.lease_ms=500")
+    os.kill(first.pid, signal.SIGSTOP)
+    taker = start_server(*first.store_sets)
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait() == 3
+    first.ended_by_test = True
+    assert publishes(taker)
+
+
+async def test_attach_serves_nothing_any_more_and_the_application_goes_on(tmp_path: Path) -> None:
+    prefix = own_prefix()
+    storage = Storage(url=shared_store().url, prefix=prefix, data_dir=str(tmp_path))
+    app = web.Application()
+    broker = crewel_server.attach(app, Settings(storage=storage, cluster=Cluster(lease_ms=300)))
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/cometd"
+    handshake = [{"channel": "/meta/handshake", "id": "1"}]
+    async with asyncio.timeout(20), ClientSession() as http:
+        async with http.post(url, json=handshake) as answer:
+            assert answer.status == 200
+        assert broker.durability is not None
+        taken_at = time.monotonic()
+        with shared_store().client() as client:  # as another server takes it
+            client.delete(broker.durability.store.keys.node(broker.durability.token))
+            client.incr(broker.durability.store.keys.epoch)
+        while not broker.has_lost_store:
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - taken_at < 5
+        async with http.post(url, json=handshake) as answer:
+            assert answer.status == 503
+        await runner.cleanup()
