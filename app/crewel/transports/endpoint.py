@@ -39,8 +39,8 @@ class Endpoint:
         self.broker.on_store_lost.append(partial(self._end, app))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Refuse a foreign name or origin, or answer by the transport that the request asks for; nothing when another server has
-        the store, where this one is mounted in an application that goes on."""
+        """Refuse a foreign name or origin, or answer by the transport that the request asks for; nothing when another server
+        has the store, where this one is mounted in an application that goes on."""
         refused = self.refused_host(request)
         if refused is not None:
             return refused
