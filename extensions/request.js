@@ -128,13 +128,13 @@ export class RequestExtension {
     }
 
     /**
-     * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer or
-     * a RequestError. The time-out counts from here, and includes waiting for a session.
+     * Publishes a request; resolves with the first answer, a message. Rejects with an AnswerTimeoutError, an ErrorAnswer, a
+     * RequestError, or a TypeError that names what of the data JSON cannot say. The time-out counts from here, and includes waiting for a session.
      * @param ext more of the message's `ext`, such as {publish: {persistent: true}}
      */
     request(channel, data, {timeout = this.#timeout, ext = {}} = {}) {
-        const asked = {channel, data: copied(data), ext: copied(ext), replyTo: null};
         return new Promise((resolve, reject) => {
+            const asked = {channel, data: copied(data), ext: copied(ext, "ext"), replyTo: null};
             const timer = this.#cometd.setTimeout(() => settle(reject, new AnswerTimeoutError(channel, timeout)), timeout);
             const settle = (how, what) => {
                 this.#cometd.clearTimeout(timer);
@@ -262,7 +262,7 @@ export class RequestExtension {
         const done = (async () => {
             let response;
             try {
-                response = {data: (await answer(message)) ?? null, ext: {}};
+                response = {data: copied(await answer(message)), ext: {}};
             } catch (reason) {
                 response = this.#failed(message, reason);
             }
@@ -315,9 +315,40 @@ function errorOf(message) {
     return new ErrorAnswer(code, typeof told.message === "string" ? told.message : "", message.data);
 }
 
-/** As it will be read on the other side; what happens to the original later is of no account. */
-function copied(value) {
+/**
+ * As it will be read on the other side; what happens to the original later is of no account. Throws a TypeError for what would
+ * be read as something else: JSON.stringify makes null of NaN, and {} of binary data.
+ */
+function copied(value, name = "data") {
+    const fault = notEncodable(value, name);
+    if (fault !== null) {
+        throw new TypeError(`${fault}, which JSON cannot say`);
+    }
     return value === undefined ? null : JSON.parse(JSON.stringify(value));
+}
+
+/** What of a value JSON cannot say, and where it stands, such as "data.price[2] is NaN"; or null. */
+function notEncodable(value, path) {
+    if (typeof value === "number" && !Number.isFinite(value)) {
+        return `${path} is ${value}`;
+    }
+    if (typeof value === "bigint") {
+        return `${path} is a BigInt`;
+    }
+    if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) {
+        return `${path} is ${value.byteLength} bytes`;
+    }
+    if (typeof value !== "object" || value === null || typeof value.toJSON === "function") {
+        return null;
+    }
+    const named = Array.isArray(value) ? (name) => `${path}[${name}]` : (name) => `${path}.${name}`;
+    for (const [name, each] of Object.entries(value)) {
+        const fault = notEncodable(each, named(name));
+        if (fault !== null) {
+            return fault;
+        }
+    }
+    return null;
 }
 
 /** 128 random bits, for servers that give no ID. */

@@ -126,3 +126,17 @@ class TestEncode:
     def test_what_json_cannot_say_is_a_type_error(self, value: Any) -> None:
         with pytest.raises(TypeError):
             encode(value)
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'[{"data":NaN}]', "(NaN is no number of JSON, character 9)"),
+        ('[{"data":-Infinity}]', "(Infinity is no number of JSON, character 10)"),
+        (b'[{"data":}]', "character 9)"),
+    ],
+)
+def test_what_is_malformed_is_told_with_its_place(body: bytes | str, detail: str) -> None:
+    with pytest.raises(PayloadError) as refused:
+        decode(body, max_messages=10, max_depth=64)
+    assert str(refused.value).endswith(detail)

@@ -30,6 +30,22 @@ def test_a_publish_has_the_qualities_that_are_asked_for(world: World, service: S
     assert data_of(hearer.connect().received[:2]) == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("data", "fault"), [({"price": [0, float("nan")]}, r"data\.price\[1\] is NaN"), (b"123", "data is 3 bytes")]
+)
+def test_what_json_cannot_say_is_refused_with_its_place(world: World, service: Service, data: Any, fault: str) -> None:
+    joe = Client(world).joined("/a", ext={"session": {"name": "client/joe/1"}})
+    with pytest.raises(TypeError, match=fault):
+        service.publish("/a", data)
+    with pytest.raises(TypeError, match=fault):
+        sent(world, service.send("client/joe/1", "/a", data))
+    with pytest.raises(TypeError, match=fault):
+        sent(world, world.broker.publish_stored("/a", data))
+    with pytest.raises(TypeError, match=fault):
+        world.broker.deliver(joe.session, "/a", data)
+    assert joe.session.queue == []
+
+
 def test_what_cannot_be_asked_for_is_refused(service: Service) -> None:
     with pytest.raises(IllegalArgument, match="priority"):
         service.publish("/a", 1, qos={"priority": 10})

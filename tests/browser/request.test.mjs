@@ -121,6 +121,21 @@ test("a request that gets no answer in time says so, and what comes then is late
     assert.deepEqual([here.extension.late, here.extension.duplicates, here.extension.pending], [1, 0, 0]);
 });
 
+test("what JSON cannot say is refused with its place", async () => {
+    const here = page();
+    const faults = [
+        [{price: [1, NaN]}, "data.price[1] is NaN"],
+        [-Infinity, "data is -Infinity"],
+        [{raw: new Uint8Array(3)}, "data.raw is 3 bytes"],
+        [[1n], "data[0] is a BigInt"],
+    ];
+    for (const [data, fault] of faults) {
+        const refused = (error) => error instanceof TypeError && error.message === `${fault}, which JSON cannot say`;
+        await assert.rejects(here.extension.request("/power", data), refused);
+    }
+    assert.equal(here.extension.pending, 0);
+});
+
 test("a second answer is counted and dropped", async () => {
     const here = page();
     const [asking, message] = await ask(here);

@@ -287,6 +287,17 @@ class TestWho:
         assert int(publishing.said()["ext"]["publish"]["id"]) > int(first)
         assert publishing.end()[0] == 0
 
+    @pytest.mark.parametrize(
+        ("data", "words"),
+        [
+            ('{"price": [1, NaN]}', "data.price[1] is NaN, which JSON cannot say"),
+            ("1e999", "data is Infinity, which JSON cannot say"),
+            ("x" * 70_000, "bytes: the server takes requests of at most 65536 bytes (bayeux.max_message_bytes)"),
+        ],
+    )
+    def test_pub_refuses_what_cannot_be_sent(self, server: Server, tmp_path: Path, data: str, words: str) -> None:
+        assert_refused(crewel("pub", "/p", data, "--persistent", "--url", server.url, directory=tmp_path), words)
+
     def test_pub_waits_for_a_server_that_starts_later(self, start_server: StartServer, tmp_path: Path) -> None:
         server = start_server()
         server.terminate()

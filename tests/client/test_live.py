@@ -15,6 +15,8 @@ from crewel.client import (
     Extension,
     Message,
     MessageDroppedError,
+    MessageTooLargeError,
+    NotEncodableError,
     Overflow,
     PublishRefused,
     RemoteCallFailedError,
@@ -170,6 +172,43 @@ async def test_nobody_publishes_to_wildcards_and_meta_channels(server: Server, c
     async with Client(server.url) as client:
         with pytest.raises(ValueError, match="nothing can be published"):
             await client.publish(channel, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        ({"price": [1, 2, float("nan")]}, r"data\.price\[2\] is NaN, which JSON cannot say"),
+        (float("inf"), "data is Infinity, which JSON cannot say"),
+        ({"raw": b"12"}, r"data\.raw is 2 bytes, which JSON cannot say"),
+        ([2**64], r"data\[0\] is an integer of more than 64 bits"),
+    ],
+)
+async def test_what_json_cannot_say_is_refused_before_it_is_sent(
+    server: Server, transport: str, data: Any, fault: str
+) -> None:
+    async with Client(server.url, transports=[transport]) as client:
+        hearing = await client.subscribe("/said")
+        with pytest.raises(NotEncodableError, match=fault):
+            await client.publish("/said", data)
+        with pytest.raises(NotEncodableError, match=fault):
+            await client.publish("/said", data, persistent=True, retry_for=LIMIT_S)
+        await client.publish("/said", "next")
+        assert (await hearing.receive(LIMIT_S)).data == "next"
+
+
+async def test_what_is_too_large_is_refused_with_the_limit(server: Server, transport: str) -> None:
+    steps = Steps()
+    async with Client(server.url, transports=[transport], on_state=steps) as client:
+        words = r"a message to /large has 70\d{3} bytes: the server takes requests of at most 65536 bytes"
+        with pytest.raises(MessageTooLargeError, match=words):
+            await client.publish("/large", "x" * 70_000, persistent=True, retry_for=LIMIT_S)
+        batch = client.batch()
+        for _ in range(2):
+            batch.publish("/large", "x" * 40_000)
+        with pytest.raises(MessageTooLargeError, match="a payload of 2 messages has"):
+            await batch.__aexit__(None, None, None)
+        await client.publish("/large", "x" * 60_000)
+        assert State.RECONNECTING not in [step.new for step in steps.seen]
 
 
 async def test_a_callback_is_called_with_one_message_after_the_other(server: Server, transport: str) -> None:

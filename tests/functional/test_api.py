@@ -131,6 +131,19 @@ def test_a_body_that_is_worthless_has_a_status(server: Server, body: bytes, stat
     assert post(server, body).status == status
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"channel": "/a", "data": {"price": NaN}}', b"NaN is no number of JSON, character 3"),
+        (b'[{"channel": "/a", "data": -Infinity}]', b"Infinity is no number of JSON, character 28"),
+        (b'{"channel": "/a", "data": 1e999}', b"number is infinity"),
+        (b"x" * 2001, b"request body too large (bayeux.max_message_bytes is 2000)"),
+    ],
+)
+def test_a_body_that_is_worthless_is_told_what_is_wrong(server: Server, body: bytes, words: bytes) -> None:
+    assert words in post(server, body).body
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(server: Server) -> None:
     connection = Connection(server)
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Length": "10"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from crewel.errors import Fault, PayloadError
 
 __all__ = ["check_batch", "decode", "encode", "is_handshake", "join", "reread"]
 
+_NO_NUMBER = re.compile(r"NaN|Infinity")
 _HANDSHAKE = ("/meta/handshake", "/meta/handshake/")  # a trailing slash names the same channel
 
 
@@ -20,8 +22,8 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
     included. Raises PayloadError."""
     try:
         value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise PayloadError(Fault.MALFORMED) from None
+    except orjson.JSONDecodeError as error:
+        raise PayloadError(Fault.MALFORMED, _where(error, body)) from None
     if type(value) is dict:
         value = [value]
     elif type(value) is not list:
@@ -63,6 +65,13 @@ def join(parts: Iterable[bytes]) -> bytes:
 def is_handshake(element: object) -> bool:
     """Whether this element asks for a session."""
     return isinstance(element, dict) and element.get("channel") in _HANDSHAKE
+
+
+def _where(error: orjson.JSONDecodeError, body: bytes | str) -> str:
+    """What the parser did not take, and where. Numbers that are none are named: many writers of JSON make them."""
+    text = body if isinstance(body, str) else body.decode(errors="replace")
+    word = _NO_NUMBER.match(text, error.pos)
+    return f"{word[0]} is no number of JSON, character {error.pos}" if word else f"{error.msg}, character {error.pos}"
 
 
 def _openings(body: bytes | str) -> int:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.encodable import encoded
 from crewel.bayeux.message import Fields
 from crewel.broker.broadcasting import Broadcasting, Keeping
 from crewel.broker.browsers import Browsers
@@ -174,6 +175,7 @@ class Broker:
         fields: Fields = {"channel": target.name, "data": data}
         if ext is not None:
             fields["ext"] = ext
+        encoded(fields, "")  # refuses also what is no number: its receivers would hear null
         usual = self.topics.usual(target)
         return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
@@ -184,6 +186,7 @@ class Broker:
         fields: Fields = {"channel": _literal(channel).name, "data": data}
         if ext is not None:
             fields["ext"] = ext
+        encoded(fields, "")
         return self.broadcasting.to_one(session, fields, lazy=lazy)
 
     def disconnect(self, session: Session) -> None:

@@ -303,6 +303,7 @@ class Logins:
             "update": dispatcher is not None and dispatcher.rules.tells,
             "durable": session.durable is not None,
             "replyId": session.reply_id,
+            "maxMessageBytes": self._broker.settings.bayeux.max_message_bytes,
         }
 
     # The store's sessions

@@ -70,13 +70,31 @@ def channel_name(text: str) -> str:
 
 
 def value(text: str) -> Any:
-    """The text as JSON if it is JSON, else the text."""
+    """The text as JSON if it is JSON, else the text. Raises NotEncodableError for what is JSON but for numbers that are none,
+    `{"a": NaN}` or `1e999`: it was not meant as a text."""
     import orjson
 
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
+        _check_numbers(text)
         return text
+
+
+def _check_numbers(text: str) -> None:
+    import json
+
+    from crewel.bayeux.encodable import not_encodable
+    from crewel.client import NotEncodableError
+
+    if text.isidentifier() or text.removeprefix("-").isidentifier():
+        return  # a word: NaN by itself is one
+    try:
+        fault = not_encodable(json.loads(text), "data")
+    except (ValueError, RecursionError):
+        return
+    if fault is not None:
+        raise NotEncodableError(fault)
 
 
 def with_options(options: Mapping[str, Any]) -> Callable[[CommandT], CommandT]:

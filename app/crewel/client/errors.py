@@ -4,6 +4,7 @@ CrewelError
 └── ClientError
     ├── TransportError           the message did not arrive, or its answer did not: the outcome is unknown
     │   ├── RequestTimeoutError  no answer in time
+    │   ├── MessageTooLargeError  the server takes no message of this size; nothing was done
     │   ├── UpgradeRefusedError  an HTTP answer instead of a WebSocket
     │   └── NoReplyError         an answer that does not hold the reply
     ├── NotConnectedError        there was no session in time; nothing was sent
@@ -11,6 +12,7 @@ CrewelError
     │   └── SupersededError      another client has taken it over
     ├── NegotiationError         client and server have no transport in common
     ├── MessageDroppedError      an extension of this client dropped the message; nothing was sent
+    ├── NotEncodableError        JSON cannot say what is in the message; nothing was sent
     ├── SubscriptionEndedError   no more messages will come
     ├── SubscriptionOverflowError  a queue with the policy `close` was full
     ├── RemoteCallFailedError    the remote procedure answered with a failure
@@ -53,6 +55,11 @@ class RequestTimeoutError(TransportError):
     """No answer came in time."""
 
 
+class MessageTooLargeError(TransportError):
+    """The payload is larger than the server takes (`bayeux.max_message_bytes`). It was not sent, or not taken: sending it
+    again is of no use."""
+
+
 class UpgradeRefusedError(TransportError):
     """The server (or a proxy) answered the WebSocket upgrade with an ordinary HTTP response."""
 
@@ -83,6 +90,11 @@ class NegotiationError(ClientError):
 
 class MessageDroppedError(ClientError):
     """An extension of this client dropped the outgoing message."""
+
+
+class NotEncodableError(ClientError, TypeError):
+    """JSON cannot say what is in the message: NaN, Infinity, bytes, a set. The text names it and its place; nothing was
+    sent."""
 
 
 class SubscriptionEndedError(ClientError):

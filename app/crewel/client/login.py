@@ -26,6 +26,12 @@ class LoginExtension(Extension):
         """What takes this session over, from here or from elsewhere; it is a secret."""
         return _text(self.reply.get("resume")) or _text(self._asked.get("resume"))
 
+    @property
+    def max_message_bytes(self) -> int | None:
+        """The largest payload that the server takes, if it tells that."""
+        told = self.reply.get("maxMessageBytes")
+        return told if isinstance(told, int) and told > 0 else None
+
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes."""
         if message.get("channel") == HANDSHAKE:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from crewel.client.backoff import Backoff, BackoffRule
 from crewel.client.errors import (
     ClientError,
+    MessageTooLargeError,
     NotConnectedError,
     NotStored,
     PublishRefused,
@@ -59,4 +60,6 @@ async def repeated(attempt: Callable[[], Awaitable[T]], retry_for: float) -> T:
 
 def _may_be_repeated(error: ClientError) -> bool:
     """Whether it has not been stored, or nobody knows. An unknown session was lost first, and the client makes another."""
+    if isinstance(error, MessageTooLargeError):
+        return False
     return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
 from crewel.bayeux.message import Fields
-from crewel.client.errors import ClientError, PublishRefused, TransportError
+from crewel.client.errors import ClientError, MessageTooLargeError, PublishRefused, TransportError
 from crewel.client.message import Message
 from crewel.client.settling import described
 from crewel.client.subscriber import UNKNOWN_SESSION
@@ -111,7 +111,7 @@ class Responder:
     async def _send(self, message: Message, response: Response) -> None:
         try:
             await self._publish_surely(response)
-        except TypeError as error:  # JSON cannot say it
+        except (TypeError, MessageTooLargeError) as error:  # JSON cannot say it, or the server does not take it
             await self._send(message, _failed(response.channel, message, error))
         except Exception as error:
             log.exception("the answer to a request on %s could not be sent", message.channel)
@@ -124,7 +124,8 @@ class Responder:
             try:
                 await self._publish(*response)
             except (TransportError, PublishRefused) as error:
-                is_lost = isinstance(error, TransportError) or error.code in UNKNOWN_SESSION
+                is_sent = not isinstance(error, MessageTooLargeError)
+                is_lost = is_sent and (isinstance(error, TransportError) or error.code in UNKNOWN_SESSION)
                 if not (is_lost and left):
                     raise
             else:

@@ -18,6 +18,8 @@ from crewel.client.subscribing import Progress
 
 UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
+_TOGETHER = 100
+"""How many are asked for in one payload: servers bound its messages and its bytes."""
 
 
 class Subscriber:
@@ -50,8 +52,8 @@ class Subscriber:
     async def catch_up(self) -> None:
         """Tell the server of every channel that it does not know yet. Those it refuses end."""
         interests = self._router.unconfirmed()
-        if interests:
-            await self._ask(interests)
+        for first in range(0, len(interests), _TOGETHER):
+            await self._ask(interests[first : first + _TOGETHER])
 
     async def _next_move(self, moved: asyncio.Event) -> None:
         try:

@@ -61,10 +61,10 @@ class ServiceError(CrewelError):
 
 
 class PayloadError(CrewelError):
-    """A whole request or frame is refused."""
+    """A whole request or frame is refused; the text says why, with `detail` also where, or what the limit is."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.text)
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        super().__init__(f"{fault.text} ({detail})" if detail else fault.text)
         self.fault = fault
 
 

@@ -17,7 +17,7 @@ from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
 from crewel.transports.connection import Connection
 
-__all__ = ["MAX_LENGTH_DIGITS", "elements_of", "elements_of_values", "media_type", "read_body"]
+__all__ = ["MAX_LENGTH_DIGITS", "elements_of", "elements_of_values", "media_type", "read_body", "too_large"]
 
 _FORM = "application/x-www-form-urlencoded"
 MAX_LENGTH_DIGITS = 18
@@ -38,16 +38,16 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
     limit = settings.bayeux.max_message_bytes
     announced = request.headers.get("Content-Length", "")
     if len(announced) > MAX_LENGTH_DIGITS:  # Python reads no number of thousands of digits
-        raise PayloadError(Fault.TOO_LARGE)
+        raise too_large(settings)
     if announced and int(announced) > limit:
-        raise PayloadError(Fault.TOO_LARGE)
+        raise too_large(settings)
     try:
         async with asyncio.timeout(settings.http.body_timeout_ms / 1000):
             chunks, size = [], 0
             async for chunk in request.content.iter_any():
                 size += len(chunk)
                 if size > limit:
-                    raise PayloadError(Fault.TOO_LARGE)
+                    raise too_large(settings)
                 chunks.append(chunk)
     except TimeoutError:
         raise PayloadError(Fault.TOO_SLOW) from None
@@ -66,6 +66,11 @@ def _refuse_coded(request: web.Request) -> None:
     if not isinstance(request.protocol, Connection):
         request.content.feed_eof()  # in somebody else's server aiohttp inflates what it reads, so it must read no more
     raise PayloadError(Fault.CODED)
+
+
+def too_large(settings: Settings) -> PayloadError:
+    """The error for a body or frame beyond the limit, with the limit and its name."""
+    return PayloadError(Fault.TOO_LARGE, f"bayeux.max_message_bytes is {settings.bayeux.max_message_bytes}")
 
 
 @lru_cache(maxsize=64)

@@ -125,6 +125,6 @@ class RequestPeer(ParsedPeer):
 
 def refused(error: PayloadError) -> web.Response:
     """The answer to a request that is refused as a whole: a status, and the reason in words."""
-    response = web.Response(status=error.fault.http_status, text=error.fault.text)
+    response = web.Response(status=error.fault.http_status, text=str(error))
     response.force_close()  # what is left of the body is not worth reading
     return response

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
+from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
 from crewel.transports.requests import ParsedPeer
 
@@ -29,6 +30,7 @@ _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 _CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
 _BINARY_REFUSED = 1003
 _GOING_AWAY = 1001
+_LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 
 class Frames:
@@ -46,6 +48,20 @@ class Frames:
             self._part = parts[0]
             self._frame = Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
         return self._frame
+
+
+class _Response(web.WebSocketResponse):
+    """aiohttp closes a socket for a frame that is too large by itself, without a word: this gives it one."""
+
+    def __init__(self, too_large: bytes, **options: Any) -> None:
+        super().__init__(**options)
+        self._too_large = too_large
+
+    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
+        """Close it, as `WebSocketResponse` does."""
+        if code == WSCloseCode.MESSAGE_TOO_BIG and not message:
+            message = self._too_large
+        return await super().close(code=code, message=message, drain=drain)
 
 
 class Socket(ParsedPeer):
@@ -73,7 +89,8 @@ class Socket(ParsedPeer):
         super().__init__(endpoint, request, client)
         settings = endpoint.settings
         protocol = settings.websocket.protocol
-        self._ws = web.WebSocketResponse(
+        self._ws = _Response(
+            str(too_large(settings)).encode(),
             timeout=_CLOSE_TIMEOUT,
             protocols=(protocol,) if protocol else (),
             compress=settings.websocket.compression,
@@ -159,7 +176,7 @@ class Socket(ParsedPeer):
         transport = self._request.transport
         try:
             async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
-                await self._ws.close(code=code, message=reason.encode())
+                await self._ws.close(code=code, message=reason.encode(errors="replace")[:_LONGEST_REASON])
         except TimeoutError:
             if transport is not None:
                 transport.abort()
@@ -181,7 +198,7 @@ class Socket(ParsedPeer):
                 broker.metrics.refused_payloads[error.fault.name.lower()] += 1
                 if not error.fault.close_code:
                     continue
-                await self.close(error.fault.close_code, error.fault.text)
+                await self.close(error.fault.close_code, str(error))
                 return
             task = broker.inbound.receive(self, elements)
             if task is not None:
@@ -196,7 +213,7 @@ class Socket(ParsedPeer):
         if not frame:
             raise PayloadError(Fault.MALFORMED)
         if len(frame) > bayeux.max_message_bytes:
-            raise PayloadError(Fault.TOO_LARGE)
+            raise too_large(self._endpoint.settings)
         return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
 
     async def _write(self) -> None:

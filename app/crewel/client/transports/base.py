@@ -10,8 +10,9 @@ from typing import Protocol
 import aiohttp
 import orjson
 
+from crewel.bayeux.encodable import encoded
 from crewel.bayeux.message import Fields
-from crewel.client.errors import TransportError
+from crewel.client.errors import MessageTooLargeError, NotEncodableError, TransportError
 
 Receive = Callable[[list[Fields], bool], None]
 """Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
@@ -31,6 +32,8 @@ class Wiring:
     lost: Lost
     max_bytes: int
     """The largest response or frame that is taken."""
+    limit: Callable[[], int | None]
+    """The largest payload that the server takes, in bytes, if it has told that."""
 
 
 class Transport(Protocol):
@@ -67,9 +70,33 @@ def reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def encode(payload: list[Fields]) -> bytes:
-    """One payload: always an array. Raises TypeError for what JSON cannot say."""
-    return orjson.dumps(payload)
+def encode(payload: list[Fields], limit: int | None) -> bytes:
+    """One payload: always an array.
+
+    Raises:
+        NotEncodableError: JSON cannot say what is in one of the messages.
+        MessageTooLargeError: it has more bytes than `limit`.
+    """
+    try:
+        parts = [encoded(fields, "") for fields in payload]
+    except TypeError as error:
+        raise NotEncodableError(str(error)) from None
+    body = b"[" + b",".join(parts) + b"]"
+    if limit is not None and len(body) > limit:
+        raise too_large(f"{_named(payload)} has {len(body)} bytes", limit)
+    return body
+
+
+def too_large(what: str, limit: int | None) -> MessageTooLargeError:
+    """The error for what the server does not take for its size."""
+    most = "" if limit is None else f" of at most {limit} bytes"
+    return MessageTooLargeError(f"{what}: the server takes requests{most} (bayeux.max_message_bytes)")
+
+
+def _named(payload: list[Fields]) -> str:
+    if len(payload) > 1:
+        return f"a payload of {len(payload)} messages"
+    return f"a message to {payload[0].get('channel')}" if payload else "a payload"
 
 
 def decode(body: bytes | str) -> list[Fields]:

@@ -14,7 +14,7 @@ import aiohttp
 from crewel.bayeux.message import Fields
 from crewel.client.errors import RequestTimeoutError, TransportError
 from crewel.client.message import CONNECT
-from crewel.client.transports.base import Wiring, decode, encode, reason
+from crewel.client.transports.base import Wiring, decode, encode, reason, too_large
 
 _HEADERS = {"Content-Type": "application/json"}
 
@@ -46,7 +46,7 @@ class LongPolling:
         """Nothing to do: a request is ended by cancelling its sender."""
 
     async def _post(self, payload: list[Fields], timeout: float) -> None:
-        body = encode(payload)
+        body = encode(payload, self._wiring.limit())
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._exchange(body)
@@ -58,6 +58,8 @@ class LongPolling:
 
     async def _exchange(self, body: bytes) -> bytes:
         async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
+            if response.status == 413:
+                raise too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
             if response.status != 200:
                 raise TransportError(f"{self._wiring.url} answered {response.status} {response.reason}")
             return await self._read(response)

@@ -58,7 +58,7 @@ class WebSocket:
 
     async def send(self, payload: list[Fields], timeout: float) -> None:
         """Write the payload; its replies come in frames."""
-        body = encode(payload).decode()
+        body = encode(payload, self._wiring.limit()).decode()
         socket = self._socket
         if socket is None or socket.closed:
             raise TransportError("the socket is closed")
@@ -105,4 +105,6 @@ def _end_of(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
     fault = socket.exception()
     if fault is not None:
         return TransportError(f"the socket broke: {fault}")
+    if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+        return TransportError("the server closed the socket with code 1009: a message was larger than it takes")
     return TransportError(f"the socket was closed with code {socket.close_code}")
