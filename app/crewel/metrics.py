@@ -101,6 +101,7 @@ DECLARED = (
         "Entries of the facts and events that were trimmed before the data pipeline had read them.",
         "stream",
     ),
+    Declared("crewel_facts_dropped_total", "counter", "Facts that gave way because they took too much memory."),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
@@ -131,6 +132,7 @@ class Metrics(Collector):
         self.webhook_failures = 0
         self.events_lost = 0
         self.trimmed_unread: Counter[str] = Counter()
+        self.facts_dropped = 0
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self.task_restarts: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from crewel.pipeline.schemas import GAP, LONGEST_PAYLOAD
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.pages import Entry
 
-__all__ = ["LARGEST", "SCHEMA", "batch_of", "gap_row"]
+__all__ = ["LARGEST", "SCHEMA", "batch_of", "gap_row", "shared_texts", "with_texts"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -92,6 +92,34 @@ def _letters(entries: Sequence[Entry]) -> tuple[list[bytes | None], list[bytes |
         for _, fields in entries
     ]
     return [None] * len(payloads), payloads
+
+
+_SHARED: Final = {b"bh": b"body", b"qh": b"qos"}
+
+
+def shared_texts(entries: Sequence[Entry]) -> list[bytes]:
+    """Return the names of the texts that these dead letters refer to, each once."""
+    names = {
+        value: None
+        for _, fields in entries
+        for name, value in zip(fields[::2], fields[1::2], strict=False)
+        if name in _SHARED
+    }
+    return list(names)
+
+
+def with_texts(entries: Sequence[Entry], texts: Mapping[bytes, bytes]) -> list[Entry]:
+    """Return these dead letters with the texts that they refer to, by name. One that has gone meanwhile, and its text with it,
+    is left out."""
+    whole: list[Entry] = []
+    for place, fields in entries:
+        pairs = [
+            (_SHARED[name], texts.get(value)) if name in _SHARED else (name, value)
+            for name, value in zip(fields[::2], fields[1::2], strict=False)
+        ]
+        if all(value is not None for _, value in pairs):
+            whole.append((place, [text for pair in pairs for text in pair]))
+    return whole
 
 
 def _as_text(values: list[bytes | None]) -> tuple[pa.Array, pa.Array | None]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from crewel.pipeline.connection import Address
-from crewel.pipeline.source.batches import batch_of, gap_row
+from crewel.pipeline.connection import Address, patiently
+from crewel.pipeline.source.batches import batch_of, gap_row, shared_texts, with_texts
 from crewel.pipeline.source.extents import Extents
 from crewel.pipeline.source.losses import EntriesLost, Gap
-from crewel.pipeline.source.pages import Part, pages
+from crewel.pipeline.source.pages import Entry, Part, pages
 from crewel.pipeline.source.positions import BEGIN, EntryId, Extent, Position, slices
 
 __all__ = ["Task", "planned", "read"]
@@ -56,10 +57,26 @@ def read(address: Address, task: Task, patience_s: float, *, fails_on_loss: bool
     try:
         for page in pages(address, what, lambda: extents.look([what.stream])[what.stream], patience_s):
             if not isinstance(page, Gap):
-                yield batch_of(what.stream, page)
+                entries = _whole(address, page, patience_s) if what.stream == "dead" else page
+                if entries:
+                    yield batch_of(what.stream, entries)
             elif fails_on_loss:
                 raise EntriesLost(page)
             else:
                 yield gap_row(page)
     finally:
         extents.close()
+
+
+def _whole(address: Address, page: Sequence[Entry], patience_s: float) -> Sequence[Entry]:
+    """The dead letters of a page, with the texts that they share."""
+    names = shared_texts(page)
+    if not names:
+        return page
+
+    def texts() -> list[bytes | None]:
+        with address.client() as client:
+            return cast("list[bytes | None]", client.hmget(address.keys.letter_texts, names))
+
+    found = patiently(texts, patience_s)
+    return with_texts(page, {name: text for name, text in zip(names, found, strict=True) if text is not None})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from hashlib import sha1
 from typing import Any
 
 from crewel.bayeux.channel import matches
@@ -12,6 +14,8 @@ from crewel.storage.letters import LetterFilter, StoredLetter
 from tests.storage.owner import JOE, Owner
 
 KINDS = ("code", "receiver", "channel")
+TEXT_COST = 150
+"""Bytes that a shared text counts beside its own."""
 
 
 def letter(
@@ -40,7 +44,8 @@ async def assert_indexes_agree(owner: Owner) -> None:
         for kind in KINDS:
             if value := getattr(each, kind):
                 expected[kind].setdefault(value, []).append(each.dead_id)
-    known = {keys.dead, keys.dropped, keys.returned}
+    known = {keys.dead, keys.dropped, keys.returned, keys.letter_texts, keys.letter_uses, keys.letter_bytes}
+    await _assert_texts_agree(owner)
     for kind in KINDS:
         members: Any = await reader.zrange(keys.letter_values(kind), 0, -1)
         assert [member.decode() for member in members] == sorted(expected[kind])
@@ -52,6 +57,22 @@ async def assert_indexes_agree(owner: Owner) -> None:
     pattern = f"{keys.base}dead*"
     there = {key.decode() async for key in reader.scan_iter(match=pattern, count=1000)}
     assert there - known == set(), there - known
+
+
+async def _assert_texts_agree(owner: Owner) -> None:
+    """The texts that letters share are those that some letter refers to, counted by letter, and the bytes add up."""
+    reader, keys = owner.store.reader, owner.keys
+    uses: Counter[str] = Counter()
+    total = 0
+    for each in await owner.letters():
+        uses.update(each[name] for name in ("bh", "qh") if name in each)
+        total += int(each.get("z", 0))
+    texts = await owner.hash(keys.letter_texts)
+    assert await owner.hash(keys.letter_uses) == {name: str(count) for name, count in uses.items()}
+    assert texts.keys() == uses.keys()
+    assert {name: sha1(text.encode()).hexdigest() for name, text in texts.items()} == {name: name for name in texts}
+    total += sum(len(text.encode()) + TEXT_COST for text in texts.values())
+    assert int(await reader.get(keys.letter_bytes) or 0) == total
 
 
 def wanted_of(every: Iterable[StoredLetter], wanted: LetterFilter) -> list[str]:

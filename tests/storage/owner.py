@@ -139,11 +139,11 @@ class Owner:
     async def facts(self, kind: str) -> list[dict[str, Any]]:
         return [fact.fields for fact in await facts.read(self.store, count=100_000) if fact.type == kind]
 
-    async def bury(self, *letters: Letter, letters_max: int = LETTERS_MAX) -> list[str]:
+    async def bury(self, *letters: Letter, letters_max: int = LETTERS_MAX, letters_max_bytes: int = 0) -> list[str]:
         """Store letters of sessions that this server owns; returns their dead ids."""
         self.number += 1
         commit = self.next_commit(int((await self.node())["cursor"]), letters=letters)
-        (step,) = sessions.commit(self.keys, self.token, commit, FACTS_MAX, letters_max)
+        (step,) = sessions.commit(self.keys, self.token, commit, FACTS_MAX, letters_max, letters_max_bytes)
         return (await self.do(step)).letters
 
     async def letters(self) -> list[dict[str, str]]:

@@ -190,6 +190,7 @@ async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:
             "body": '{"channel":"/a b"}',
             "sender": ANN,
             "qos": '{"priority":9}',
+            "z": "276",
             "p": "1",
         }
     ]

@@ -29,6 +29,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "alerts",
         )
     } | {"dead:dropped": keys.dropped, "dead:returned": keys.returned}
+    plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
         plain |= {f"dead:{kind}:<{kind}>": keys.letters_by(kind, "x"), f"dead:{kind}s": keys.letter_values(kind)}

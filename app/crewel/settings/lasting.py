@@ -79,6 +79,13 @@ class Storage(Group):
         live=True,
         ge=1,
     )
+    facts_max_bytes: Number = setting(
+        67108864,
+        "Most memory of the stream of facts, about; then the oldest give way.",
+        unit=_BYTES,
+        live=True,
+        ge=1048576,
+    )
 
 
 class Delivery(Group):
@@ -121,6 +128,13 @@ class Delivery(Group):
     )
     dead_letters_max: Number = setting(
         1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
+    )
+    dead_letters_max_bytes: Number = setting(
+        134217728,
+        "Most memory of the dead letters, about; then the oldest give way.",
+        unit=_BYTES,
+        live=True,
+        ge=1048576,
     )
     restart_grace_ms: Number = setting(
         60000,

@@ -27,6 +27,9 @@ _AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the stor
 _Arguments = list[bytes | str | int]
 _NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
 _NOTHING_RETURNS: Final[Mapping[LogId, int]] = {}
+_WORDS: Final = 9  # arguments that describe a letter
+_BODY: Final = 5  # which of them is the body
+_SHORT: Final = 32  # bytes: there is nothing to be gained below
 _STORED: Final = ("", "", "", "", "")  # stands for the message of a letter that the store copies itself
 
 
@@ -41,7 +44,9 @@ class Committed:
     before."""
 
 
-def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int) -> list[Step[Committed]]:
+def commit(
+    k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int, letters_max_bytes: int = 0
+) -> list[Step[Committed]]:
     """Apply a commit: usually one step; more if it opens very much, and then all but the last only open messages ahead.
 
     The steps are done in order. Each may be repeated as it is: what has been applied is not applied again. Raises Fenced if
@@ -59,22 +64,39 @@ def commit(k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int
         commit.low,
         facts_max,
         letters_max,
+        letters_max_bytes,
     ]
     changes = {change.name: change for change in commit.changes}
     settled, others = _settled(commit, changes)
     arguments += (len(settled), *settled)
     ended = ends(others, commit.letters)
     letters = _letters(commit.letters)
+    bodies: dict[bytes, int] = {}
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)
         kept = _kept(change, opens=not parts) if change is not None else _NOTHING
-        groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), letters.get(name, []))
+        described = letters.get(name, [])
+        groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), described)
         arguments += (name, (change is not None and change.batch) or 0)
         arguments.extend([len(group) for group in groups])
-        for group in groups:
+        for group in groups[:-1]:
             arguments.extend(group)
+        if described:
+            _name_bodies(described, len(arguments) + 1, bodies)
+            arguments.extend(described)
     keys = (k.node(token), k.log, k.dead, k.facts)
     return [*parts, Step("commit", keys, tuple(arguments), _committed)]
+
+
+def _name_bodies(described: _Arguments, first: int, bodies: dict[bytes, int]) -> None:
+    """Say each body once: where another argument has it, its number stands instead. `first` is the number of the first of these
+    arguments, and `bodies` has the numbers of those that were said."""
+    for at in range(_BODY, len(described), _WORDS):
+        body = described[at]
+        if isinstance(body, bytes) and len(body) >= _SHORT:
+            number = bodies.setdefault(body, first + at)
+            if number != first + at:
+                described[at] = f"@{number}"
 
 
 def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
@@ -174,6 +196,7 @@ def end(
     facts_max: int,
     letters_max: int,
     returning: Mapping[LogId, int] = _NOTHING_RETURNS,
+    letters_max_bytes: int = 0,
 ) -> Step[Left]:
     """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
     What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes what
@@ -188,7 +211,7 @@ def end(
     back = [text for log_id, attempts in returning.items() for text in (log_id, attempts)]
     subject = name.split("/")[1]
     keys = (k.session(name), k.inbox(name), k.own(token), k.subject(subject), k.log, k.dead, k.facts)
-    counts = (len(facts), len(returning))
+    counts = (letters_max_bytes, len(facts), len(returning))
     arguments = (k.base, token, name, facts_max, letters_max, *counts, *facts, *back, *described)
     return Step("end", keys, arguments, _left)
 

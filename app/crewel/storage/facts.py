@@ -14,9 +14,11 @@ from typing import Any
 import orjson
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["FACTS", "Fact", "FactType", "ends", "read"]
+__all__ = ["FACTS", "Fact", "FactType", "ends", "read", "size", "trim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +191,13 @@ async def read(store: Store, after: str = "0-0", count: int = 1000) -> list[Fact
     """Return the next facts after this place, oldest first. Raises StoreError."""
     entries: Any = await store.reader.xrange(store.keys.facts, f"({after}", "+", count)
     return [Fact(place.decode(), fields[b"t"].decode(), orjson.loads(fields[b"d"])) for place, fields in entries]
+
+
+async def size(store: Store) -> int:
+    """Return about how many bytes the facts take in the store's memory. Raises StoreError."""
+    return int(await store.reader.memory_usage(store.keys.facts) or 0)
+
+
+def trim(k: Keys, max_bytes: int) -> Step[int]:
+    """Let the oldest facts go if they take more memory than this, about. Returns how many have gone."""
+    return Step("trim_facts", (k.facts,), (max_bytes,), int)

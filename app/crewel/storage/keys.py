@@ -30,6 +30,9 @@ class Keys:
         "format",
         "last",
         "ledger",
+        "letter_bytes",
+        "letter_texts",
+        "letter_uses",
         "log",
         "names",
         "nodes",
@@ -51,6 +54,9 @@ class Keys:
         self.dead = self.base + "dead"
         self.dropped = self.base + "dead:dropped"
         self.returned = self.base + "dead:returned"
+        self.letter_texts = self.base + "dead:texts"
+        self.letter_uses = self.base + "dead:uses"
+        self.letter_bytes = self.base + "dead:bytes"
         self.facts = self.base + "facts"
         self.events = self.base + "events"
         self.topics = self.base + "topics"

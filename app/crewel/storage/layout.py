@@ -260,12 +260,40 @@ KEYS: tuple[Key, ...] = (
         "dead",
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
-        " `body`; `sender`; `qos`; and only if there is something to say: `p` 1 if the message was stored, `r` dead id of"
+        " `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that it counts in"
+        " `dead:bytes`; and only if there is something to say: `p` 1 if the message was stored, `r` dead id of"
         " the letter that it was before, `n` how often it came back, `x` and `t` as in the log",
-        "the newest `delivery.dead_letters_max`",
+        "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
-        "operators",
+        "operators, the pipeline",
         "The dead letters.",
+    ),
+    Key(
+        "dead:texts",
+        "hash",
+        "SHA-1 of a text: the text",
+        "as the letters that refer to it",
+        _LETTERS,
+        "operators, the pipeline",
+        "The bodies and QoS of letters, from 200 bytes on: each lies here once, however many letters have it.",
+    ),
+    Key(
+        "dead:uses",
+        "hash",
+        "SHA-1 of a text: how many letters refer to it",
+        "as its text",
+        _LETTERS,
+        _LETTERS,
+        "When a text of letters can go.",
+    ),
+    Key(
+        "dead:bytes",
+        "string",
+        "a whole number",
+        _EVER,
+        _LETTERS,
+        _LETTERS,
+        "About how many bytes the letters take, with their texts. Letters that an older server wrote do not count.",
     ),
     *_INDEXES,
     *(
@@ -273,7 +301,8 @@ KEYS: tuple[Key, ...] = (
         for name, meaning in (
             (
                 "dropped",
-                "Counts the letters that were dropped because there were more than `delivery.dead_letters_max`.",
+                "Counts the letters that were dropped because there were more than `delivery.dead_letters_max` or"
+                " `delivery.dead_letters_max_bytes`.",
             ),
             ("returned", "Counts the letters whose message had been sent again by an operator."),
         )
@@ -282,9 +311,9 @@ KEYS: tuple[Key, ...] = (
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
-        "the newest `storage.facts_max_entries`, nearly",
+        "the newest `storage.facts_max_entries`, nearly, and at most `storage.facts_max_bytes`, about",
         "publish, send, lease, put_back, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
-        " discard_waiting, end",
+        " discard_waiting, end, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),

@@ -10,7 +10,15 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from crewel.storage.store import Store
-from crewel.storage.stored_letters import LetterFilter, StoredLetter, beginning, fits, is_dead_id, letter_of
+from crewel.storage.stored_letters import (
+    LetterFilter,
+    StoredLetter,
+    beginning,
+    fits,
+    is_dead_id,
+    letter_of,
+    shared_texts,
+)
 
 __all__ = ["Page", "count", "get", "page"]
 
@@ -22,6 +30,7 @@ _VALUES: Final = 1000  # of an index, in one round trip
 _IDS: Final = 5000  # that are counted in one round trip
 
 _Place = tuple[int, int]
+_Entry = tuple[bytes, dict[bytes, bytes]]
 
 
 class Page(NamedTuple):
@@ -98,8 +107,19 @@ async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredLetter]:
     pipeline = store.reader.pipeline(transaction=False)
     for dead_id in filter(is_dead_id, dead_ids):
         pipeline.execute_command("XRANGE", store.keys.dead, dead_id, dead_id)
-    answers = await pipeline.execute()
-    return [letter_of(place, fields) for answer in answers for place, fields in answer]
+    return await _whole(store, [entry for answer in await pipeline.execute() for entry in answer])
+
+
+async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredLetter]:
+    """The letters that these entries hold, with their texts. One that has gone meanwhile is left out."""
+    names = list(dict.fromkeys(name for _, fields in entries for name in shared_texts(fields)))
+    found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
+    texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
+    return [
+        letter_of(place, fields, texts)
+        for place, fields in entries
+        if all(name in texts for name in shared_texts(fields))
+    ]
 
 
 def _range(wanted: LetterFilter, after: str, *, newest_first: bool) -> _Range:
@@ -121,8 +141,9 @@ async def _portions(
         count = _PORTION
     while True:
         if keys is None:
-            letters = await _read(store, span, count)
-            place = letters[-1].dead_id if len(letters) == count else ""
+            entries = await _ask(store, span.command(store.keys.dead, count))
+            letters = await _whole(store, entries)
+            place = entries[-1][0].decode() if len(entries) == count else ""
         else:
             ids, place = await _merged(store, keys, span, count)
             letters = await get(store, ids)
@@ -130,11 +151,6 @@ async def _portions(
         if not place:
             return
         span = span.beyond(place)
-
-
-async def _read(store: Store, span: _Range, count: int) -> list[StoredLetter]:
-    answer = await _ask(store, span.command(store.keys.dead, count))
-    return [letter_of(place, fields) for place, fields in answer]
 
 
 async def _merged(store: Store, keys: Sequence[str], span: _Range, count: int) -> tuple[list[str], str]:

@@ -32,6 +32,7 @@ __all__ = [
     "get",
     "is_dead_id",
     "newest",
+    "oldest",
     "page",
     "redrive",
     "returned",
@@ -112,6 +113,12 @@ async def newest(store: Store) -> str:
     """Return the dead id of the newest letter, empty if there is none: the bound of work that must not meet what comes back
     meanwhile. Raises StoreError."""
     found: Any = await store.reader.xrevrange(store.keys.dead, count=1)
+    return str(found[0][0].decode()) if found else ""
+
+
+async def oldest(store: Store) -> str:
+    """Return the dead id of the oldest letter, empty if there is none. Raises StoreError."""
+    found: Any = await store.reader.xrange(store.keys.dead, count=1)
     return str(found[0][0].decode()) if found else ""
 
 

@@ -263,7 +263,7 @@ def discard(
     return Step(
         "discard_waiting",
         _discard_keys(k, token),
-        (k.base, facts_max, 0, queue, str(reason), "", "", *_few(ids)),
+        (k.base, facts_max, 0, 0, queue, str(reason), "", "", *_few(ids)),
         count,
     )
 
@@ -275,6 +275,7 @@ def bury(
     ids: Sequence[LogId] | None,
     facts_max: int,
     letters_max: int,
+    letters_max_bytes: int = 0,
     *,
     code: str,
     reason: str,
@@ -290,6 +291,7 @@ def bury(
         k.base,
         facts_max,
         letters_max,
+        letters_max_bytes,
         queue,
         str(EndReason.DEAD),
         code,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from crewel.bayeux.channel import parse
 
-__all__ = ["LetterFilter", "StoredLetter", "beginning", "fits", "is_dead_id", "letter_of"]
+__all__ = ["LetterFilter", "StoredLetter", "beginning", "fits", "is_dead_id", "letter_of", "shared_texts"]
 
 _DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
@@ -75,8 +76,18 @@ def is_dead_id(text: str) -> bool:
     return _DEAD_ID.fullmatch(text) is not None
 
 
-def letter_of(place: bytes, fields: Mapping[bytes, bytes]) -> StoredLetter:
-    """Return the letter that an entry of `dead` holds."""
+def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return the names of the texts that an entry of `dead` refers to."""
+    return [fields[name] for name in (b"bh", b"qh") if name in fields]
+
+
+def letter_of(
+    place: bytes, fields: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] = MappingProxyType({})
+) -> StoredLetter:
+    """Return the letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
+
+    def shared(name: bytes, reference: bytes) -> bytes:
+        return texts.get(fields[reference], b"") if reference in fields else fields.get(name, b"")
 
     def text(name: bytes) -> str:
         return fields.get(name, b"").decode()
@@ -92,8 +103,8 @@ def letter_of(place: bytes, fields: Mapping[bytes, bytes]) -> StoredLetter:
         int(fields.get(b"attempts", 0)),
         int(fields.get(b"n", 0)),
         text(b"sender"),
-        fields.get(b"qos", b""),
-        fields.get(b"body", b""),
+        shared(b"qos", b"qh"),
+        shared(b"body", b"bh"),
         b"p" in fields,
         text(b"r"),
     )

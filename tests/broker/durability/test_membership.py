@@ -44,7 +44,9 @@ class Store:
             store=SimpleNamespace(keys=Keys("test:")),
             token="token",
             facts_max=100,
-            settings=SimpleNamespace(delivery=SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100)),
+            settings=SimpleNamespace(
+                delivery=SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
+            ),
             writing=SimpleNamespace(submit=self._submit),
             refills=SimpleNamespace(ring=lambda session: None),
             count=lambda ended: None,

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from crewel.pipeline.schemas import LONGEST_PAYLOAD, RAW
-from crewel.pipeline.source.batches import SCHEMA, batch_of, gap_row
+from crewel.pipeline.source.batches import SCHEMA, batch_of, gap_row, shared_texts, with_texts
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.positions import EntryId
 
@@ -87,3 +87,19 @@ def test_a_gap_is_a_row() -> None:
     (row,) = gap_row(Gap("events", EntryId(5, 1), EntryId(9, 0), 3)).to_pylist()
     assert (row["key"], row["id"], row["ms"], row["seq"]) == ("events.gap", "5-1", 5, 1)
     assert orjson.loads(row["payload"]) == {"before": "9-0", "lost": 3}
+
+
+def test_letters_get_the_texts_that_they_refer_to() -> None:
+    entries = [
+        (b"5-0", [b"id", b"1", b"bh", b"one", b"qos", b""]),
+        (b"6-0", [b"id", b"2", b"bh", b"one", b"qh", b"two"]),
+        (b"7-0", [b"id", b"3", b"body", b"its own", b"qos", b""]),
+    ]
+    assert shared_texts(entries) == [b"one", b"two"]
+    found = [orjson.loads(row["payload"]) for row in rows("dead", *with_texts(entries, {b"one": b"{}", b"two": b"[]"}))]
+    assert [(each["body"], each["qos"]) for each in found] == [("{}", ""), ("{}", "[]"), ("its own", "")]
+
+
+def test_a_letter_that_has_gone_while_it_was_read_is_left_out() -> None:
+    entries = [(b"5-0", [b"bh", b"gone"]), (b"6-0", [b"body", b"{}"])]
+    assert [place for place, _ in with_texts(entries, {})] == [b"6-0"]

@@ -277,3 +277,11 @@ def test_letters_may_leave_from_the_middle(streams: Streams) -> None:
     streams.client.xdel(streams.keys.dead, *places[3:6])
     rows = batch(streams.address, streams="dead")
     assert [orjson.loads(row["payload"])["id"] for row in rows] == ["0", "1", "2", "6", "7", "8", "9"]
+
+
+def test_letters_are_read_with_the_texts_that_they_share(streams: Streams) -> None:
+    streams.client.hset(streams.keys.letter_texts, "one", '{"data":1}')
+    for number in range(3):
+        streams.add("dead", {"id": str(number), "bh": "one"})
+    rows = batch(streams.address, streams="dead")
+    assert [orjson.loads(row["payload"])["body"] for row in rows] == ['{"data":1}'] * 3

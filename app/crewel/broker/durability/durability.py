@@ -315,7 +315,8 @@ class Durability:
         if commit is None:
             return
         self._under_way = commit
-        bounds = (self.facts_max, self.settings.delivery.dead_letters_max)
+        delivery = self.settings.delivery
+        bounds = (self.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
         steps = stored_sessions.commit(self.store.keys, self.token, commit, *bounds)
         try:
             answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))

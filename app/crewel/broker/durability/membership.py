@@ -173,9 +173,12 @@ class Membership:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
         self._durability.count(each.less(returning) for each in ended)
-        bounds = (self._durability.facts_max, self._durability.settings.delivery.dead_letters_max)
+        delivery = self._durability.settings.delivery
+        bounds = (self._durability.facts_max, delivery.dead_letters_max)
         attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
-        step = stored_sessions.end(*self._me(), durable.name, ended, letters, *bounds, attempts)
+        step = stored_sessions.end(
+            *self._me(), durable.name, ended, letters, *bounds, attempts, delivery.dead_letters_max_bytes
+        )
         self.leaving.add(durable.name)
 
         def has_left(left: Left | StoreError) -> None:

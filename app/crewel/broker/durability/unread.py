@@ -22,7 +22,7 @@ __all__ = ["Unread"]
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 5  # looks of the upkeep; what is counted is exact however seldom it is looked
-_BOUNDS: Final = {"facts": "storage.facts_max_entries", "events": "events.max_bytes"}
+_BOUNDS: Final = {"facts": "storage.facts_max_entries and storage.facts_max_bytes", "events": "events.max_bytes"}
 
 
 class Unread:

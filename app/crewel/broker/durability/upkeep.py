@@ -7,6 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.durability.bounding import Bounding
 from crewel.broker.durability.unread import Unread
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import LogId
@@ -32,6 +33,7 @@ class Upkeep:
     def __init__(self, durability: Durability, metrics: Metrics) -> None:
         self._durability = durability
         self._unread = Unread(durability, metrics)
+        self._bounding = Bounding(durability, metrics)
         self._trimmed_at = LogId(-1)
 
     async def run_forever(self) -> None:
@@ -50,6 +52,7 @@ class Upkeep:
             # Also where nothing can be trimmed: one message that nobody acknowledges keeps all that come after it.
             if await stored_log.size(self._durability.store) > self._durability.settings.storage.log_max_bytes:
                 await self.spill()
+            await self._bounding.look()
             await self._unread.look()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)

@@ -333,14 +333,15 @@ class SharedQueues:
 
     def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
-        durability, letters_max = self.durability, self._broker.settings.delivery.dead_letters_max
+        durability, delivery = self.durability, self._broker.settings.delivery
         step = shared_queues.bury(
             durability.store.keys,
             durability.token,
             name,
             ids,
             durability.facts_max,
-            letters_max,
+            delivery.dead_letters_max,
+            delivery.dead_letters_max_bytes,
             code=code,
             reason=reason,
         )

@@ -22,17 +22,19 @@
 -- ARGV[6]      low, log id
 -- ARGV[7]      bound of the facts, entries
 -- ARGV[8]      bound of the letters, entries
--- ARGV[9]      number of the arguments that follow of messages that were taken and settled since the commit before
--- ARGV[10...]  these: ids, a JSON list; how many sessions have settled just these; the names of these sessions; and so on
+-- ARGV[9]      bound of the letters, bytes; 0: none
+-- ARGV[10]     number of the arguments that follow of messages that were taken and settled since the commit before
+-- ARGV[11...]  these: ids, a JSON list; how many sessions have settled just these; the names of these sessions; and so on
 -- ARGV[...]    for each session of which there is more to tell: name; number up to which its batch numbers are reserved,
 --              or 0; seven numbers of arguments, and then these arguments:
 --              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
 --              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
 --              letters, nine arguments each: id, code, reason, attempts, and of a message that was never stored the
---              channel, body, sender, qos and when it was received, which are empty otherwise
+--              channel, body, sender, qos and when it was received, which are empty otherwise; a body that an argument before
+--              has already is `@` and the number of that argument
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local base, token, number, parts = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local cursor, low, facts_max, letters_max = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local cursor, low, facts_max, letters_max, letters_bytes = ARGV[5], ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9])
 local portion = 5000
 local call = redis.call
 
@@ -136,7 +138,7 @@ local function note_settled(ids, from, to)
   end
 end
 
-local at, rest = 10, 10 + ARGV[9]
+local at, rest = 11, 11 + ARGV[10]
 while at < rest do
   local last = at + 1 + ARGV[at + 1]
   note_settled(ARGV[at], at + 2, last)
@@ -156,7 +158,10 @@ while at <= #ARGV do
   local stop = letters_at + ARGV[at + 8]
   if call('HGET', session, 'owner') == token then
     for letter = letters_at, stop - 1, 9 do
-      letters[#letters + 1] = bury(name, inbox, unpack(ARGV, letter, letter + 8))
+      local id, code, reason, attempts, channel, body, sender, qos, received = unpack(ARGV, letter, letter + 8)
+      local same = string.match(body, '^@(%d+)$')
+      body = same and ARGV[tonumber(same)] or body
+      letters[#letters + 1] = bury(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
     end
     finish(name, session, unbox, passed - 1, facts_at, letters_at)
     all('HSET', session, set, settled - 1)

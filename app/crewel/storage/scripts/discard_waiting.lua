@@ -12,14 +12,15 @@
 -- ARGV[1]     what all keys begin with; q:, qb: and dead: are built from it
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     bound of the letters, entries
--- ARGV[4]     the queue
--- ARGV[5]     how they end, in one word
--- ARGV[6]     error code of the letters; empty to make none
--- ARGV[7]     the reason that they give
--- ARGV[8...]  log ids; none: all that waits, at most a thousand
+-- ARGV[4]     bound of the letters, bytes; 0: none
+-- ARGV[5]     the queue
+-- ARGV[6]     how they end, in one word
+-- ARGV[7]     error code of the letters; empty to make none
+-- ARGV[8]     the reason that they give
+-- ARGV[9...]  log ids; none: all that waits, at most a thousand
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local base, facts_max, letters_max, queue, ending = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local code, reason, most = ARGV[6], ARGV[7], 1000
+local base, facts_max, letters_max, letters_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local queue, ending, code, reason, most = ARGV[5], ARGV[6], ARGV[7], ARGV[8], 1000
 local call = redis.call
 
 -- include shared/packed.lua
@@ -35,13 +36,13 @@ if call('EXISTS', node) == 0 then
 end
 
 local ids, places = {}, {}
-if #ARGV < 8 then
+if #ARGV < 9 then
   places = call('ZRANGE', base .. 'q:' .. queue, 0, most - 1)
   for at, place in ipairs(places) do
     ids[at] = string.sub(place, 3)
   end
 end
-for at = 8, #ARGV do
+for at = 9, #ARGV do
   local place = find_place(queue, ARGV[at])
   if place then
     ids[#ids + 1], places[#places + 1] = ARGV[at], place

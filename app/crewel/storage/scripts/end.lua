@@ -24,15 +24,17 @@
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
 -- ARGV[5]     bound of the letters, entries
--- ARGV[6]     number of the facts about ends
--- ARGV[7]     number of the messages that may go back
--- ARGV[8...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then letters,
+-- ARGV[6]     bound of the letters, bytes; 0: none
+-- ARGV[7]     number of the facts about ends
+-- ARGV[8]     number of the messages that may go back
+-- ARGV[9...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then letters,
 --             nine arguments each: id, code, reason, attempts, and of a message that was never stored the channel, body,
 --             sender, qos and when it was received, which are empty otherwise
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
 local base, token, name, facts_max, letters_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local returning_at = 8 + ARGV[6]
-local letters_at = returning_at + 2 * ARGV[7]
+local letters_bytes = tonumber(ARGV[6])
+local returning_at = 9 + ARGV[7]
+local letters_at = returning_at + 2 * ARGV[8]
 local dead_session = 'communication.noConnection.dead'
 local call = redis.call
 
@@ -59,7 +61,7 @@ elseif owner ~= token then
   return 'fenced'
 end
 
-local letters, ended = {}, {unpack(ARGV, 8, returning_at - 1)}
+local letters, ended = {}, {unpack(ARGV, 9, returning_at - 1)}
 local told, queued, returned, lapsed, untold = {}, {}, {}, {}, {}
 
 local function note(ids, reason)
@@ -95,7 +97,7 @@ for at = 1, #record, 2 do
 end
 
 -- What has ended by the owner's word.
-for at = 8, returning_at - 1 do
+for at = 9, returning_at - 1 do
   local fact = cjson.decode(ARGV[at])
   for _, id in ipairs(fact.ids) do
     local text = string.format('%.0f', id)

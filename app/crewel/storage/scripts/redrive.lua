@@ -67,6 +67,7 @@ if not letter then
 elseif letter.channel == '' then
   return {'empty'}
 end
+complete(letter)
 
 local size = #letter.body
 local session, inbox = base .. 's:' .. letter.receiver, base .. 'inbox:' .. letter.receiver

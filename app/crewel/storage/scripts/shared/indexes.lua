@@ -3,7 +3,57 @@
 --
 -- Each value that letters can be asked for by has a stream, in which its letters have the ids that they have in `dead`; and
 -- the values that there are lie in a sorted set, so that all with the same beginning can be found.
+--
+-- A body or QoS of some length lies once in the hash `dead:texts`, however many letters have it: the letter has its name, `bh` or
+-- `qh`, and `dead:uses` counts the letters. `dead:bytes` adds up what letters and texts take, about; a letter says its part in
+-- `z`. One of an older server has its texts itself, and does not count.
 local indexed = {'code', 'receiver', 'channel'}
+local shared_from = 200  -- bytes; to refer to a shorter text costs as much as the text
+local text_cost = 150  -- bytes, beside the text
+local names = {}  -- of texts that this call has shared
+
+local function add_bytes(bytes)
+  if bytes ~= 0 then
+    call('INCRBY', base .. 'dead:bytes', string.format('%.0f', bytes))
+  end
+end
+
+-- Lets one more letter refer to a text. Returns the name of the text: its SHA-1, made longer if another text has that.
+local function share(text)
+  local name = names[text]
+  if not name then
+    name = redis.sha1hex(text)
+    local known = call('HGET', base .. 'dead:texts', name)
+    while known and known ~= text do
+      name = name .. '+'
+      known = call('HGET', base .. 'dead:texts', name)
+    end
+    if not known then
+      call('HSET', base .. 'dead:texts', name, text)
+      add_bytes(#text + text_cost)
+    end
+    names[text] = name
+  end
+  call('HINCRBY', base .. 'dead:uses', name, 1)
+  return name
+end
+
+-- Lets one letter less refer to the text of this name, if it has one. Returns the bytes that this frees.
+local function unshare(name)
+  if not name or call('HINCRBY', base .. 'dead:uses', name, -1) > 0 then
+    return 0
+  end
+  local freed = call('HSTRLEN', base .. 'dead:texts', name) + text_cost
+  call('HDEL', base .. 'dead:texts', name)
+  call('HDEL', base .. 'dead:uses', name)
+  return freed
+end
+
+-- Gives a letter the texts that it refers to.
+local function complete(letter)
+  letter.body = letter.body or letter.bh and call('HGET', base .. 'dead:texts', letter.bh) or ''
+  letter.qos = letter.qos or letter.qh and call('HGET', base .. 'dead:texts', letter.qh) or ''
+end
 
 -- The fields of an entry of a stream, as a table; nil if there is no entry.
 local function fields_of(entry)
@@ -32,7 +82,7 @@ local function enlist(place, letter)
   end
 end
 
--- Takes a letter out, and out of the indexes.
+-- Takes a letter out, and out of the indexes. Returns the bytes that this frees.
 local function take_out(place, letter)
   call('XDEL', dead, place)
   for _, field in ipairs(indexed) do
@@ -43,4 +93,7 @@ local function take_out(place, letter)
       call('ZREM', base .. 'dead:' .. field .. 's', value)
     end
   end
+  local freed = (letter.z or 0) + unshare(letter.bh) + unshare(letter.qh)
+  add_bytes(-freed)
+  return freed
 end

@@ -1,10 +1,16 @@
 -- For the scripts that store dead letters, after shared/packed.lua and shared/indexes.lua. They have, as further locals: `log`, the key;
--- `letters_max`, the bound of the letters.
+-- `letters_max` and `letters_bytes`, the bounds of the letters; the second is 0 for none.
+local letter_cost = 200  -- bytes, beside its texts
+local logged = {}  -- messages of the log that this call has read
 
 -- The message of a letter: a table of the log's fields, empty if it has gone.
 local function message(inbox, id)
   local text = call('HGET', inbox, id)
-  return text and unpacked(text) or fields_of(call('XRANGE', log, id .. '-0', id .. '-0')[1]) or {}
+  if text then
+    return unpacked(text)
+  end
+  logged[id] = logged[id] or fields_of(call('XRANGE', log, id .. '-0', id .. '-0')[1]) or {}
+  return logged[id]
 end
 
 -- Stores a letter. An empty channel says that the message was stored. Returns the letter's place in `dead`.
@@ -24,25 +30,41 @@ local function bury(name, inbox, id, code, reason, attempts, channel, body, send
       call('INCR', base .. 'dead:returned')
     end
   end
+  local body_field, qos_field = 'body', 'qos'
+  if #body >= shared_from then
+    body_field, body = 'bh', share(body)
+  end
+  if #qos >= shared_from then
+    qos_field, qos = 'qh', share(qos)
+  end
+  local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos
+  add_bytes(size)
   local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
-    'attempts', attempts, 'channel', channel, 'body', body, 'sender', sender, 'qos', qos, unpack(more))
+    'attempts', attempts, 'channel', channel, body_field, body, 'sender', sender, qos_field, qos, 'z', size, unpack(more))
   enlist(place, {code = code, receiver = name, channel = channel})
   return place
 end
 
--- Removes the oldest letters beyond the bound, and counts them. Where the bound has been lowered, the rest of what is too
--- much goes with later calls.
+-- Removes the oldest letters beyond the bounds, and counts them. Where a bound has been lowered, the rest of what is too much
+-- goes with later calls.
 local function keep_bound(buried)
-  local beyond = buried > 0 and math.min(call('XLEN', dead) - letters_max, buried + 1000) or 0
-  if beyond <= 0 then
-    return
-  end
-  call('INCRBY', base .. 'dead:dropped', beyond)
-  while beyond > 0 do
-    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(beyond, 100))
-    for _, entry in ipairs(oldest) do
-      take_out(entry[1], fields_of(entry))
+  local most = buried > 0 and buried + 1000 or 0
+  local count = call('XLEN', dead) - letters_max
+  local bytes = letters_bytes > 0 and (call('GET', base .. 'dead:bytes') or 0) - letters_bytes or 0
+  local dropped = 0
+  while dropped < most and (count > 0 or bytes > 0) do
+    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(most - dropped, math.max(math.min(count, 100), 10)))
+    if #oldest == 0 then
+      break
     end
-    beyond = beyond - #oldest
+    for _, entry in ipairs(oldest) do
+      if count > 0 or bytes > 0 then
+        bytes = bytes - take_out(entry[1], fields_of(entry))
+        count, dropped = count - 1, dropped + 1
+      end
+    end
+  end
+  if dropped > 0 then
+    call('INCRBY', base .. 'dead:dropped', dropped)
   end
 end

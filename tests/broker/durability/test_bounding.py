@@ -1,0 +1,51 @@
+"""Facts and dead letters that take too much memory give way, and the server says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.broker.stored_world import Receiver, StoredWorld
+
+MakeStored = Callable[..., StoredWorld]
+MOST = 1_048_576
+
+
+def test_letters_beyond_the_bound_in_bytes_are_dropped_and_said(
+    make_stored: MakeStored, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_stored(f"delivery.dead_letters_max_bytes={MOST}")
+    Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
+    world.advance(1.5)
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.bounding"):
+        for number in range(40):
+            world.broker.publish("/a", f"{number} {'x' * 50_000}")
+        kept = world.letters()
+        world.advance(6)
+    assert 15 <= len(kept) <= 20
+    assert b'"39 x' in kept[-1].body
+    (line,) = caplog.messages
+    assert f"{39 - len(kept)} oldest dead letters were dropped, up to {kept[0].dead_id}" in line
+    assert f"delivery.dead_letters_max_bytes={MOST}" in line
+
+
+def test_facts_beyond_the_bound_in_bytes_are_dropped_and_said(
+    make_stored: MakeStored, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_stored(f"storage.facts_max_bytes={MOST}")
+    reader, facts = world.store.reader, world.store.keys.facts
+    pipeline = reader.pipeline()
+    for _ in range(1000):
+        pipeline.xadd(facts, {"t": "ended", "d": b"x" * 5000})
+    world.wait(pipeline.execute())
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.bounding"):
+        world.advance(1.5)
+    size: Any = world.wait(reader.memory_usage(facts))
+    left: Any = world.wait(reader.xlen(facts))
+    assert size < MOST
+    assert 100 < left < 250
+    assert world.broker.metrics.facts_dropped >= 1000 - left
+    assert f"storage.facts_max_bytes={MOST}" in caplog.text
