@@ -11,11 +11,11 @@ from aiohttp import web
 from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
 from crewel.broker.posting import post
-from crewel.errors import PayloadError
-from crewel.security.bearer import grants_of
+from crewel.errors import Limited, PayloadError
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
-from crewel.transports.requests import refused
+from crewel.transports.origins import Origins
+from crewel.transports.requests import refused, too_many
 
 __all__ = ["PATH", "mount_api"]
 
@@ -27,15 +27,18 @@ class Api:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._origins = Origins(broker.settings)
 
     async def publish(self, request: web.Request) -> web.Response:
         """Answer one request. Whoever shows no token gets 401 before the body is read."""
+        broker = self._broker
+        address = self._origins.client(request.headers, request.remote, request.scheme).address
         try:
-            authorization = request.headers.get("Authorization", "")
-            grants = await grants_of(authorization, self._broker.logins.admin, self._broker.guard.policy)
+            grants = await broker.limits.grants_of(request.headers.get("Authorization", ""), address)
         except BadToken as error:
             return _unauthorized(error)
-        broker = self._broker
+        except Limited as error:
+            return too_many(error)
         if broker.has_lost_store:
             return web.Response(status=503, text="another server has taken the store of this one")
         try:
@@ -44,7 +47,10 @@ class Api:
         except PayloadError as error:
             broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             return refused(error)
-        replies = await post(broker, grants, elements)
+        try:
+            replies = await post(broker, grants, elements, address)
+        except Limited as error:
+            return too_many(error)
         return web.Response(
             body=encode(replies), content_type="application/json", headers={"Cache-Control": "no-store"}
         )

@@ -102,6 +102,11 @@ DECLARED = (
         "stream",
     ),
     Declared("crewel_facts_dropped_total", "counter", "Facts that gave way because they took too much memory."),
+    Declared("crewel_subscriptions", "gauge", "Subscriptions of all sessions now."),
+    Declared(
+        "crewel_addresses", "gauge", "Addresses now that have a session, or have lately done something that is limited."
+    ),
+    Declared("crewel_limited_total", "counter", "Requests beyond a limit, by the setting that it has.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
@@ -133,6 +138,7 @@ class Metrics(Collector):
         self.events_lost = 0
         self.trimmed_unread: Counter[str] = Counter()
         self.facts_dropped = 0
+        self.limited: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self.task_restarts: Counter[str] = Counter()

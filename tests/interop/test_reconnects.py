@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.conftest import StartServer
+from tests.functional.wire import figures, until
 from tests.interop.conftest import OpenPeer
 from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
+
+NEWEST = [
+    kind
+    for kind in KINDS
+    if (kind.library, kind.version) in (("cometd", "9"), ("faye", "1.4"))
+    and kind.transport == "long-polling"
+    and kind.lane == KINDS[0].lane
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -74,3 +85,20 @@ async def test_reloaded_page_goes_on_with_its_session_and_misses_nothing(
     assert answer["transport"] == kind.transport
     assert page.told("handshaken")[-1]["reload"]
     assert [data["n"] for data in page.heard()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", NEWEST, ids=str)
+async def test_client_beyond_a_limit_comes_back_by_itself(
+    kind: Kind, start_server: StartServer, open_peer: OpenPeer
+) -> None:
+    server = start_server(kind.lane, "limits.max_sessions=1")
+    first = await open_peer(kind, server.port)
+    opening = asyncio.ensure_future(open_peer(kind, server.port))
+    await asyncio.to_thread(until, lambda: figures(server).get('crewel_limited_total{limit="max_sessions"}', 0) > 0)
+    await first.do("disconnect")
+    second = await opening
+    refused = [event["error"] for event in second.told("unsuccessful")]
+    assert any("429:limits.max_sessions:" in error for error in refused), refused
+    await second.subscribe("/a")
+    await second.publish("/a", {"n": 1})
+    await second.hears({"n": 1})

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +29,8 @@ from crewel.admin.subject_routes import SUBJECT_ROUTES
 from crewel.admin.topic_routes import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
-from crewel.errors import CrewelError, IllegalArgument, PayloadError, Refused, status_of
+from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.dotted import is_below
-from crewel.security.bearer import grants_of
 from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
@@ -122,7 +122,7 @@ class Rest:
             return ""
         broker = self._admin.broker
         authorization = request.headers.get("Authorization", "")
-        grants = await grants_of(authorization, broker.logins.admin, broker.guard.policy)
+        grants = await broker.limits.grants_of(authorization, client.address)
         if not grants.is_operator:
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
         return _name(grants)
@@ -190,6 +190,8 @@ def _refused(error: CrewelError) -> web.Response:
     headers = {}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="crewel"'
+    elif isinstance(error, Limited):
+        headers["Retry-After"] = str(ceil(error.wait_ms / 1000))
     elif status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
     response = _json(answer, status, **headers)
@@ -204,6 +206,8 @@ def _status(error: CrewelError, code: str) -> int:
             return error.fault.http_status
         case NotThere():
             return HTTPStatus.NOT_FOUND
+        case Limited():
+            return HTTPStatus.TOO_MANY_REQUESTS
         case BadToken() if not is_below(code, "resource"):
             return HTTPStatus.UNAUTHORIZED
     return HTTPStatus.GATEWAY_TIMEOUT if is_below(code, "communication") else status_of(code)

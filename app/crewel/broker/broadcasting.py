@@ -49,11 +49,12 @@ class Broadcasting:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def keeping(self, channel: Channel, qos: PublishQos) -> Keeping | None:
-        """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it."""
+    def keeping(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> Keeping | None:
+        """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
+        is one too many for its publisher."""
         if channel.is_reply:
             return None  # whoever has waited for it is gone when it could be read again
-        settings = self._broker.topics.publish(channel, qos).settings
+        settings = self._broker.topics.publish(channel, qos, publisher).settings
         groups = self._broker.groups.on(channel)
         history_max = 0 if qos.is_volatile else settings.history_max
         if not (qos.persistent or history_max or groups):

@@ -26,6 +26,7 @@ from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.letters.letters import Letters
+from crewel.broker.limiting import Limits
 from crewel.broker.logins import Logins, identity
 from crewel.broker.outbound import Outbound
 from crewel.broker.peer import Peer
@@ -73,6 +74,7 @@ class Broker:
         self.channels = Channels()
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.guard = Guard()
+        self.limits = Limits(self)
         self.registry = Registry()
         self.letters = Letters(self)
         self.events = Events(self)
@@ -101,6 +103,8 @@ class Broker:
         self.metrics.gauge("sessions", lambda: len(self.sessions))
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
         self.metrics.gauge("channels", lambda: len(self.channels))
+        self.metrics.gauge("subscriptions", lambda: self.channels.subscriptions)
+        self.metrics.gauge("addresses", lambda: len(self.limits.addresses))
         self.metrics.gauge("topics", lambda: len(self.topics.known))
         for extension in self.outbound.pipe.extensions:
             extension.installed(self)
@@ -214,6 +218,7 @@ class Broker:
         if self.settings.bayeux.meta_connect_deliver_only:
             session.connect_only = True
         self.sessions[session.id] = session
+        self.limits.begun(session)
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
@@ -228,8 +233,11 @@ class Broker:
             session.socket.session = None
         session.socket = None
         del self.sessions[session.id]
+        self.limits.ended(session)
         session.id, session.browser = newcomer.id, newcomer.browser
         session.grants, session.is_operator = newcomer.grants, newcomer.is_operator
+        session.account, session.is_exempt, session.credit = newcomer.account, newcomer.is_exempt, 0
+        self.limits.begun(session)
         session.verdict = None
         session.connect_only = session.is_reliable or self.settings.bayeux.meta_connect_deliver_only
         self.sessions[session.id] = session
@@ -246,6 +254,7 @@ class Broker:
             return
         session.move(event)  # first, so that a service that ends it once more ends nothing
         self.sessions.pop(session.id, None)
+        self.limits.ended(session)
         for removed in self.registry.session_removed:
             self.broadcasting.call(removed, session, event is not Event.DISCONNECT)
         self.channels.unsubscribe_all(session)
@@ -288,6 +297,7 @@ class Broker:
         session.move(Event.GRANTED)
         session.move(Event.CONNECT)
         self.sessions[session.id] = session
+        self.limits.begun(session)
         for pattern in patterns:
             self.channels.subscribe(session, pattern)
         session.added_at = self.loop.time()
@@ -298,6 +308,7 @@ class Broker:
 
     def set_aside(self, session: Session) -> None:
         """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
+        self.limits.ended(session)
         self.channels.unsubscribe_all(session)
         self.subscribing.forget(session)
         self.outbound.release(session, self.loop.time())
@@ -327,6 +338,7 @@ class Broker:
         self.shared.sweep()
         self.channels.sweep()
         self.topics.endings.sweep()
+        self.limits.sweep()
 
     @property
     def has_lost_store(self) -> bool:

@@ -40,6 +40,8 @@ class Channels:
         self._known: dict[str, Known] = {}
         self._lazy: set[str] = set()
         self._silent: set[str] = set()
+        self.subscriptions = 0
+        """How many there are, of all sessions."""
         self.version = 0
         """Changes whenever somebody subscribes or unsubscribes."""
 
@@ -65,7 +67,9 @@ class Channels:
         """Add the session to the subscribers of this channel or pattern; twice is once."""
         self.version += 1
         self.create(name).subscribers[session] = None
-        session.subscriptions.add(name)
+        if name not in session.subscriptions:
+            session.subscriptions.add(name)
+            self._count(session, 1)
 
     def unsubscribe(self, session: Session, name: str) -> None:
         """Take the session out; nothing happens if it was not subscribed."""
@@ -73,7 +77,20 @@ class Channels:
         known = self._known.get(name)
         if known is not None:
             known.subscribers.pop(session, None)
-        session.subscriptions.discard(name)
+        if name in session.subscriptions:
+            session.subscriptions.remove(name)
+            self._count(session, -1)
+
+    def _count(self, session: Session, difference: int) -> None:
+        self.subscriptions += difference
+        if session.account is not None:
+            session.account.subscriptions += difference
+
+    def forget_unused(self, name: str) -> None:
+        """Forget a channel at once that nobody is subscribed to and that has no topic."""
+        known = self._known.get(name)
+        if known is not None and not known.subscribers and known.topic is None:
+            del self._known[name]
 
     def unsubscribe_all(self, session: Session) -> None:
         """Take the session out of every channel."""

@@ -20,7 +20,7 @@ from crewel.broker.peer import Peer
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
 from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
-from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -266,4 +266,6 @@ def refusal(element: object, message: Message | None, failure: Exception) -> Rep
     asked = "subscribe" if message.channel.is_meta else "publish"
     if failure.code and asked in message.ext:
         reply["ext"] = {asked: {"errorCode": failure.code, "message": failure.message}}
+        if isinstance(failure, Limited):
+            reply["ext"][asked]["retryAfter"] = failure.wait_ms
     return reply

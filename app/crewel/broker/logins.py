@@ -19,7 +19,7 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
 from crewel.broker.names import Names, digest, new_reply_id, new_resume
-from crewel.broker.refusals import IDENTICAL, login_refusal, refused, superseded, told_name, unavailable
+from crewel.broker.refusals import IDENTICAL, limited, login_refusal, refused, superseded, told_name, unavailable
 from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.steps import Steps
 from crewel.delivery.bounds import Bounds, OverflowPolicy
@@ -28,7 +28,7 @@ from crewel.delivery.durable import Durable
 from crewel.delivery.fields import MAX_NUMBER
 from crewel.delivery.names import ANONYMOUS, Name
 from crewel.delivery.records import SessionRecord
-from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
+from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.tokens import AdminToken
@@ -83,6 +83,8 @@ class Logins:
             yield from self._log_in(exchange, session, message, qos)
         except IllegalArgument as error:
             return refused(message, Refused(coded(error.code, name, 403), error.code, error.message))
+        except Limited as error:
+            return limited(message, error)
         except Refused as error:
             return refused(message, error)
         except StoreError as error:
@@ -124,6 +126,7 @@ class Logins:
         try:
             if target is None:
                 self._make_room(session, qos, subject)
+                self._broker.limits.admit(session)
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
@@ -182,8 +185,9 @@ class Logins:
         others = self.names.of_subject(subject)
         if qos.clear_sessions:
             others = self._clear(session, others)
-        if len(others) + self._arriving[subject] > qos.max_sessions:
-            told = f"the subject {subject} has {qos.max_sessions} sessions already"
+        most = self._broker.settings.limits.max_sessions_per_subject or qos.max_sessions
+        if len(others) + self._arriving[subject] > min(most, qos.max_sessions):
+            told = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
             raise login_refusal(_TOO_MANY, f"client/{subject}", told)
 
     def _clear(self, session: Session, others: Iterable[Session]) -> list[Session]:

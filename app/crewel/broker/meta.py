@@ -15,13 +15,13 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
 from crewel.broker.refusals import denied as denied_handshake
-from crewel.broker.refusals import told_name, unavailable
+from crewel.broker.refusals import limited, shown_token, told_name, unavailable
 from crewel.broker.sessions import Event, Session, State, Verdict
 from crewel.broker.steps import Steps
 from crewel.broker.subscribing.granting import grant, regrant
 from crewel.broker.subscribing.handling import asks_for_more
 from crewel.broker.subscribing.handling import subscribe as subscribe_with_qos
-from crewel.errors import BayeuxCode, StoreError, coded
+from crewel.errors import BayeuxCode, Limited, StoreError, coded
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -36,11 +36,32 @@ Handler = Callable[["Broker", Exchange, Session, Message], "Reply | Steps[Reply]
 
 def handshake(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MAY carry anything; the version and the transports are not checked: hand-written clients leave them out."""
+    try:
+        broker.limits.handshake(session, message)
+        outcome = _begin(broker, exchange, session, message)
+    except Limited as error:
+        exchange.session = None
+        return limited(message, error)
+    if isinstance(outcome, dict) or shown_token(message) is None:
+        return outcome
+    return _count_token(broker, session, outcome)
+
+
+def _begin(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     if not broker.guard.admits_everybody:
         return _ask_and_shake_hands(broker, exchange, session, message)
     if broker.logins.concern(session, message):
         return _log_in(broker, exchange, session, message)
+    broker.limits.admit(session)
     return _shake_hands(broker, exchange, session, message)
+
+
+def _count_token(broker: Broker, session: Session, steps: Steps[Reply]) -> Steps[Reply]:
+    """Count a token that does not hold."""
+    reply = yield from steps
+    if not reply["successful"] and ":user.security" in reply["error"] and session.account is not None:
+        broker.limits.token_failed(session.account)
+    return reply
 
 
 def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
@@ -48,6 +69,11 @@ def _ask_and_shake_hands(broker: Broker, exchange: Exchange, session: Session, m
     if refusal is None:
         if broker.logins.concern(session, message):
             return (yield from _log_in(broker, exchange, session, message))
+        try:
+            broker.limits.admit(session)
+        except Limited as error:
+            exchange.session = None
+            return limited(message, error)
         return _shake_hands(broker, exchange, session, message)
     exchange.session = None
     return denied_handshake(message, refusal)
@@ -138,6 +164,7 @@ def disconnect(broker: Broker, exchange: Exchange, session: Session, message: Me
 def subscribe(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
     channels = message.subscriptions()
+    broker.limits.subscribe(session, len(channels))
     if asks_for_more(broker, session, message):
         return subscribe_with_qos(broker, session, message, channels)
     if session.durable is not None or not all(map(broker.guard.is_open, channels)):

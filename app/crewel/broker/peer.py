@@ -43,6 +43,9 @@ class Peer(ABC):
         """A newer connect has taken the place of the one that this request holds: end it without a Bayeux body. A socket
         stays open and says nothing."""
 
+    def slow_down(self, seconds: float) -> None:  # noqa: B027 - not every connection can
+        """Take nothing more from the client for so long, if the connection is its own: it asks for more than it may have."""
+
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended: nobody hears what is sent."""

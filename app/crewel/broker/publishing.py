@@ -37,6 +37,10 @@ def publish(broker: Broker, session: Session, message: Message) -> Reply | Steps
     channel = message.channel
     if channel.is_wildcard:
         raise Refused(BayeuxCode.CHANNEL_INVALID)
+    if session.credit > 0:
+        session.credit -= 1
+    else:
+        broker.limits.draw(session)
     listeners = broker.registry.listeners
     if broker.guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
         return _publish(broker, session, message)
@@ -82,7 +86,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     if type(ext) is dict and "publish" in ext:
         return _publish_with_qos(broker, session, message, _asked(broker, channel, ext["publish"]))
     if channel.is_broadcast:
-        if not broker.topics.plain(channel):
+        if not broker.topics.plain(channel, session):
             return _publish_with_qos(broker, session, message, broker.topics.usual(channel))
         broker.broadcasting.send(channel, delivered(message), publisher=session)
     else:
@@ -130,7 +134,7 @@ def _configure(broker: Broker, message: Message, qos: PublishQos) -> Steps[Reply
 def _publish_to_subscribers(broker: Broker, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
     channel = message.channel
     key = broker.scoped(qos.key, channel, session) if qos.key else ""
-    keeping = broker.broadcasting.keeping(channel, qos)
+    keeping = broker.broadcasting.keeping(channel, qos, session)
     if keeping is not None:
         return _publish_stored(broker, session, message, qos, keeping, key)
     first = broker.ids.first_of(key) if key else None

@@ -13,10 +13,20 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.sessions import Verdict
 from crewel.delivery.names import parse_name
-from crewel.errors import BayeuxCode, Refused, StoreError, coded
+from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
 from crewel.security.policy import Refusal
 
-__all__ = ["IDENTICAL", "denied", "login_refusal", "refused", "superseded", "told_name", "unavailable"]
+__all__ = [
+    "IDENTICAL",
+    "denied",
+    "limited",
+    "login_refusal",
+    "refused",
+    "shown_token",
+    "superseded",
+    "told_name",
+    "unavailable",
+]
 
 IDENTICAL: Final = "user.configuration.identicalClient"
 
@@ -42,6 +52,22 @@ def unavailable(message: Message, error: StoreError, name: str) -> Reply:
     if "session" in message.ext:
         reply["ext"] = {"session": {"errorCode": error.code, "message": str(error)}}
     return reply
+
+
+def limited(message: Message, error: Limited) -> Reply:
+    """The reply to a handshake beyond a limit: the client may come back, and is told when."""
+    reply = replies.failed(message, error.error)
+    reply["advice"] = {"reconnect": "handshake", "interval": error.wait_ms}
+    if "session" in message.ext:
+        reply["ext"] = {"session": {"errorCode": error.code, "message": error.message, "retryAfter": error.wait_ms}}
+    return reply
+
+
+def shown_token(message: Message) -> str | None:
+    """The token that a handshake shows; None if it shows none."""
+    asked = message.ext.get("session")
+    token = asked.get("token") if isinstance(asked, dict) else None
+    return token if isinstance(token, str) else None
 
 
 def told_name(asked: object) -> str:

@@ -20,6 +20,7 @@ from crewel.delivery.connect_qos import Burst
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.limits.accounts import Account
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Session:
         "__weakref__",
         "_attributes",
         "_broker",
+        "account",
         "added_at",
         "advised_on",
         "alarm",
@@ -114,6 +116,7 @@ class Session:
         "browser",
         "burst",
         "connect_only",
+        "credit",
         "dispatcher",
         "durable",
         "ends_when_full",
@@ -126,6 +129,7 @@ class Session:
         "id",
         "interval_ms",
         "is_absent",
+        "is_exempt",
         "is_live",
         "is_operator",
         "is_paused",
@@ -145,6 +149,7 @@ class Session:
         "retained",
         "socket",
         "state",
+        "subject",
         "subscriptions",
         "takes_ptp",
         "timeout_ms",
@@ -154,6 +159,14 @@ class Session:
         "verdict",
     )
 
+    account: Account | None
+    """What its address has, and how often it does what is limited; None until a client of this server speaks for it."""
+    subject: Account | None
+    """The same of its subject; None if it has none."""
+    credit: int
+    """Publishes that it may make before its limits are asked again."""
+    is_exempt: bool
+    """Whether no rate holds for its address."""
     added_at: float
     """Loop time (s) since which this server has it."""
     is_live: bool
@@ -219,6 +232,9 @@ class Session:
     def __init__(self, broker: Broker, client_id: str) -> None:
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
+        self.account = self.subject = None
+        self.credit = 0
+        self.is_exempt = False
         self.id = client_id
         self.added_at = 0.0
         self.state = State.NEW

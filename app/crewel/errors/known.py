@@ -45,7 +45,12 @@ _RESOURCE: Final = (
     ErrorCode("resource.maintenance", "It is being maintained: try later.", _RETRY),
     ErrorCode("resource.outOfMemory", "The memory is used up.", _RETRY),
     ErrorCode("resource.tooManyThreads", "The limit of threads is reached.", _RETRY),
-    ErrorCode("resource.exhaust", "Something is used up.", _RETRY),
+    ErrorCode(
+        "resource.exhaust",
+        "Something is used up.",
+        _RETRY,
+        "A cap is reached, `limits.max_*`, or another bound that the error names: something must end first.",
+    ),
     ErrorCode(
         "resource.noMoreSpace",
         "The disk is full.",
@@ -71,7 +76,12 @@ _RESOURCE: Final = (
         _RETRY,
         "The store cannot be asked, or did not answer: with a `key`, try again.",
     ),
-    ErrorCode("resource.temporary.unavailable", "It is busy for a moment: repeat.", _RETRY),
+    ErrorCode(
+        "resource.temporary.unavailable",
+        "It is busy for a moment: repeat.",
+        _RETRY,
+        "A rate is exceeded, `limits.*_per_s`: repeat it after the time that the answer says.",
+    ),
     ErrorCode("resource.db.unavailable", "The database is gone.", _RETRY),
     ErrorCode("resource.db.block", "The database did not answer in time, for it was asked too much.", _RETRY),
     ErrorCode("resource.db.unknown", "Another fault of the database.", _RETRY),

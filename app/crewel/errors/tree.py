@@ -5,7 +5,8 @@ CrewelError
 ├── ServiceError         a service module cannot be loaded or is declared wrongly
 ├── PayloadError         a whole request or frame is refused; carries its `Fault`
 ├── Refused              one Bayeux message is refused; carries the `error` text of its reply
-│   └── IllegalArgument      because one of its fields has a wrong type or value; names the field
+│   ├── IllegalArgument      because one of its fields has a wrong type or value; names the field
+│   └── Limited              because there are too many; names the limit, and says when to try again
 ├── RemoteCallError      a remote call answers with a failure that its caller may read
 ├── NotReached           a client did not answer in time
 ├── StoreTaken           another server that lives has the store: this one does not start
@@ -20,7 +21,8 @@ CrewelError
 
 from __future__ import annotations
 
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 from crewel.errors.bayeux_codes import Fault
 from crewel.errors.dotted import coded
@@ -30,6 +32,7 @@ __all__ = [
     "CrewelError",
     "Fenced",
     "IllegalArgument",
+    "Limited",
     "NotReached",
     "PayloadError",
     "Refused",
@@ -43,6 +46,8 @@ __all__ = [
     "StoreUnavailable",
     "StoreUncertain",
 ]
+
+_TOO_MANY_REQUESTS: Final = 429
 
 
 class CrewelError(Exception):
@@ -87,6 +92,21 @@ class IllegalArgument(Refused):
         super().__init__(coded(code, field), code, f"{field[:128]}: {message}")
         self.field = field
         self.expected = message
+
+
+class Limited(Refused):
+    """A limit is reached. `limit` is the name of its setting, `wait_ms` the milliseconds after which to try again, and
+    `message` says so in words. `code` tells a rate, which passes by itself, from a cap, below which something must end."""
+
+    RATE = "resource.temporary.unavailable"
+    CAP = "resource.exhaust"
+
+    def __init__(self, limit: str, told: str, wait_s: float, code: str = RATE) -> None:
+        self.limit = limit
+        self.wait_ms = max(ceil(wait_s * 1000), 1)
+        super().__init__(
+            coded(code, limit, _TOO_MANY_REQUESTS), code, f"{limit}: {told}; try again in {self.wait_ms} ms"
+        )
 
 
 class RemoteCallError(CrewelError):

@@ -3,8 +3,8 @@
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
-`lasting`, those about who may do what in `access`, and the rules for topics in
-`topics`.
+`lasting`, those about who may do what in `access`, those about how much in
+`limits`, and the rules for topics in `topics`.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ from crewel.settings.kinds import (
     setting,
 )
 from crewel.settings.lasting import Cluster, Delivery, Events, Node, Ptp, Storage
+from crewel.settings.limits import Limits
 from crewel.settings.topics import TopicRule
 
 _MS = "ms"
@@ -279,6 +280,7 @@ class Settings(BaseSettings):
     bayeux: Bayeux = Field(default_factory=Bayeux)
     websocket: WebSocket = Field(default_factory=WebSocket)
     activity: Activity = Field(default_factory=Activity)
+    limits: Limits = Field(default_factory=Limits)
     security: Security = Field(default_factory=Security)
     admin: Admin = Field(default_factory=Admin)
     storage: Storage = Field(default_factory=Storage)

@@ -112,6 +112,7 @@ class FastConnection(asyncio.Protocol, Peer):
         "_is_busy",
         "_is_clogged",
         "_is_closing",
+        "_is_resting",
         "_lane",
         "_needed",
         "_received",
@@ -133,6 +134,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_busy = False
         self._is_clogged = False
         self._is_closing = False
+        self._is_resting = False
         self.deadline = inf
         """Loop time (s) at which the peer is too late with what it owes: a request, its body, or its reading."""
 
@@ -168,6 +170,16 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_clogged = False
         self._go_on()
 
+    def slow_down(self, seconds: float) -> None:
+        """Take the next request that much later, unless the connection is a proxy's and carries other clients too."""
+        if not self._is_resting and self.remote == self._address():
+            self._is_resting = True
+            self._lane.loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
+
     def close_when_idle(self) -> None:
         """Take no more requests; close after the answer that is owed."""
         self._is_closing = True
@@ -193,14 +205,14 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests in what came, and keep what is not a whole one yet."""
-        if not (self._chunks or self._is_busy or self._is_clogged):
+        if not (self._chunks or self._is_busy or self._is_clogged or self._is_resting):
             taken = self._take_request(data)
             if 0 < taken < len(data):
                 self._serve(data[taken:])
             return
         self._chunks.append(data)
         self._received += len(data)
-        if self._is_busy or self._is_clogged:
+        if self._is_busy or self._is_clogged or self._is_resting:
             # Pipelined behind a request that is not answered yet; how much of it is kept is bounded.
             if self._received > self._lane.settings.bayeux.max_message_bytes and self._transport is not None:
                 self._transport.pause_reading()
@@ -227,7 +239,9 @@ class FastConnection(asyncio.Protocol, Peer):
     def _is_free(self) -> bool:
         """Whether the next request can be served: the one before it has been answered, and was not the last."""
         transport = self._transport
-        return not (self._is_busy or self._is_clogged or transport is None or transport.is_closing())
+        return not (
+            self._is_busy or self._is_clogged or self._is_resting or transport is None or transport.is_closing()
+        )
 
     def _keep(self, data: bytes) -> None:
         self._chunks = [data] if data else []

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from math import ceil
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from crewel.bayeux.codec import join
 from crewel.broker.peer import Peer
-from crewel.errors import PayloadError
+from crewel.errors import Limited, PayloadError
 from crewel.transports.connection import Connection
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["ParsedPeer", "RequestPeer", "refused"]
+__all__ = ["ParsedPeer", "RequestPeer", "refused", "too_many"]
 
 
 _WATCH_INTERVAL = 1.0  # seconds between looks at a connection that cannot tell by itself that it is gone
@@ -121,6 +122,14 @@ class RequestPeer(ParsedPeer):
         self._response = response
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def too_many(error: Limited) -> web.Response:
+    """The answer to a request beyond a limit: when to try again, and which limit it is."""
+    seconds = str(ceil(error.wait_ms / 1000))
+    response = web.Response(status=429, text=error.message, headers={"Retry-After": seconds})
+    response.force_close()  # the body is not worth reading
+    return response
 
 
 def refused(error: PayloadError) -> web.Response:

@@ -75,6 +75,7 @@ class Socket(ParsedPeer):
         "_is_clogged",
         "_last_frame_at",
         "_payloads",
+        "_rest_s",
         "_size",
         "_timer",
         "_transport",
@@ -104,6 +105,7 @@ class Socket(ParsedPeer):
         self._size = 0
         self._wake = asyncio.Event()
         self._last_frame_at = 0.0
+        self._rest_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, parts: list[bytes]) -> None:
@@ -119,6 +121,10 @@ class Socket(ParsedPeer):
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
+
+    def slow_down(self, seconds: float) -> None:
+        """Read the next frame that much later."""
+        self._rest_s = max(self._rest_s, seconds)
 
     def _waits(self, size: int) -> None:
         """So many bytes more (or less) wait for the writer; the reader keeps up while that is less than a full response."""
@@ -203,6 +209,9 @@ class Socket(ParsedPeer):
             task = broker.inbound.receive(self, elements)
             if task is not None:
                 await task  # frames of one socket are answered in their order
+            if self._rest_s:
+                await asyncio.sleep(self._rest_s)
+                self._rest_s = 0.0
             while not self.is_writable:
                 # Who does not read the replies is not read either: they would pile up here.
                 self._caught_up.clear()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
+from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.looks import Looks
@@ -23,7 +24,7 @@ from crewel.broker.topics.ruling import read_rules
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import LogId
-from crewel.errors import StoreError, StoreUncertain
+from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
 from crewel.topics.configured import HISTORY_MAX, USUAL, TopicSettings
@@ -52,13 +53,14 @@ class Topics:
 
     # What a publish asks
 
-    def plain(self, channel: Channel) -> bool:
+    def plain(self, channel: Channel, publisher: Session | None = None) -> bool:
         """Take notice of a publish that asks for nothing. Whether its topic asks for nothing either: no rule, no history, no
-        group."""
+        group. Raises Limited if the topic is one too many for its publisher; the server itself has no limit."""
         if channel.is_reply:
             return True  # each is used once: nobody remembers it
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
+            self._admit(channel, publisher)
             topic = self.begin(channel, self.usual(channel))
         topic.is_fresh = True
         topic.claims += topic.is_plain  # if it is not, the publish asks once more
@@ -79,10 +81,20 @@ class Topics:
         """Whether the messages of this channel are numbered for the replay extension."""
         return bool(self._rules) and self._rules.is_replayed(channel.patterns)
 
-    def publish(self, channel: Channel, qos: PublishQos) -> Topic:
-        """Take notice of a publish. The first one says what its topic is like."""
+    def _admit(self, channel: Channel, publisher: Session | None) -> None:
+        if publisher is None or channel.name in self.known:
+            return
+        try:
+            self._broker.limits.new_channel(publisher)
+        except Limited:
+            self._channels.forget_unused(channel.name)
+            raise
+
+    def publish(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> Topic:
+        """Take notice of a publish. The first one says what its topic is like. Raises Limited like `plain`."""
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
+            self._admit(channel, publisher)
             topic = self.begin(channel, qos)
         topic.is_fresh = True
         topic.claims += 1

@@ -1,0 +1,275 @@
+"""What one client, address or subject may ask of the server, and what is answered beyond that.
+
+A cap is counted where something begins and ends; a rate is a token bucket of the address, and of the subject. A session draws
+tokens for publishes in advance (`Session.credit`), so that a publish within its limits costs one subtraction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address, ip_network
+from random import random
+from typing import TYPE_CHECKING, Final
+
+from crewel.bayeux.message import Message
+from crewel.broker.logins import identity
+from crewel.broker.peer import Peer
+from crewel.broker.refusals import shown_token
+from crewel.broker.sessions import Session
+from crewel.delivery.names import ANONYMOUS
+from crewel.errors import Limited
+from crewel.errors.dotted import is_below
+from crewel.limits.accounts import Account, Accounts, holder_of
+from crewel.limits.buckets import UNLIMITED, Rate
+from crewel.security.bearer import grants_of
+from crewel.security.grants import Grants
+from crewel.security.jwt import BadToken
+from crewel.settings.limits import Limits as LimitSettings
+
+if TYPE_CHECKING:
+    from crewel.broker.broker import Broker
+
+__all__ = ["Limits"]
+
+log = logging.getLogger(__name__)
+
+_MOST_ACCOUNTS: Final = 65_536
+_SWEPT: Final = 5_000
+"""Accounts that one sweep looks at."""
+_QUIET_S: Final = 60.0
+"""How often the log speaks of one account."""
+_DRAWN: Final = 64
+"""Publishes that a session may make before it asks again."""
+_SHARE: Final = 32
+"""A session draws at most this part of the burst, so that few sessions do not hold all tokens."""
+_UNCOUNTED: Final = 4096
+"""What a session draws at a time that no rate holds for."""
+_ROOM_S: Final = 2.0
+"""When a client is told to come back that meets a cap: sessions end within `bayeux.max_interval_ms`."""
+_BUSY_S: Final = 1.0
+
+_RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
+    "handshakes": lambda settings: Rate(settings.handshakes_per_s, settings.handshakes_burst),
+    "publishes": lambda settings: Rate(settings.publishes_per_s, settings.publishes_burst),
+    "subscribes": lambda settings: Rate(settings.subscribes_per_s, settings.subscribes_burst),
+    "channels": lambda settings: Rate(settings.channels_per_s, settings.channels_burst),
+    "failed_tokens": lambda settings: Rate(settings.failed_tokens_per_s, settings.failed_tokens_burst),
+}
+"""The settings of each kind of token bucket."""
+
+
+class Limits:
+    """The limits of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._settings = broker.settings.limits
+        self._exempt = [ip_network(network) for network in self._settings.exempt_addresses]
+        self.addresses = Accounts(_MOST_ACCOUNTS)
+        self.subjects = Accounts(_MOST_ACCOUNTS)
+
+    # Handshakes
+
+    def account_of(self, address: str | None) -> Account:
+        """The account of this address."""
+        return self.addresses.of(holder_of(address))
+
+    def handshake(self, session: Session, message: Message) -> None:
+        """A handshake has come from the session's peer. Raises Limited."""
+        address = session.peer.remote if session.peer is not None else None
+        session.account = account = self.account_of(address)
+        session.is_exempt = self._is_exempt(address)
+        token = shown_token(message)
+        if token is not None:
+            self.may_show_token(account)
+        if session.is_exempt:
+            return
+        wait = account.take("handshakes", self._rate("handshakes"), 1, self._now)
+        if wait and (token is None or not self._broker.logins.admin.matches(token)):
+            raise self._limited("handshakes_per_s", "too many handshakes from this address", _spread(wait), session)
+
+    def admit(self, session: Session) -> None:
+        """A session is about to begin. Raises Limited."""
+        most, sessions = self._settings.max_sessions, self._broker.sessions
+        if most and len(sessions) >= most:
+            raise self._limited(
+                "max_sessions", "the server has too many sessions", _spread(_ROOM_S), session, Limited.CAP
+            )
+        most, account = self._settings.max_sessions_per_address, session.account
+        if most and account is not None and account.sessions >= most and not session.is_operator:
+            told = "this address has too many sessions"
+            raise self._limited("max_sessions_per_address", told, _spread(_ROOM_S), session, Limited.CAP)
+
+    def begun(self, session: Session) -> None:
+        """The session lives, or another client goes on with it: its accounts count it."""
+        subject = _subject(session)
+        session.subject = self.subjects.of(subject) if subject else None
+        for account in (session.account, session.subject):
+            if account is not None:
+                account.sessions += 1
+        if session.account is not None:
+            session.account.subscriptions += len(session.subscriptions)
+
+    def ended(self, session: Session) -> None:
+        """The session has ended, or another client goes on with it."""
+        for account in (session.account, session.subject):
+            if account is not None:
+                account.sessions -= 1
+        if session.account is not None:
+            session.account.subscriptions -= len(session.subscriptions)
+        session.account = session.subject = None
+
+    # What a session does
+
+    def draw(self, session: Session) -> None:
+        """Let a session publish whose credit is used up. Raises Limited."""
+        rate = self._rate("publishes")
+        if session.is_operator or not rate.per_s:
+            session.credit = _UNCOUNTED - 1
+            return
+        now, most = self._now, max(1, min(_DRAWN, rate.burst // _SHARE))
+        buckets = [each.bucket("publishes", rate, now) for each in self._accounts(session)]
+        for bucket in buckets:
+            available = bucket.available(rate, now)
+            if available < 1:
+                raise self._limited("publishes_per_s", "too many publishes", bucket.take(rate, 1, now), session)
+            most = min(most, available)
+        for bucket in buckets:
+            bucket.spend(most)
+        session.credit = (most if buckets else _UNCOUNTED) - 1
+
+    def subscribe(self, session: Session, count: int) -> None:
+        """A session asks for so many subscriptions. Raises Limited."""
+        settings, account = self._settings, session.account
+        has = len(session.subscriptions)
+        if settings.max_subscriptions_per_session and has + count > settings.max_subscriptions_per_session:
+            raise self._full("max_subscriptions_per_session", "the session has too many subscriptions", session)
+        if settings.max_subscriptions and self._broker.channels.subscriptions + count > settings.max_subscriptions:
+            raise self._full("max_subscriptions", "the server has too many subscriptions", session)
+        if session.is_operator:
+            return
+        most = settings.max_subscriptions_per_address
+        if most and account is not None and account.subscriptions + count > most:
+            raise self._full("max_subscriptions_per_address", "this address has too many subscriptions", session)
+        rate, now = self._rate("subscribes"), self._now
+        for each in self._accounts(session):
+            wait = each.take("subscribes", rate, count, now)
+            if wait:
+                raise self._limited("subscribes_per_s", "too many subscriptions at a time", wait, session)
+
+    def new_channel(self, session: Session) -> None:
+        """A session is the first to publish to a channel. Raises Limited."""
+        most = self._settings.max_channels
+        if most and len(self._broker.topics.known) >= most:
+            raise self._full("max_channels", "the server has too many channels", session)
+        account = session.account
+        if account is None or session.is_exempt or session.is_operator:
+            return
+        wait = account.take("channels", self._rate("channels"), 1, self._now)
+        if wait:
+            raise self._limited("channels_per_s", "too many new channels from this address", wait, session)
+
+    def post(self, session: Session, address: str | None) -> None:
+        """A back end at this address publishes without a session of its own: this one speaks for it. Raises Limited."""
+        session.account, session.is_exempt = self.account_of(address), self._is_exempt(address)
+        subject = _subject(session)
+        session.subject = self.subjects.of(subject) if subject else None
+        self.draw(session)
+        session.credit += 1
+
+    # Tokens
+
+    async def grants_of(self, authorization: str, address: str | None) -> Grants:
+        """What the bearer token grants that a client at this address shows. Raises BadToken and Limited."""
+        account = self.account_of(address)
+        if authorization:
+            self.may_show_token(account)
+        try:
+            return await grants_of(authorization, self._broker.logins.admin, self._broker.guard.policy)
+        except BadToken as error:
+            if authorization and is_below(error.code, "user"):
+                self.token_failed(account)
+            raise
+
+    def may_show_token(self, account: Account) -> None:
+        """A client of this address shows a token. Raises Limited if too many of them did not hold."""
+        rate, now = self._rate("failed_tokens"), self._now
+        if not rate.per_s:
+            return
+        bucket = account.bucket("failed_tokens", rate, now)
+        if bucket.available(rate, now) < 1:
+            told = "too many tokens from this address did not hold"
+            raise self._limited("failed_tokens_per_s", told, max(bucket.take(rate, 1, now), _BUSY_S), None)
+
+    def token_failed(self, account: Account) -> None:
+        """A token did not hold that a client of this address has shown."""
+        account.take("failed_tokens", self._rate("failed_tokens"), 1, self._now)
+
+    # Upkeep
+
+    def sweep(self) -> None:
+        """Forget accounts that have nothing and did nothing for a while."""
+        for accounts in (self.addresses, self.subjects):
+            accounts.sweep(self._rate, self._now, _SWEPT)
+
+    # Inner
+
+    @property
+    def _now(self) -> float:
+        return self._broker.loop.time()
+
+    def _rate(self, kind: str) -> Rate:
+        rate = _RATES[kind](self._settings)
+        return rate if rate.per_s else UNLIMITED
+
+    def _accounts(self, session: Session) -> list[Account]:
+        """The accounts whose rates hold for the session."""
+        if session.account is None and session.peer is not None and session.is_live:
+            self._restored(session, session.peer)
+        if session.is_operator or session.is_exempt:
+            return []
+        return [account for account in (session.account, session.subject) if account is not None]
+
+    def _restored(self, session: Session, peer: Peer) -> None:
+        """The session is from before a restart: only now it is known where its client is."""
+        session.account = account = self.account_of(peer.remote)
+        session.is_exempt = self._is_exempt(peer.remote)
+        account.sessions += 1
+        account.subscriptions += len(session.subscriptions)
+
+    def _is_exempt(self, address: str | None) -> bool:
+        try:
+            parsed = ip_address((address or "").partition("%")[0])
+        except ValueError:
+            return False  # a UNIX socket has no address, and an account of its own
+        return any(parsed in network for network in self._exempt)
+
+    def _full(self, limit: str, told: str, session: Session) -> Limited:
+        return self._limited(limit, told, _ROOM_S, session, Limited.CAP)
+
+    def _limited(
+        self, limit: str, told: str, wait_s: float, session: Session | None, code: str = Limited.RATE
+    ) -> Limited:
+        """Count the refusal, let the client's own connection rest, and say it in the log now and then."""
+        self._broker.metrics.limited[limit] += 1
+        account = None if session is None else session.account
+        if session is not None and session.peer is not None:
+            session.peer.slow_down(min(wait_s, _BUSY_S))
+        if account is not None and account.quiet_until <= self._now:
+            account.quiet_until = self._now + _QUIET_S
+            log.warning(
+                "a client is refused: %s", told, extra={"limit": f"limits.{limit}", "address": account.name or "local"}
+            )
+        return Limited(f"limits.{limit}", told, wait_s, code)
+
+
+def _subject(session: Session) -> str:
+    """Whose account counts the session; empty for an anonymous one."""
+    subject = identity(session)
+    return "" if subject == ANONYMOUS else subject
+
+
+def _spread(wait_s: float) -> float:
+    """When to come back: not all at the same moment."""
+    return max(wait_s, _BUSY_S) * (1 + random())  # noqa: S311 - it is no secret

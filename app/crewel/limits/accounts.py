@@ -1,0 +1,104 @@
+"""Accounts: what one address or one subject has now, and how often it has done what is limited.
+
+The number of accounts is bounded: one that has nothing and whose buckets are full is forgotten, and beyond the bound all
+newcomers share one account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from crewel.limits.buckets import UNLIMITED, Bucket, Rate
+
+__all__ = ["OVERFLOW", "Account", "Accounts", "holder_of"]
+
+OVERFLOW: Final = "others"
+"""The name of the account that newcomers share when there are too many."""
+
+_NETWORK_BITS: Final = 64  # one customer of a provider has at least so many IPv6 addresses
+
+
+class Account:
+    """One address, or one subject."""
+
+    __slots__ = ("buckets", "name", "quiet_until", "sessions", "subscriptions")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sessions = 0
+        self.subscriptions = 0
+        self.buckets: dict[str, Bucket] = {}
+        """The token buckets that were used, by what they limit."""
+        self.quiet_until = 0.0
+        """Until then (s) nothing more about it is written to the log."""
+
+    def bucket(self, kind: str, rate: Rate, now: float) -> Bucket:
+        """The bucket of this kind."""
+        bucket = self.buckets.get(kind)
+        if bucket is None:
+            bucket = self.buckets[kind] = Bucket(rate, now)
+        return bucket
+
+    def take(self, kind: str, rate: Rate, count: int, now: float) -> float:
+        """Take so many tokens of this kind and return 0.0, or return the seconds until they are there."""
+        return self.bucket(kind, rate, now).take(rate, count, now) if rate.per_s else 0.0
+
+    def is_idle(self, rate_of: Callable[[str], Rate], now: float) -> bool:
+        """Whether a new account would be the same."""
+        return not self.sessions and all(
+            bucket.is_full(rate, now) for kind, bucket in self.buckets.items() if (rate := rate_of(kind)) != UNLIMITED
+        )
+
+
+class Accounts:
+    """Accounts by name; at most so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[str, Account] = {}
+        self._round: Iterator[Account] = iter(())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, name: str) -> Account:
+        """The account of this name."""
+        account = self._known.get(name)
+        if account is None:
+            if len(self._known) >= self._most:
+                name = OVERFLOW
+                account = self._known.get(name)
+            if account is None:
+                account = self._known[name] = Account(name)
+        return account
+
+    def sweep(self, rate_of: Callable[[str], Rate], now: float, count: int) -> None:
+        """Look at the next so many accounts, and forget the idle ones among them."""
+        for _ in range(count):
+            account = next(self._round, None)
+            if account is None:
+                self._round = iter(list(self._known.values()))
+                return
+            if account.is_idle(rate_of, now):
+                self._known.pop(account.name, None)
+
+
+def holder_of(address: str | None) -> str:
+    """Who is behind an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is
+    itself; none is the empty text."""
+    if address is None:
+        return ""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:64]
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    if parsed.is_loopback:
+        return str(parsed)
+    network = IPv6Address(int(parsed) >> _NETWORK_BITS << _NETWORK_BITS)
+    return f"{network}/{_NETWORK_BITS}"
