@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 import stat
 import threading
 from collections.abc import Iterator
@@ -38,6 +39,14 @@ def run(command: str, file: Path, prefix: str, *more: str, url: str | None = Non
     """Run backup or restore on the shared store."""
     sets = (f"--set=storage.url={shared_store().url if url is None else url}", f"--set=storage.prefix={prefix}")
     return crewel(command, str(file), *sets, *more, directory=file.parent)
+
+
+def assert_done(ended: Ended, *words: str) -> None:
+    """Assert that the command went well and said so in one line with these words."""
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.count("\n") == 1
+    for word in words:
+        assert word in ended.out
 
 
 def fill(client: redis.Redis, prefix: str) -> None:
@@ -95,11 +104,15 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
     before = contents(client, prefix)
     assert len(before) == 9
     file = tmp_path / "a.backup"
-    assert run("backup", file, prefix) == (0, "", "")
+    assert_done(
+        run("backup", file, prefix),
+        f"{file}: 9 keys: 1 sessions, 1,099 messages, 0 dead letters",
+        f"{file.stat().st_size:,} bytes",
+    )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["a.backup"]
     assert contents(client, prefix) == before
-    assert run("restore", file, f"again-{prefix}") == (0, "", "")
+    assert_done(run("restore", file, f"again-{prefix}"), "9 keys: 1 sessions", f"prefix 'again-{prefix}'")
     assert contents(client, f"again-{prefix}") == before
 
 
@@ -113,7 +126,9 @@ def test_a_server_with_its_own_store_starts_from_what_was_restored(
     assert run("restore", file, "crewel:", url="").status == 0
     server = start_server("storage.url=", "storage.prefix=crewel:")
     again = tmp_path / "b.backup"
-    assert run("backup", again, "crewel:", url="") == (0, "", "")
+    assert_done(
+        run("backup", again, "crewel:", url=""), f"{again}: ", f"the store {tmp_path / 'data'}, prefix 'crewel:'"
+    )
     assert server.returncode is None
     assert b"1234" in gzip.decompress(again.read_bytes())
 
@@ -142,7 +157,7 @@ def test_a_backup_is_of_one_instant_while_others_write(client: redis.Redis, pref
     finally:
         ended.set()
         writer.join(10)
-    assert backed_up == (0, "", "")
+    assert_done(backed_up)
     assert run("restore", tmp_path / "a.backup", f"then-{prefix}").status == 0
     found = contents(client, f"then-{prefix}")
     number = int(found[b"names"][0])
@@ -162,7 +177,7 @@ def test_a_store_that_holds_something_is_left_alone_unless_forced(
     client.set(prefix + "{crewel}:epoch", 7)
     assert_refused(run("restore", file, prefix), "the store has keys", "--force")
     assert client.get(prefix + "{crewel}:epoch") == b"7"
-    assert run("restore", file, prefix, "--force") == (0, "", "")
+    assert_done(run("restore", file, prefix, "--force"))
     assert contents(client, prefix) == before
 
 
@@ -175,7 +190,10 @@ def test_a_store_that_a_server_uses_is_left_alone(start_server: StartServer, tmp
     assert run("restore", file, "crewel:", "--force", url="").status == 0
 
 
-def test_a_store_that_a_server_would_not_trust_is_not_restored_to(prefix: str, tmp_path: Path) -> None:
+def test_a_store_that_a_server_would_not_trust_is_not_restored_to(
+    client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    fill(client, prefix)
     file = tmp_path / "a.backup"
     run("backup", file, prefix)
     ended = run("restore", file, prefix, url=f"unix://{tmp_path}/none.sock")
@@ -264,3 +282,64 @@ def test_a_store_that_does_not_let_itself_be_copied_is_told_in_one_line(
     url = shared_store().url.replace("unix://", "unix://joe:secret@")
     ended = run("backup", tmp_path / "a.backup", prefix, url=url)
     assert_refused(ended, "the store does not let itself be copied")
+
+
+# What is not there, and what is not replaced
+
+
+def test_no_store_is_no_backup(tmp_path: Path) -> None:
+    """As from cron, which does not run in the working directory of the server. Nothing is made."""
+    ended = crewel("backup", "a.backup", directory=tmp_path)
+    assert_refused(ended, f"{tmp_path / 'data'}: there is no store", "--set storage.data_dir=DIRECTORY")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_prefix_under_which_nothing_is_kept_is_no_backup(prefix: str, tmp_path: Path) -> None:
+    assert_refused(run("backup", tmp_path / "a.backup", prefix), "no server has kept anything there", prefix)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_backup_is_not_restored(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    """With --force it would remove everything."""
+    fill(client, prefix)
+    before = contents(client, prefix)
+    file = tmp_path / "a.backup"
+    file.write_bytes(gzip.compress(HEAD + END % 0))
+    assert_refused(run("restore", file, prefix, "--force"), "a.backup: holds nothing")
+    assert contents(client, prefix) == before
+
+
+def test_leases_of_servers_are_not_part_of_a_backup(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    fill(client, prefix)
+    client.set(prefix + "{crewel}:lease:abc", "{}")
+    file = tmp_path / "a.backup"
+    assert_done(run("backup", file, prefix), "9 keys")
+    assert b"lease" not in gzip.decompress(file.read_bytes())
+
+
+def test_a_backup_replaces_no_link_and_nothing_behind_it(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
+    fill(client, prefix)
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    link = tmp_path / "link"
+    link.symlink_to(kept)
+    assert_refused(run("backup", link, prefix), "link: is a link: name the file itself", str(kept))
+    assert link.is_symlink()
+    assert kept.read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+def test_a_backup_replaces_nothing_but_files(client: redis.Redis, prefix: str, tmp_path: Path, kind: str) -> None:
+    fill(client, prefix)
+    target = tmp_path / kind
+    os.mkfifo(target) if kind == "pipe" else target.mkdir()
+    before = target.lstat()
+    assert_refused(run("backup", target, prefix), "is not a regular file")
+    assert os.path.samestat(target.lstat(), before)
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    sets = (f"--set=storage.url={shared_store().url}",)
+    assert_refused(crewel("backup", "/dev/null", *sets, directory=tmp_path), "/dev/null: is not a regular file")
+    assert Path("/dev/null").is_char_device()
+    assert not [path for path in Path("/dev").iterdir() if path.name.startswith(".null")]

@@ -1,12 +1,14 @@
 """`crewel backup` and `crewel restore`: everything under one `storage.prefix`, into a file and back."""
 
 import asyncio
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -15,7 +17,11 @@ from crewel.cli.progress import progress
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
+    from crewel.cli.progress import Show
+    from crewel.settings import Settings
     from crewel.settings.lasting import Storage
+    from crewel.storage.backups import Contents
+    from crewel.storage.reader import Reader
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
@@ -29,13 +35,15 @@ def register(app: typer.Typer) -> None:
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
     """Save what the store holds at this instant: messages, sessions, dead letters, facts. A server may go on meanwhile.
 
-    The file holds secrets of sessions, and only its user can read it. One that is there already is replaced.
+    The file holds secrets of sessions, and only its user can read it. A file that is there already is replaced; what is no
+    file, such as a device or a link, is refused. Fails if there is no store, or nothing in it.
     """
     from crewel.settings import load
 
-    storage = load(config, overrides or ()).storage
+    settings = load(config, overrides or ())
     with _clearly(file):
-        asyncio.run(_backup(storage, file))
+        contents = asyncio.run(_backup(settings, file))
+        print(f"{file}: {contents}; {file.stat().st_size:,} bytes, from {_place(settings)}")
 
 
 def restore(
@@ -47,35 +55,94 @@ def restore(
     """Put back what a backup holds. The server must be down, and the store empty under its prefix."""
     from crewel.settings import load
 
-    storage = load(config, overrides or ()).storage
+    settings = load(config, overrides or ())
     with _clearly(file):
-        asyncio.run(_restore(storage, file, force))
+        contents = asyncio.run(_restore(settings.storage, file, force))
+        print(f"{file}: {contents}; into {_place(settings)}")
 
 
-async def _backup(storage: "Storage", file: Path) -> None:
+async def _backup(settings: "Settings", file: Path) -> "Contents":
     from crewel.storage import backups
     from crewel.storage.snapshot import snapshot
     from crewel.storage.visits import visit
 
+    storage = settings.storage
+    _check_source(storage)
+    _check_target(file)
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
         async with visit(storage) as visited:
             with progress("copying", "bytes") as show:
                 async with snapshot(visited, directory, show) as reader:
                     with (directory / "whole").open("xb") as made, progress("writing", "keys") as show_keys:
-                        await backups.write(reader, visited.keys, made, show_keys)
-        (directory / "whole").chmod(0o600)
+                        os.fchmod(made.fileno(), 0o600)
+                        contents = await _write(reader, storage, made, show_keys)
+        _check_target(file)
         (directory / "whole").replace(file)
+        _sync_directory(file.parent)
+    except backups.BackupError as error:
+        raise CrewelError(f"{_place(settings)}: {error}") from None
+    else:
+        return contents
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _restore(storage: "Storage", file: Path, force: bool) -> None:
+async def _write(reader: "Reader", storage: "Storage", made: BinaryIO, show: "Show") -> "Contents":
+    from crewel.storage import backups
+    from crewel.storage.keys import Keys
+
+    contents = await backups.write(reader, Keys(storage.prefix), made, show)
+    made.flush()
+    os.fsync(made.fileno())  # before the rename: a crash leaves the old file or the whole new one
+    return contents
+
+
+def _check_source(storage: "Storage") -> None:
+    """Refuse a directory without a store: opening it would make one, and save nothing."""
+    from crewel.storage.embedded import holds_store
+
+    if storage.url is None and not holds_store(Path(storage.data_dir)):
+        raise CrewelError(
+            f"{Path(storage.data_dir).absolute()}: there is no store: run this in the working directory of the server, or say"
+            " --config FILE or --set storage.data_dir=DIRECTORY"
+        )
+
+
+def _check_target(file: Path) -> None:
+    """Refuse to replace what is no regular file; a link is not followed."""
+    try:
+        mode = file.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        raise CrewelError(f"{file}: is a link: name the file itself, {file.resolve()}")
+    if not stat.S_ISREG(mode):
+        raise CrewelError(f"{file}: is not a regular file, and is not replaced")
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _place(settings: "Settings") -> str:
+    """Return where the store is, without the password that its address may hold."""
+    from crewel.settings.table import shown
+
+    where = shown(settings, "storage.url") or Path(settings.storage.data_dir).absolute()
+    return f"the store {where}, prefix {settings.storage.prefix!r}"
+
+
+async def _restore(storage: "Storage", file: Path, force: bool) -> "Contents":
     from crewel.storage import backups
     from crewel.storage.visits import visit
 
     with progress("checking", "commands") as show:
-        count = backups.check(file, show)
+        contents = backups.check(file, show)
     async with visit(storage) as visited:
         await visited.require_fit()
         if await visited.is_in_use():
@@ -87,8 +154,9 @@ async def _restore(storage: "Storage", file: Path, force: bool) -> None:
                     " storage.prefix leaves them"
                 )
             await backups.clear(visited.reader, visited.keys)
-        with progress("restoring", "commands", count) as show:
+        with progress("restoring", "commands", contents.commands) as show:
             await backups.apply(file, visited.reader, visited.keys, show)
+    return contents
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,7 @@ from redis.asyncio import Redis
 from crewel.errors import StoreError
 from crewel.storage.keys import FORMAT, Keys
 
-__all__ = ["BackupError", "Done", "apply", "check", "clear", "write"]
+__all__ = ["BackupError", "Contents", "Done", "apply", "check", "clear", "write"]
 
 Done = Callable[[int], None]
 """Is told the number of keys, or commands, that are done."""
@@ -35,24 +36,58 @@ _CHUNK = 1 << 16
 _MORE = object()  # what a parser says that has no whole command yet
 
 
+@dataclass(slots=True)
+class Contents:
+    """What a backup holds, counted command by command."""
+
+    commands: int = 0
+    keys: int = 0
+    sessions: int = 0
+    messages: int = 0
+    """In the log."""
+    letters: int = 0
+    _last: bytes = b""
+
+    def count(self, command: bytes, key: bytes) -> None:
+        """Count one command of this key, whose name is less the prefix. All commands of one key come together."""
+        self.commands += 1
+        if key != self._last:
+            self._last = key
+            self.keys += 1
+            self.sessions += key.startswith(b"s:")
+        if command == b"XADD":
+            self.messages += key == b"log"
+            self.letters += key == b"dead"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.keys:,} keys: {self.sessions:,} sessions, {self.messages:,} messages, {self.letters:,} dead letters"
+        )
+
+
 class BackupError(StoreError):
     """The file is no backup, or not a whole one; or a key cannot be backed up."""
 
 
-async def write(source: Redis, keys: Keys, file: BinaryIO, done: Done) -> int:
-    """Write all keys under the prefix to `file` and return their number."""
+async def write(source: Redis, keys: Keys, file: BinaryIO, done: Done) -> Contents:
+    """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out.
+    Raises BackupError if no server has kept anything under the prefix."""
     pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows tuples of one only
-    names = sorted([name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)])
-    commands = 0
+    leases = keys.lease("").encode()
+    found = [name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)]
+    names = sorted(name for name in found if not name.startswith(leases))
+    if not names:
+        raise BackupError("no server has kept anything there: is that the right place?")
+    contents = Contents()
     with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3, filename="", mtime=0) as packed:
         packed.write(pack((_HEAD, _VERSION, FORMAT, len(names))))
         for number, name in enumerate(names, 1):
             async for line in _lines(source, name, name[len(keys.base) :]):
                 packed.write(pack(line))
-                commands += 1
+                contents.count(line[0], line[_KNOWN[line[0]]])
             done(number)
-        packed.write(pack((_END, commands)))
-    return len(names)
+        packed.write(pack((_END, contents.commands)))
+    return contents
 
 
 async def _lines(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
@@ -119,14 +154,17 @@ def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (items[start : start + _MEMBERS] for start in range(0, len(items), _MEMBERS))
 
 
-def check(file: Path, done: Done) -> int:
-    """Read a backup to its end and return the number of its commands. Raises BackupError unless it is whole and ours."""
-    count = 0
-    for count, _ in enumerate(_commands(file), 1):
-        if count % _TOGETHER == 0:
-            done(count)
-    done(count)
-    return count
+def check(file: Path, done: Done) -> Contents:
+    """Read a backup to its end and return what it holds. Raises BackupError unless it is whole, ours, and not empty."""
+    contents = Contents()
+    for line in _commands(file):
+        contents.count(line[0], line[_KNOWN[line[0]]])
+        if contents.commands % _TOGETHER == 0:
+            done(contents.commands)
+    done(contents.commands)
+    if not contents.keys:
+        raise BackupError(f"{file}: holds nothing: there was no store where it was made")
+    return contents
 
 
 async def clear(target: Redis, keys: Keys) -> None:

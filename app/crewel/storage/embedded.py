@@ -25,7 +25,7 @@ from urllib.parse import quote
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.lasting import Storage
 
-__all__ = ["Embedded", "server_binary"]
+__all__ = ["Embedded", "holds_store", "server_binary"]
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,26 @@ def server_binary(storage: Storage) -> str:
     return found
 
 
+def holds_store(directory: Path) -> bool:
+    """Whether a store of a server has ever been started in this directory."""
+    return (directory / _FORMAT_FILE).exists()
+
+
 class Embedded:
     """Starts the store if it does not run, and ends it if it was started here."""
 
-    def __init__(self, storage: Storage, ended: Callable[[], None], options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        ended: Callable[[], None],
+        options: Mapping[str, str] | None = None,
+        *,
+        as_owner: bool = False,
+    ) -> None:
         """`ended` is called when a store that was started here has ended unasked; `options` replace those of the program
-        that are used otherwise."""
+        that are used otherwise. `as_owner`: start none in the directory of another user, whose server could not read what that
+        writes."""
+        self._as_owner = as_owner
         self._storage = storage
         self._ended = ended
         self._more = options or {}
@@ -156,6 +170,12 @@ class Embedded:
         except BlockingIOError:
             os.close(lock)
             return None
+        if self._as_owner and (owner := self._directory.stat().st_uid) != os.geteuid():
+            os.close(lock)
+            raise SettingsError(
+                f"storage.data_dir {self._directory} belongs to the user {owner}, and its store does not run: run this as that"
+                " user, or while the server runs"
+            )
         return lock
 
     def _check_format(self) -> None:

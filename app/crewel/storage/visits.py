@@ -76,7 +76,7 @@ async def visit(storage: Storage) -> AsyncIterator[Visit]:
 
     Raises SettingsError or StoreUnavailable if it cannot be reached.
     """
-    embedded = None if storage.url else Embedded(storage, lambda: None)
+    embedded = None if storage.url else Embedded(storage, lambda: None, as_owner=True)
     try:
         async with reached(storage, embedded) as (pool, reader):
             yield Visit(storage, Keys(storage.prefix), pool, reader)
