@@ -246,3 +246,19 @@ def test_it_must_be_an_object(value: Any) -> None:
 def test_whatever_comes_is_read_or_refused(asked: dict[str, Any]) -> None:
     with suppress(IllegalArgument):
         assert read_publish_qos(asked).persistent is asked.get("persistent", False)
+
+
+def test_the_copy_of_its_destinations_says_who_they_are() -> None:
+    destinations = [
+        {"to": "client/joe/1"},
+        {"to": "client/ann", "forceQueuing": True},
+        {"to": "client/sue", "distribute": "one"},
+    ]
+    asked = {"destination": destinations, "priority": 7}
+    kept = {"priority": 7}
+    qos = read_publish_qos(asked)
+    assert orjson.loads(qos.kept()) == kept
+    assert orjson.loads(qos.kept_addressed()) == kept | {"destination": destinations}
+    private = read_publish_qos({**asked, "subscribable": False})
+    assert orjson.loads(private.kept()) == kept
+    assert orjson.loads(private.kept_addressed()) == kept | {"destination": destinations, "subscribable": False}

@@ -57,6 +57,10 @@ class TestShared:
             "clientProperties": {"a": 1},
         }
 
+    def test_who_else_gets_it_is_not_told(self) -> None:
+        qos = b'{"priority":9,"destination":[{"to":"client/joe"}],"subscribable":false}'
+        assert update(PLAIN._replace(qos=qos)).keys() == {"id", "rcvTimestamp", "priority"}
+
     @pytest.mark.parametrize(
         ("qos", "properties"),
         [

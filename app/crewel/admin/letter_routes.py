@@ -261,7 +261,8 @@ _WORK: Final = (
 )
 _LETTER: Final = (
     "`id` (the dead id), `message` (the message's), `channel`, `receiver`, `errorCode`, `reason`, `attempts`, `data`, `ext`,"
-    " `sender`, `rcvTimestamp`, `persistent`, `qos`; of one that came back `redriveOf` and `returns`."
+    " `sender`, `rcvTimestamp`, `persistent`, `qos`; of an addressed message `to`, its destination; of one that came back"
+    " `redriveOf` and `returns`; `partial`: true, if an older version stored it and it does not say whether it was addressed."
 )
 
 LETTER_ROUTES: Final = (
@@ -310,7 +311,10 @@ LETTER_ROUTES: Final = (
         f"`redriven`: how many were sent. {_WORK}",
         body=(
             *_CHOICE,
-            flag_field("toChannel", "Send them to all who are subscribed to their channels instead."),
+            flag_field(
+                "toChannel",
+                "Send them to all who are subscribed to their channels instead, addressed ones to their destinations.",
+            ),
             Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Letters a second at most."),
         ),
     ),

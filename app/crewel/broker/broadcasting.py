@@ -132,7 +132,9 @@ class Broadcasting:
         if qos is not DEFAULT:
             entry.priority, entry.expires = qos.priority, qos.expires(int(time() * 1_000_000))
         subscribers = broker.channels.subscribers(channel)
-        if broker.dispatching.telling:
+        if (
+            broker.dispatching.telling or qos is not DEFAULT
+        ):  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = broker.ids.stamp() if origin is None else origin
             entry.origin = Origin(message_id, received, sender, qos.kept())

@@ -124,7 +124,11 @@ def redrive(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Letters a second at most.")] = None,
     to_channel: Annotated[
-        bool, typer.Option("--to-channel", help="To all who are subscribed to their channels, instead of the receiver.")
+        bool,
+        typer.Option(
+            "--to-channel",
+            help="To all who are subscribed to their channels, instead of the receiver; addressed ones to their destination.",
+        ),
     ] = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,

@@ -13,7 +13,7 @@ _NS = 1_000_000_000
 
 def write(letter: dict[str, Any], directory: Path) -> bool:
     """Write the letter to its file; False if that is there already. The file holds the letter, and under `publish` the
-    message as `POST /api/publish` takes it. Raises CrewelError."""
+    message as `POST /api/publish` takes it, null if the letter does not say who may have it. Raises CrewelError."""
     import orjson
 
     file = directory / _receiver(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
@@ -28,9 +28,17 @@ def write(letter: dict[str, Any], directory: Path) -> bool:
     return True
 
 
-def _publish(letter: dict[str, Any]) -> dict[str, Any]:
-    """The message, to be published again."""
+def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
+    """The message, to be published again: to the one destination that this letter is of, and to no subscribers, if it was
+    addressed."""
+    if letter.get("partial"):
+        return None
     qos = dict(letter["qos"])
+    if to := letter.get("to"):
+        named = [each for each in qos.get("destination", []) if each["to"] == to]
+        qos["destination"] = named or [{"to": to}]
+        if not letter["channel"].startswith("/service/"):
+            qos["subscribable"] = False
     if letter["persistent"]:
         qos["persistent"] = True
     ext = letter["ext"] | ({"publish": qos} if qos else {})

@@ -54,6 +54,15 @@ class Destination:
     """Whether a message to a subject that nobody is waits until somebody is."""
     distribute: Distribute = Distribute.ALL
 
+    def as_json(self) -> dict[str, Any]:
+        """As the wire has it, less what is as usual."""
+        told: dict[str, Any] = {"to": self.to.relative}
+        if self.force_queuing:
+            told["forceQueuing"] = True
+        if self.distribute is not Distribute.ALL:
+            told["distribute"] = self.distribute.value
+        return told
+
 
 @dataclass(frozen=True, slots=True)
 class PublishQos:
@@ -107,9 +116,14 @@ class PublishQos:
         differing = self.differing()
         return encode(differing) if differing else b""
 
+    def kept_addressed(self) -> bytes:
+        """The same of the copy that goes to the destinations: it is theirs, and whoever sends it again has to know."""
+        further: dict[str, Any] = {} if self.subscribable else {"subscribable": False}
+        return encode({**self.differing(), "destination": [each.as_json() for each in self.destinations], **further})
+
     def differing(self) -> dict[str, Any]:
         """What is kept with the message, by the names on the wire: the fields that are not as usual. How it was published
-        (`persistent`, `key`, its destinations) and what it says of the topic is no part of that."""
+        (`persistent`, `key`) and what it says of the topic is no part of that."""
         fields: dict[str, Any] = {}
         if self.priority != DEFAULT.priority:
             fields["priority"] = self.priority

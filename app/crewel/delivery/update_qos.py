@@ -13,6 +13,8 @@ from crewel.delivery.records import Logged, LogId
 
 __all__ = ["POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
 
+_UNTOLD: Final = frozenset({"destination", "subscribable"})
+"""What is kept with a message and is no receiver's affair: who else gets it."""
 POINT_TO_POINT: Final = "__subId:PtP"
 """What is told as the subscription of a message that was addressed to its receiver."""
 
@@ -64,7 +66,7 @@ def _fields(origin: Origin) -> dict[str, Any]:
     if origin.is_persistent:
         fields["persistent"] = True
     if origin.qos:
-        fields |= reread(origin.qos)
+        fields |= {name: value for name, value in reread(origin.qos).items() if name not in _UNTOLD}
     if origin.is_initial:
         fields["initial"] = True
     if origin.state:

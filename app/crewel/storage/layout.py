@@ -261,7 +261,8 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
         " `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that it counts in"
-        " `dead:bytes`; and only if there is something to say: `p` 1 if the message was stored, `r` dead id of"
+        " `dead:bytes`; and only if there is something to say: `p` 1 if the message was stored, else `w` 1"
+        " (its qos says whether it was addressed; letters of older versions do not); `r` dead id of"
         " the letter that it was before, `n` how often it came back, `x` and `t` as in the log",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,

@@ -41,6 +41,7 @@ __all__ = [
 MOST_DISCARDED: Final = 1000
 """Letters that one step throws away at most: more would hold up the store."""
 
+_TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
 _REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
 
 
@@ -78,7 +79,8 @@ def redrive(
     max_entries: int = 0,
     max_bytes: int = 0,
 ) -> Step[Redriven]:
-    """Send a letter again, to its receiver or, `to_channel`, to all who are subscribed. A receiver that would have more than
+    """Send a letter again, to its receiver or, `to_channel`, to all who are subscribed; what is addressed to somebody goes to
+    its destination then (`letter.to`), for it is nobody else's. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
     find a receiver full takes the store long if it has thousands waiting: do not go on asking for that one.
 
@@ -87,8 +89,9 @@ def redrive(
     """
     once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once)
-    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, int(to_channel), max_entries, max_bytes)
-    return Step("redrive", keys, arguments, _redriven, appends=to_channel)
+    where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
+    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to)
+    return Step("redrive", keys, arguments, _redriven, appends=where == _TO_CHANNEL)
 
 
 @unless_refused

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import reread
 
 __all__ = ["LetterFilter", "StoredLetter", "beginning", "fits", "is_dead_id", "letter_of", "shared_texts"]
 
@@ -43,6 +44,10 @@ class StoredLetter:
     """Whether the store had the message."""
     redrive_of: str
     """Dead id of the letter that it was before; empty if it was none."""
+    to: str = ""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    is_partial: bool = False
+    """Whether it was stored by an older version, and does not say whether the message was addressed to somebody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +97,34 @@ def letter_of(
     def text(name: bytes) -> str:
         return fields.get(name, b"").decode()
 
+    receiver, qos = text(b"receiver"), shared(b"qos", b"qh")
     return StoredLetter(
         place.decode(),
         text(b"id"),
         text(b"received"),
-        text(b"receiver"),
+        receiver,
         text(b"channel"),
         text(b"code"),
         text(b"reason"),
         int(fields.get(b"attempts", 0)),
         int(fields.get(b"n", 0)),
         text(b"sender"),
-        shared(b"qos", b"qh"),
+        qos,
         shared(b"body", b"bh"),
         b"p" in fields,
         text(b"r"),
+        text(b"t") or _destination(qos, receiver),
+        not (b"p" in fields or b"w" in fields),
     )
+
+
+def _destination(qos: bytes, receiver: str) -> str:
+    """The destination by which this receiver got the message, if its qos names any: the session itself, or its subject."""
+    if b'"destination"' not in qos:
+        return ""
+    names = [str(each["to"]) for each in reread(qos).get("destination", [])]  # it may be the name of a client property
+    own = (each for each in names if each == receiver or receiver.startswith(f"{each}/"))
+    return next(own, names[0] if names else "")
 
 
 def beginning(kind: str, text: str) -> tuple[str, str]:

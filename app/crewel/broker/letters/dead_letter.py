@@ -51,12 +51,19 @@ class DeadLetter:
     """The letter that it was, if it was sent again and came back; empty otherwise."""
     returns: int = 0
     """How often it has come back."""
+    to: str = ""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    is_partial: bool = False
+    """Whether an older version has stored it, and it does not say whether it was addressed to somebody."""
 
     @classmethod
     def read(cls, stored: StoredLetter, node: str) -> DeadLetter:
         """The letter that the store keeps so; `node` is the name of this server."""
         body = reread(stored.body) if stored.body else {}
         ext = body.get("ext")
+        qos = reread(stored.qos) if stored.qos else {}
+        if stored.to:
+            qos.setdefault("destination", [{"to": stored.to}])  # an older version has not stored it
         return cls(
             stored.dead_id,
             stored.id,
@@ -69,10 +76,12 @@ class DeadLetter:
             {name: value for name, value in ext.items() if name != "update"} if isinstance(ext, dict) else {},
             stored.sender,
             stored.received,
-            reread(stored.qos) if stored.qos else {},
+            qos,
             stored.is_persistent,
             stored.redrive_of,
             stored.returns,
+            stored.to,
+            stored.is_partial,
         )
 
     def as_json(self) -> Fields:
@@ -92,6 +101,10 @@ class DeadLetter:
             "persistent": self.is_persistent,
             "qos": self.qos,
         }
+        if self.to:
+            told["to"] = self.to
+        if self.is_partial:
+            told["partial"] = True
         return told | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
 
     def properties(self) -> Fields:

@@ -117,8 +117,8 @@ class Redriving:
         return await stored_letters.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
-        """Send letters again: to their receivers, or to all who are subscribed to their channels. Raises StoreError,
-        ValueError for a place that is no dead id."""
+        """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
+        to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._broker.loop, Report()
         start, moved = loop.time(), 0
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
@@ -187,12 +187,16 @@ class Redriving:
         asked = []
         rooms: dict[str, _Room] = {}
         for letter in letters:
-            room = None if to_channel else self._room(letter.receiver, rooms)
+            receiver = letter.to if to_channel else letter.receiver
+            if to_channel and letter.is_partial:
+                report.undone.append(_partial(letter))
+                continue
+            room = self._room(receiver, rooms) if receiver else None
             if room is None or room.take(len(letter.body)):
-                asked.append((letter, self._ask(letter, room)))
+                asked.append((letter, self._ask(letter, receiver, room)))
             else:
                 self._broker.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
-                report.undone.append(_undone(letter, RedriveOutcome.FULL))
+                report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
         if not asked:
             return
         done, _ = await asyncio.wait([future for _, future in asked], timeout=_PATIENCE_S)
@@ -206,7 +210,7 @@ class Redriving:
             elif (answer := future.result()).outcome is RedriveOutcome.MOVED:
                 report.done += 1
             else:
-                report.undone.append(_undone(letter, answer.outcome))
+                report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
         # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
         self.durability.writing.look()
 
@@ -225,15 +229,15 @@ class Redriving:
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
-    def _ask(self, letter: StoredLetter, room: _Room | None) -> asyncio.Future[Redriven]:
-        """Have the store move one letter: to its receiver, who has this room, or without one to the channel."""
+    def _ask(self, letter: StoredLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
+        """Have the store move one letter: to this receiver, who has this room, or without one to the channel."""
         durability = self.durability
         step = stored_letters.redrive(
             durability.store.keys,
             durability.token,
             letter,
             durability.facts_max,
-            to_channel=room is None,
+            to_channel=receiver != letter.receiver,
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
         )
@@ -244,16 +248,16 @@ class Redriving:
             if isinstance(answer, Redriven):
                 self._broker.metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
-                self._arrived(letter, answer)
+                self._arrived(letter, receiver, answer)
             resolve(future, answer)
 
         durability.writing.submit(step, answered, insists=True)
         return future
 
-    def _arrived(self, letter: StoredLetter, moved: Redriven) -> None:
-        session = self._broker.logins.names.find(letter.receiver)
-        if is_queue(letter.receiver):
-            self._broker.shared.filled(letter.receiver)
+    def _arrived(self, letter: StoredLetter, receiver: str, moved: Redriven) -> None:
+        session = self._broker.logins.names.find(receiver)
+        if is_queue(receiver):
+            self._broker.shared.filled(receiver)
         elif session is not None and session.durable is not None:
             self._broker.dispatching.arrived(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
@@ -264,14 +268,24 @@ def _gone(dead_id: str) -> Undone:
     return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or not any more")
 
 
-def _undone(letter: StoredLetter, outcome: RedriveOutcome) -> Undone:
-    """Why a letter was not moved."""
+def _partial(letter: StoredLetter) -> Undone:
+    """An older version stored the letter, and it may have been addressed to somebody: its channel could be the wrong place."""
+    text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
+    return Undone(letter.dead_id, "user.illegalArgument", text)
+
+
+def _undone(letter: StoredLetter, outcome: RedriveOutcome, receiver: str) -> Undone:
+    """Why a letter was not moved to this receiver."""
     match outcome:
         case RedriveOutcome.NO_RECEIVER:
-            text = f"there is no session {letter.receiver}; it can be sent to its channel instead"
-            return Undone(letter.dead_id, "user.ptp.unknownDestinationSession", text)
+            text = f"there is no session {receiver}"
+            if letter.to in ("", receiver):
+                further = "" if letter.to else "; it can be sent to its channel instead"
+            else:
+                further = f"; it can be sent to its channel instead, which reaches {letter.to} only"
+            return Undone(letter.dead_id, "user.ptp.unknownDestinationSession", text + further)
         case RedriveOutcome.FULL:
-            text = f"the queue of {letter.receiver} is full"
+            text = f"the queue of {receiver} is full"
             return Undone(letter.dead_id, "resource.overflow.queue.entries", text)
         case RedriveOutcome.EMPTY:
             return Undone(letter.dead_id, "user.message.invalid", "nothing is left of its message")

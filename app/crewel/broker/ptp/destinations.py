@@ -137,7 +137,7 @@ class Destinations:
         message_id = next(iter(firsts.values()), message_id)
         hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
         if hearing:
-            origin = Origin(message_id, received, outgoing.sender, qos.kept())
+            origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
             entry = self._entry(outgoing, LogId(0), int(time() * 1_000_000), origin)
             broker.outbound.fan_out(entry, hearing, None)
         for one in aims:
@@ -177,7 +177,7 @@ class Destinations:
             outgoing.channel.name,
             outgoing.body,
             outgoing.sender,
-            outgoing.qos.kept(),
+            outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
             outgoing.qos.expires(int(time() * 1_000_000)),
         )
@@ -238,7 +238,7 @@ class Destinations:
         else:
             durability.writing.look()  # until the cursor is there, nothing may be told of how this ends
         is_told = bool(self._broker.dispatching.telling)
-        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept()) if is_told else None
+        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:

@@ -1,7 +1,8 @@
 #!lua
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
--- the queue of the subject or group that was its receiver, or lies in the log like something just published. Whatever server
--- owns the receiver; one that does not know yet sees that ids were given that it has not taken.
+-- the queue of the subject or group that was its receiver, or lies in the log like something just published. One that is
+-- addressed to somebody can wait for its destination instead, and is never published. Whatever server owns the receiver; one
+-- that does not know yet sees that ids were given that it has not taken.
 --
 -- Returns {'moved', id, bytes}; {'gone'}: somebody was quicker; {'no receiver'}: the session is not in the store, its end has
 -- begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the message. Or
@@ -17,12 +18,13 @@
 -- ARGV[2]  id in `dead`
 -- ARGV[3]  bound of the facts, entries
 -- ARGV[4]  how long the answer is remembered, milliseconds
--- ARGV[5]  '1' for the channel, '0' for the receiver
+-- ARGV[5]  '0' for the receiver, '1' for the channel, '2' for the destination
 -- ARGV[6]  messages that may wait for the receiver; 0: any number
 -- ARGV[7]  bytes that may wait for it; 0: any number
+-- ARGV[8]  the destination: whom the message is addressed to (client/joe, client/joe/1); empty if it is to nobody
 local node, last, log, dead, facts, once = unpack(KEYS)
 local base, place, facts_max, once_ms, to_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
-local max_entries, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_entries, max_bytes, destination = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
 local call, format = redis.call, string.format
 
 -- include shared/indexes.lua
@@ -37,8 +39,9 @@ local call, format = redis.call, string.format
 
 -- The fields of the log's entry.
 local function entry_of(letter, returns)
-  local entry, to = {'c', letter.channel, 'b', letter.body}, not to_channel and letter.t or ''
-  for field, value in pairs({s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = to}) do
+  local entry = {'c', letter.channel, 'b', letter.body}
+  local further = {s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = destination}
+  for field, value in pairs(further) do
     if value ~= '' then
       entry[#entry + 1] = field
       entry[#entry + 1] = value
@@ -70,20 +73,21 @@ end
 complete(letter)
 
 local size = #letter.body
-local session, inbox = base .. 's:' .. letter.receiver, base .. 'inbox:' .. letter.receiver
-local is_group = string.match(letter.receiver, '^group:')
-local is_queue = is_group or string.match(letter.receiver, '^client/[^/]+$')
+local receiver = ARGV[5] == '2' and destination or letter.receiver
+local session, inbox = base .. 's:' .. receiver, base .. 'inbox:' .. receiver
+local is_group = string.match(receiver, '^group:')
+local is_queue = is_group or string.match(receiver, '^client/[^/]+$')
 if is_queue and not to_channel then
-  if is_group and call('EXISTS', base .. 'members:' .. letter.receiver) == 0 then
+  if is_group and call('EXISTS', base .. 'members:' .. receiver) == 0 then
     return {'no receiver'}
-  elseif max_entries > 0 and call('ZCARD', base .. 'q:' .. letter.receiver) >= max_entries then
+  elseif max_entries > 0 and call('ZCARD', base .. 'q:' .. receiver) >= max_entries then
     return {'full'}
   end
 elseif not to_channel then
   local owner, ending = unpack(call('HMGET', session, 'owner', 'ending'))
   if not owner or ending then
     return {'no receiver'}
-  elseif not has_room(letter.receiver, session, size, max_entries, max_bytes) then
+  elseif not has_room(receiver, session, size, max_entries, max_bytes) then
     return {'full'}
   end
 end
@@ -103,12 +107,12 @@ if to_channel then
   told('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
   where = '"channel":' .. cjson.encode(letter.channel)
 elseif is_queue then
-  enqueue(letter.receiver, text, packed(entry), priority_of(letter), '0')
-  where = '"session":' .. cjson.encode(letter.receiver)
+  enqueue(receiver, text, packed(entry), priority_of(letter), '0')
+  where = '"session":' .. cjson.encode(receiver)
 else
   call('HSET', inbox, text, packed(entry))
   call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
-  where = '"session":' .. cjson.encode(letter.receiver)
+  where = '"session":' .. cjson.encode(receiver)
 end
 told('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
   .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. '}')

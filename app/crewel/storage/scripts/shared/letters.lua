@@ -13,9 +13,10 @@ local function message(inbox, id)
   return logged[id]
 end
 
--- Stores a letter. An empty channel says that the message was stored. Returns the letter's place in `dead`.
+-- Stores a letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it was
+-- addressed to somebody, which letters of older versions do not. Returns the letter's place in `dead`.
 local function bury(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
-  local more = {}
+  local more = {'w', '1'}
   if channel == '' then
     local known = message(inbox, id)
     channel, body, sender, qos, received = known.c or '', known.b or '', known.s or '', known.q or '', id .. '000'
