@@ -63,6 +63,11 @@ DECLARED = (
     Declared(
         "crewel_filter_failures_total", "counter", "Filters that could not be evaluated for a message, once a message."
     ),
+    Declared(
+        "crewel_filters_over_budget_total",
+        "counter",
+        "Messages that were delivered unjudged, because filters took more steps than they may, once a receiver.",
+    ),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_queued", "gauge", "Messages that wait in the queues of subjects and groups now."),
@@ -126,6 +131,7 @@ class Metrics(Collector):
         self.dropped: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.filter_failures = 0
+        self.filters_over_budget = 0
         self.stored_publishes = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()

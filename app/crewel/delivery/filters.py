@@ -24,12 +24,17 @@ from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
 from crewel.delivery.conditions import FALSE, Unsure, condition_of
 
-__all__ = ["FUNCTIONS", "MAX_LENGTH", "MAX_STEPS", "Filter", "FilterFailed"]
+__all__ = ["FUNCTIONS", "MAX_LENGTH", "MAX_STEPS", "MAX_WHOLE_CALLS", "Filter", "FilterFailed", "FilterTooCostly"]
 
 MAX_LENGTH: Final = 1024
 """Longest filter in characters."""
 MAX_STEPS: Final = 5000
-"""Parts of an expression that one evaluation visits at most: some milliseconds."""
+"""Steps that the filters of one session take at most for one message: some milliseconds. A part of the expression that is
+visited is a step, and so are each `_ITEMS_A_STEP` items and `_CHARACTERS_A_STEP` characters that a function looks at."""
+MAX_WHOLE_CALLS: Final = 8
+"""Calls of functions that look at whole lists, in one filter."""
+_ITEMS_A_STEP: Final = 8
+_CHARACTERS_A_STEP: Final = 64
 
 FUNCTIONS: Final = {
     "abs": "The number without its sign.",
@@ -58,6 +63,7 @@ _BUILDERS: Final = {
     "multi_select_dict": r"\{",
 }
 """What builds values, and how to find it in the text."""
+_WHOLE: Final = frozenset(("avg", "keys", "max", "max_by", "min", "min_by", "sum", "values"))
 _LOOKS_IN: Final = "contains"
 """The one function that may be given a list written in place: it answers true or false, and never the list."""
 _FAILURES: Final = (JMESPathError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
@@ -69,18 +75,70 @@ class FilterFailed(Exception):
     """A filter could not be evaluated: by the expression, or by what the message is like."""
 
 
+class FilterTooCostly(FilterFailed):
+    """The evaluation was given up, because it took all the steps that it was allowed: nothing is known of the message."""
+
+
 class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
-    """Walks the expression, and counts its steps."""
+    """Walks the expression, and counts its steps, by the size of what is looked at."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.left = 0
+        self.allowed = self.left = 0
+
+    def begin(self, steps: int) -> None:
+        """Allow the next evaluation so many steps."""
+        self.allowed = self.left = steps
+
+    def _take(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise FilterTooCostly(f"more than {self.allowed} steps")
 
     def visit(self, node: _Node, *args: Any, **kwargs: Any) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise FilterFailed(f"more than {MAX_STEPS} steps")
+        self._take(1)
         return super().visit(node, *args, **kwargs)
+
+    def visit_function_expression(self, node: _Node, value: Any) -> Any:
+        arguments = [self.visit(child, value) for child in node["children"]]
+        for argument in arguments:
+            self._take(_cost(argument))
+        if node["value"] == _LOOKS_IN:
+            self._compare(arguments[1])
+        return self._functions.call_function(node["value"], arguments)
+
+    def visit_comparator(self, node: _Node, value: Any) -> Any:
+        if node["value"] in self._EQUALITY_OPS:
+            for child in node["children"]:
+                self._compare(self.visit(child, value))
+        return super().visit_comparator(node, value)
+
+    def visit_flatten(self, node: _Node, value: Any) -> Any:
+        return self._built(super().visit_flatten(node, value))
+
+    def visit_slice(self, node: _Node, value: Any) -> Any:
+        return self._built(super().visit_slice(node, value))
+
+    def _built(self, value: Any) -> Any:
+        self._take(_cost(value))
+        return value
+
+    def _compare(self, value: Any) -> None:
+        """Take the steps of comparing this with something: of all that is in it."""
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            self._take(_cost(each))
+            if isinstance(each, dict | list):
+                inside = each.values() if isinstance(each, dict) else each
+                waiting.extend(item for item in inside if isinstance(item, str | list | dict))
+
+
+def _cost(value: Any) -> int:
+    """The steps of looking at this once, not at what its items are."""
+    if isinstance(value, str):
+        return len(value) // _CHARACTERS_A_STEP
+    return 1 + len(value) // _ITEMS_A_STEP if isinstance(value, list | dict) else 0
 
 
 class Filter:
@@ -107,19 +165,29 @@ class Filter:
     def __hash__(self) -> int:
         return hash(self.text)
 
-    def accepts(self, document: Mapping[str, Any]) -> bool:
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it is a condition that nearly always takes no steps."""
+        return self._condition is not None
+
+    @property
+    def spent(self) -> int:
+        """The steps that the evaluation before took, if it took any: of one that was given up, all that it was allowed."""
+        return self._evaluation.allowed - max(self._evaluation.left, 0)
+
+    def accepts(self, document: Mapping[str, Any], steps: int = MAX_STEPS) -> bool:
         """Whether the expression is true for the message, by JMESPath's idea of truth: all but null, false, and an empty
-        string, list or object. Raises FilterFailed."""
+        string, list or object. Raises FilterFailed, or FilterTooCostly when it takes more than these steps."""
         if self._condition is not None:
             try:
                 return self._condition(document)
             except Unsure:
                 pass
-        self._evaluation.left = MAX_STEPS
+        self._evaluation.begin(steps)
         try:
             result = self._evaluation.visit(self._tree, document)
-        except _FAILURES as error:
-            raise FilterFailed(str(error)) from error
+        except _FAILURES as error:  # its own words may quote the whole message
+            raise FilterFailed(type(error).__name__) from error
         return result is not False and result not in FALSE
 
 
@@ -146,10 +214,14 @@ def _parsed(text: str) -> _Node:
 
 def _trouble(tree: _Node, text: str) -> str:
     """What filters cannot do, and where the expression does it; empty if it does not."""
+    whole = 0
     for node, parent, place in _nodes(tree):
         kind = node["type"]
         if kind == "function_expression":
             name = node["value"]
+            whole += name in _WHOLE
+            if whole > MAX_WHOLE_CALLS:
+                return f"{', '.join(sorted(_WHOLE))} are called {MAX_WHOLE_CALLS} times at most"
             trouble = _wrong_call(name, len(node["children"]))
             if trouble:
                 return trouble + _column(text, rf"\b{re.escape(name)}\s*\(")

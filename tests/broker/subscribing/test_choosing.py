@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker.subscribing.choice import Budgets
 from crewel.delivery.filters import Filter
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin
 from tests.broker.subscribing.asking import RULES
@@ -77,13 +78,69 @@ class TestFilters:
             assert data_of(client.connect(advice={"timeout": 0}).answer) == [[1, 2]]
         assert world.broker.metrics.filter_failures == 1
 
+    def test_a_message_that_cannot_be_judged_within_the_budget_is_delivered(
+        self, world: StoredWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        client = Client(world).joined()
+        ask(client, "/a", filter="max(data) < `0` || sum(data) < `0`")
+        publish(world, "/a", [1, 2], [1] * 30_000, [1] * 30_000)
+        came = data_of(client.connect(advice={"timeout": 0}).answer)
+        assert [len(each) for each in came] == [30_000, 30_000]
+        assert world.broker.metrics.filters_over_budget == 2
+        assert world.broker.metrics.filter_failures == 0
+        assert caplog.text.count("takes more than its budget") == 1
+
+    def test_the_budget_of_a_session_is_for_all_its_filters(self, world: StoredWorld) -> None:
+        client, other = Client(world).joined(), Client(world).joined()
+        for number in range(10):
+            ask(client, "/a", filter=f"max(data) < `-{number}`")
+        ask(other, "/b", filter="max(data) < `-9`")
+        publish(world, "/a", *([[1] * 10_000] * 20))
+        assert world.broker.metrics.filters_over_budget == 20, "the first few are judged by some of the filters"
+        publish(world, "/b", *([[1] * 10_000] * 3))
+        assert world.broker.metrics.filters_over_budget == 20, "another session has a budget of its own"
+
+    def test_a_small_filter_is_judged_after_everything_was_spent(self, world: StoredWorld) -> None:
+        client = Client(world).joined()
+        ask(client, "/a", filter="sum(data) < `0` && min(data) < `0` && max(data) < `0`")
+        ask(client, "/b", filter="contains(['x', 'y'], data.kind) && starts_with(channel, '/b')")
+        publish(world, "/a", *([[1] * 30_000] * 40))
+        assert world.broker.metrics.filters_over_budget > 0
+        while data_of(client.connect(advice={"timeout": 0}).answer):
+            pass
+        publish(world, "/b", *({"kind": kind} for kind in "xzy"))
+        came = data_of(client.connect(advice={"timeout": 0}).answer)
+        assert [each for each in came if isinstance(each, dict)] == [{"kind": "x"}, {"kind": "y"}]
+
+    def test_a_condition_takes_no_budget(self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr(Budgets, "allowance", lambda *_: asked.append("asked"))
+        client = Client(world).joined()
+        ask(client, "/a", filter="data.n > `1` && !(data.gone) || data.kind == 'x'")
+        publish(world, "/a", *({"n": number} for number in range(10)))
+        assert len(data_of(client.connect(advice={"timeout": 0}).answer)) == 8
+        assert asked == []
+
+    def test_a_condition_that_has_to_look_closely_is_within_the_budget(self, world: StoredWorld) -> None:
+        client = Client(world).joined()
+        ask(client, "/a", filter="data.one == data.other")
+        publish(
+            world,
+            "/a",
+            {"one": [[1]] * 9000, "other": [[1]] * 9000},
+            {"one": [1], "other": [1]},
+            {"one": [1], "other": [2]},
+        )
+        assert len(data_of(client.connect(advice={"timeout": 0}).answer)) == 2
+        assert world.broker.metrics.filters_over_budget == 1
+
     def test_each_expression_is_evaluated_once_a_message(
         self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         evaluated: list[str] = []
         accepts = Filter.accepts
         monkeypatch.setattr(
-            Filter, "accepts", lambda self, document: evaluated.append(self.text) or accepts(self, document)
+            Filter, "accepts", lambda self, *asked: evaluated.append(self.text) or accepts(self, *asked)
         )
         for expression in ("data.n > `1`", "data.n > `1`", "data.n < `1`"):
             ask(Client(world).joined(), "/a", filter=expression)

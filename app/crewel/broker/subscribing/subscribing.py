@@ -11,7 +11,7 @@ from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.choice import Heard, Question
+from crewel.broker.subscribing.choice import Budgets, Heard, Question
 from crewel.broker.subscribing.newest import outdate
 from crewel.broker.subscribing.past import SERVICE, get, past, told
 from crewel.broker.subscribing.replaying import Numbers
@@ -40,6 +40,7 @@ class Subscribing:
         asked about."""
         self.numbers: Numbers | None = None
         """Numbers events for the replay extension; None: it is not loaded."""
+        self._budgets = Budgets(broker.metrics, broker.loop.time)
         self._question: Question | None = None  # about the message that sessions are being asked about
         broker.registry.calls[SERVICE] = partial(get, broker)
 
@@ -75,11 +76,8 @@ class Subscribing:
     def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> Question:
         question = self._question
         if question is None or question.entry is not entry:
-            question = self._question = Question(channel, entry, sender, qos, self._failed)
+            question = self._question = Question(channel, entry, sender, qos, self._budgets)
         return question
-
-    def _failed(self) -> None:
-        self._broker.metrics.filter_failures += 1
 
     def is_local(self, session: Session, channel: Channel) -> bool:
         """Whether the session wants to hear what it publishes on this channel itself."""
@@ -186,6 +184,7 @@ class Subscribing:
     def forget(self, session: Session) -> None:
         """The session has ended."""
         self.choosing.pop(session, None)
+        self._budgets.forget(session)
 
     def restore(self, session: Session, stored: Mapping[str, Any]) -> None:
         """A session came back from the store, with what it wants of which pattern."""
@@ -217,4 +216,4 @@ def _heard(session: Session, hearing: list[Choice]) -> Heard:
 def _wants(choice: Choice, session: Session, question: Question) -> bool:
     if choice.group or not (choice.local or not session.name or question.sender != session.name):
         return False
-    return choice.filter is None or question.passes(choice.filter)
+    return choice.filter is None or question.passes(choice.filter, session)
