@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from crewel.bayeux.message import Fields, Message
@@ -27,6 +28,9 @@ class Exchange:
     """Whether the session had connected before: the first connect is answered at once."""
     advise = False
     """Whether the connect reply tells the advice."""
+    ahead: deque[tuple[Message | None, Any, Any]] | None = None
+    """The messages after the one that is waited for that were begun already, each with its handler and what that waits for; or
+    with its reply, and None."""
 
     def __init__(self, peer: Peer, elements: list[Any]) -> None:
         self.peer = peer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -156,9 +157,16 @@ class Inbound:
         self._broker.outbound.answer(exchange)
 
     def _process(self, exchange: Exchange) -> _Pending | None:
-        """Answer the elements that have no reply yet, up to one that has to be waited for."""
+        """Answer the elements that have no reply yet, up to one that has to be waited for. While a message is being stored,
+        those after it that ask for the same are begun too, so that the store gets them together."""
+        pending = self._take_ahead(exchange) if exchange.ahead else None
+        if pending is not None:
+            return pending
         answered = exchange.replies
+        waiting: Awaitable[Any] | None = None
         for element in exchange.elements[len(answered) :] if answered else exchange.elements:
+            if pending is not None and not (isinstance(waiting, Promise) and _is_only_stored(element)):
+                return pending
             message: Message | None = None
             try:
                 if type(element) is not dict:
@@ -168,12 +176,30 @@ class Inbound:
                 if not isinstance(outcome, dict):
                     waiting, done = start(outcome)
                     if waiting is not None:
-                        return message, outcome, waiting
+                        if pending is None:
+                            pending = message, outcome, waiting
+                        else:
+                            _put_ahead(exchange, message, outcome, waiting)
+                        continue
                     assert done is not None
                     outcome = done
             except Exception as error:  # noqa: BLE001 - it becomes the reply
                 outcome = refusal(element, message, error)
-            answered.append((outcome, message))
+            if pending is None:
+                answered.append((outcome, message))
+            else:
+                _put_ahead(exchange, message, outcome, None)
+        return pending
+
+    def _take_ahead(self, exchange: Exchange) -> _Pending | None:
+        """The next message that was begun and has to be waited for; the replies before it are put to the others."""
+        assert exchange.ahead is not None
+        while exchange.ahead:
+            message, outcome, waiting = exchange.ahead.popleft()
+            if waiting is not None:
+                assert message is not None
+                return message, outcome, waiting
+            exchange.replies.append((outcome, message))
         return None
 
     def _find_session(self, exchange: Exchange) -> None:
@@ -245,6 +271,25 @@ class Inbound:
         session = Session(self._broker, new_secret())
         session.peer = peer
         return session
+
+
+def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, waiting: Awaitable[Any] | None) -> None:
+    if exchange.ahead is None:
+        exchange.ahead = deque()
+    exchange.ahead.append((message, outcome, waiting))
+
+
+def _is_only_stored(element: object) -> bool:
+    """Whether the element is a publish that is to be stored and does nothing else: it comes after what is being stored."""
+    if type(element) is not dict or str(element.get("channel")).startswith("/meta/"):
+        return False
+    ext = element.get("ext")
+    asked = ext.get("publish") if type(ext) is dict else None
+    return (
+        type(asked) is dict
+        and asked.get("persistent") is True
+        and not (asked.get("destination") or asked.get("administrative"))
+    )
 
 
 def _is_taken(part: SessionPart, session: Session, peer: Peer, fields: dict[str, Any]) -> bool:
