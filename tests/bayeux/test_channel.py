@@ -1,6 +1,7 @@
 """Channel names (Bayeux 1.0, section 2; reference 2.1 to 2.3)."""
 
 import string
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -239,3 +240,26 @@ class TestReplyChannels:
         channel = parse(name)
         assert channel is not None
         assert (channel.is_reply, channel.reply_id) == (False, "")
+
+
+class TestMemory:
+    """What names take that nobody uses any more."""
+
+    def test_deep_names_that_were_parsed_take_a_bounded_memory(self) -> None:
+        """Each of these has 126 patterns of 130 characters."""
+        tracemalloc.start()
+        try:
+            parse("/first")
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(4000):
+                assert parse(f"/{number:04}" + "/a" * 125) is not None
+            assert tracemalloc.get_traced_memory()[0] - before < 24 * 2**20
+        finally:
+            tracemalloc.stop()
+
+    def test_a_name_that_was_parsed_lately_is_the_same_channel(self) -> None:
+        assert parse("/lately/a") is parse("/lately/a")
+
+    def test_long_names_are_not_remembered(self) -> None:
+        name = "/" + "a" * 300
+        assert parse(name) is not parse(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
 from typing import Final
 
 __all__ = ["MAX_NAME", "REPLIES", "SYSTEM", "Channel", "Kind", "matches", "parse"]
@@ -21,7 +20,12 @@ SYSTEM: Final = "/__sys__"
 REPLIES: Final = "/ret/"
 """What the names of reply channels begin with, `/ret/<ID>/<LDDDDDD>`: on each one client awaits the answer to one request."""
 
-_REMEMBERED_NAME: Final = 256  # longer names are parsed each time: a cache of long names is a gift to an attacker
+_REMEMBERED_NAME: Final = 256  # longer names are parsed each time
+_REMEMBERED_SIZE: Final = 2**24
+"""Most that all remembered names and their patterns take, in bytes, about; then all are forgotten. A deep name has patterns
+in the square of its length, so counting names would bound nothing."""
+_FIXED_SIZE: Final = 300  # of a channel and its place in the cache
+_TEXT_SIZE: Final = 60  # of a text, beside its characters
 _CHARSET: Final = re.compile(r"/[A-Za-z0-9 !#$()*+\-./@_{~}]+", re.ASCII)
 _REPLY: Final = re.compile(
     r"/ret/([A-Za-z0-9_\-]{1,64})/(?:[1-9][0-9]{6}|\*)", re.ASCII
@@ -85,7 +89,8 @@ class Channel:
 def parse(name: str) -> Channel | None:
     """The channel of this name, or None if the name is invalid: bad characters, an empty segment, a wildcard that is
     not the last segment, or more than `MAX_NAME` characters. `/a***` and `/foo*` are literal names."""
-    return _remembered(name) if len(name) <= _REMEMBERED_NAME else _parse(name)
+    channel = _remembered.get(name)
+    return channel if channel is not None else _parse_and_remember(name)
 
 
 def _parse(name: str) -> Channel | None:
@@ -98,7 +103,25 @@ def _parse(name: str) -> Channel | None:
     return Channel(stripped, segments)
 
 
-_remembered = lru_cache(maxsize=16384)(_parse)
+class _Remembered(dict[str, Channel]):
+    """Channels by the names that were parsed; `size` is what they take, in bytes."""
+
+    size = 0
+
+
+_remembered: Final = _Remembered()
+
+
+def _parse_and_remember(name: str) -> Channel | None:
+    channel = _parse(name)
+    if channel is not None and len(name) <= _REMEMBERED_NAME:
+        size = _FIXED_SIZE + sum(map(len, channel.patterns)) + _TEXT_SIZE * (len(channel.patterns) + 2)
+        if _remembered.size + size > _REMEMBERED_SIZE:
+            _remembered.clear()
+            _remembered.size = 0
+        _remembered[name] = channel
+        _remembered.size += size
+    return channel
 
 
 def _kind(name: str) -> Kind:

@@ -62,10 +62,11 @@ class Storage(Group):
         le=100,
     )
     max_memory_bytes: Number = setting(
-        0,
-        "Most memory of the server's own store. At 90 % of it persistent publishes are refused. 0: no limit.",
+        -1,
+        "Most memory of the server's own store. At 90 % of it persistent publishes are refused. -1: half of what the"
+        " machine, or its container, has. 0: no limit.",
         unit=_BYTES,
-        ge=0,
+        ge=-1,
     )
     take_over: bool = setting(
         False,

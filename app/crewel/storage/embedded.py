@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.lasting import Storage
+from crewel.storage.machine import memory_bytes
 
 __all__ = ["Embedded", "holds_store", "server_binary"]
 
@@ -85,6 +86,7 @@ class Embedded:
         self._storage = storage
         self._ended = ended
         self._more = options or {}
+        self._max_memory = storage.max_memory_bytes
         self._directory = Path(storage.data_dir)
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -159,6 +161,8 @@ class Embedded:
         """Make the directory, and return the lock on it: an open file. None: a store runs there."""
         self._directory = self._directory.absolute()
         try:
+            if self._max_memory < 0:
+                self._max_memory = memory_bytes() // 2
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_format()
             self._shorten()
@@ -226,7 +230,7 @@ class Embedded:
             "save": "",
             "appendonly": "yes",
             "appendfsync": self._storage.fsync,
-            "maxmemory": str(self._storage.max_memory_bytes),
+            "maxmemory": str(self._max_memory),
             "maxmemory-policy": "noeviction",
             "repl-diskless-sync-delay": "0",  # a backup does not wait for others to come along
             **self._more,
