@@ -313,6 +313,8 @@ class Audit:
         known = {(letter["receiver"], letter["id"], letter["code"]) for letter in there if "p" in letter}
         known |= {(fact["session"], fact["message"], fact["code"]) for fact in sent_again if "session" in fact}
         assert known <= set(dead), f"letters of another receiver than died: {known - set(dead)}"
+        stayed = [each for each in there if _should_have_gone_back(each)]
+        assert not stayed, f"a subject's messages became letters when one of its sessions ended: {stayed}"
         sent = {(fact["letter"], str(fact["id"]), str(fact["returns"])) for fact in self.redriven}
         back = {(each["r"], each["id"], each["n"]) for each in there if "r" in each}
         assert back <= sent, f"letters came back that nobody has sent: {back - sent}"
@@ -404,6 +406,15 @@ def _is_among(redriven: Mapping[str, Any], dead: set[tuple[str, str, str]]) -> b
     if "session" in redriven:
         return (redriven["session"], redriven["message"], redriven["code"]) in dead
     return any((redriven["message"], redriven["code"]) == each[1:] for each in dead)
+
+
+def _should_have_gone_back(letter: Mapping[str, str]) -> bool:
+    """Whether the letter says that a session has ended with a stored message of its subject, which no operator had sent again:
+    that goes back to the subject, unless another of its sessions has settled it."""
+    to, ended = letter.get("t", ""), letter["code"] == "communication.noConnection.dead"
+    return (
+        ended and "r" not in letter and "p" in letter and letter["receiver"].startswith(f"{to}/") and to.count("/") == 1
+    )
 
 
 def _give(account: Account, ids: list[int]) -> None:

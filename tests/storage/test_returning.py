@@ -60,9 +60,22 @@ async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> Non
     await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
     assert await receivers(owner, log_id) == set()
     left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
-    assert (len(left.letters), left.returned) == (1, [])
+    assert left == Left([], [log_id], [])
     assert await waiting(owner) == []
-    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "dead", log_id)}
+    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
+    assert await owner.facts("returned") == []
+
+
+async def test_the_facts_are_the_same_in_both_orders(store: Store) -> None:
+    owner = await owner_of(store, JOE, JOE_2)
+    log_id = await send(owner, JOE, JOE_2)
+    left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
+    await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
+    assert left == Left([], [log_id], [])
+    assert await waiting(owner) == []
+    assert await receivers(owner, log_id) == set()
+    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
+    assert await owner.facts("returned") == []
 
 
 async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> None:
@@ -169,8 +182,8 @@ async def test_what_was_settled_with_the_end_is_settled_for_the_subject(store: S
     log_id = await send(owner, JOE, JOE_2)
     await owner.end(settled(JOE, log_id))
     assert await receivers(owner, log_id) == set()
-    assert (await owner.end(name=JOE_2, returning={log_id: 1})).lapsed == [log_id]
-    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "lapsed", log_id)}
+    assert (await owner.end(name=JOE_2, returning={log_id: 1})).returned == [log_id]
+    assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
 
 
 async def test_what_died_with_the_end_is_still_open_for_the_others(store: Store) -> None:

@@ -67,7 +67,8 @@ _MEANINGS = {
     EndReason.DROPPED: "The queue was full, and the queue's policy dropped it; or an operator did.",
     EndReason.FILTERED: "The receiver does not want it: a filter, or its own message.",
     EndReason.LAPSED: "The anonymous session that it waited for ended, or the last member of its group.",
-    EndReason.RETURNED: "It went back to the queue of its subject or group, for another receiver.",
+    EndReason.RETURNED: "It went back to the queue of its subject or group, for another receiver; or another session of the"
+    " subject has it, or has settled it.",
 }
 
 

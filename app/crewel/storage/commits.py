@@ -182,7 +182,7 @@ class Left:
     """The dead ids of the letters in their order, less those of messages that have not died; and then those of what had not
     reached the owner."""
     returned: list[LogId]
-    """What went back to the shared queue that it came from, or is open for other sessions of the subject."""
+    """What went back to the shared queue that it came from, or is open for other sessions of the subject, or settled by one."""
     lapsed: list[LogId]
     """What could not go back and has no letter, or came from a group that has no members any more."""
 
@@ -203,8 +203,8 @@ def end(
     waits for the group. Repeated, it changes nothing and tells nothing. Raises Fenced if another server owns the session.
 
     `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
-    there. A subject's message that another of its sessions has settled does not: it dies if there is a letter for it, or
-    else lapses. The facts tell this by themselves: what `ended` says of these messages is left out.
+    there. A subject's message that another of its sessions has open, or has settled, ends without a letter, as one that went
+    back. The facts tell this by themselves: what `ended` says of these messages is left out.
     """
     facts = ends(_less(ended, returning), letters).get(name, [])
     described = _letters(letters).get(name, [])

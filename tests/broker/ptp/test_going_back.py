@@ -1,5 +1,6 @@
 """What goes back to the queue of a subject when its sessions end, and who has it then."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -102,6 +103,45 @@ class TestASubject:
         disconnects(second)
         assert come(login(world, "joe/3")) == []
         assert world.broker.destinations.waiting("joe") == 0
+        assert letters(world) == []
+
+    @ENDS
+    @pytest.mark.parametrize("is_first", [True, False], ids=["ends first", "ends last"])
+    def test_settled_by_one_session_it_leaves_no_letter_in_either_order(
+        self, world: StoredWorld, clerk: Clerk, end: Callable[[Receiver], None], is_first: bool
+    ) -> None:
+        first = login(world, "joe/1", timeout=20000)
+        second = login(world, "joe/2", timeout=500000)
+        message_id = clerk.post("hi", queue("joe"))
+        (message,) = second.take()
+        if is_first:
+            end(first)
+            second.take(ok(message))
+        else:
+            second.take(ok(message))
+            world.commit()
+            end(first)
+        assert letters(world) == []
+        assert world.broker.destinations.waiting("joe") == 0
+        assert Counter(world.ended()) == {
+            ("client/joe/1", "returned", int(message_id)): 1,
+            ("client/joe/2", "settled", int(message_id)): 1,
+        }
+        assert world.broker.metrics.ended["returned"] == 1
+        assert world.broker.metrics.ended["dead"] == 0
+
+    def test_settled_by_one_session_it_leaves_no_letter_after_a_crash(self, world: StoredWorld, clerk: Clerk) -> None:
+        first, second = login(world, "joe/1"), login(world, "joe/2")
+        message_id = clerk.post("hi", queue("joe"))
+        second.take(ok(*second.take()))
+        world.commit()
+        first.say("/meta/disconnect")
+        world.crash()
+        again = StoredWorld(prefix=world.prefix)
+        assert letters(again) == []
+        assert again.broker.destinations.waiting("joe") == 0
+        assert ends(again) == {(message_id, "settled"): 1}
+        again.close()
 
     def test_it_goes_back_but_not_to_a_session_that_has_rejected_it(self, world: StoredWorld, clerk: Clerk) -> None:
         first, second = login(world, "joe/1"), login(world, "joe/2")

@@ -238,9 +238,9 @@ def check(life: Life) -> None:
         else:
             assert sum(how.values()) == 1, f"{message_id} ({kind}) has ended so: {dict(how)}"
     for letter in life.world.letters():
-        if letter.code == DEAD_SESSION and life.accepted.get(letter.id) in ("subject", "one"):
-            # It would have gone back, had not another session of the subject settled it.
-            assert "settled" in {reason for _, reason in told[letter.id]}, f"{letter.id} did not go back"
+        # Such a message goes back, unless another session of the subject has settled it; neither leaves a letter.
+        is_left = letter.code == DEAD_SESSION and life.accepted.get(letter.id) in ("subject", "one")
+        assert not is_left, f"{letter.id} became a letter when a session ended"
     keys = life.world.store.keys
     left: Any = life.world.wait(life.world.store.reader.keys(f"{keys.base}ptp:*".replace("{", "\\{")))
     assert left == []

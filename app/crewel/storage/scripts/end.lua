@@ -4,12 +4,13 @@
 -- and changes nothing.
 --
 -- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
--- came from a shared queue and may go back there does so, if it can, and else ends as its letter says, or lapses. What lies in
+-- came from a shared queue and may go back there does so, if it can, and else ends as its letter says, or lapses. A subject's
+-- message that another session of the subject has open, or has settled, ends here without a letter. What lies in
 -- the inbox and the owner says nothing of has not reached the owner: it goes back as well, or it is a letter that was sent
 -- again, and becomes a letter once more. The session's memberships of groups end; with the last member goes what waits.
 --
 -- Returns {{id, ...}, {id, ...}, {id, ...}}: the ids in `dead` of the letters in their order; the log ids of what has gone back
--- or is left to others; those of what has lapsed. Three times {} if the session had ended before; or 'fenced' if another
+-- or is left to others, who may have settled it; those of what has lapsed. Three times {} if the session had ended before; or 'fenced' if another
 -- server owns it.
 --
 -- KEYS[1]     s:<session>
@@ -78,7 +79,7 @@ local function has_gone_back(id, attempts)
     queued[queue] = queued[queue] or {}
     table.insert(queued[queue], id)
   end
-  if outcome == 'queued' or outcome == 'others' then
+  if outcome == 'queued' or outcome == 'others' or outcome == 'settled' then
     returned[#returned + 1] = id
   elseif outcome == 'lapsed' then
     lapsed[#lapsed + 1] = id
