@@ -237,7 +237,7 @@ COMMANDS: Final = (
         _SESSION,
         "dispatcherActive",
         _RW,
-        "Whether it is delivered to. false holds it back; true delivers again, the held message first.",
+        "Whether it is delivered to. false holds it back; true delivers again, the held message in its old place.",
         session_facts.is_active,
         _ON,
         operations.set_active,
@@ -247,7 +247,7 @@ COMMANDS: Final = (
         _SESSION,
         "skipCallbackMessage",
         _X,
-        "The held message, or the oldest, becomes a dead letter: how many did.",
+        "The held message, or the first that waits, becomes a dead letter: how many did.",
         operations.skip,
     ),
     Command(

@@ -15,7 +15,7 @@ async def set_active(call: Call) -> None:
 
 
 async def activate(call: Call) -> None:
-    """Deliver again, the held message first."""
+    """Deliver again, the held message in its old place."""
     await call.admin.dispatching.activate(call.session)
 
 
@@ -25,7 +25,7 @@ async def hold(call: Call, *, code: str = "", reason: str = "") -> None:
 
 
 async def skip(call: Call) -> int:
-    """Make the held message, or the oldest, a dead letter."""
+    """Make the held message, or the first that waits, a dead letter."""
     return await call.admin.dispatching.skip(call.session)
 
 

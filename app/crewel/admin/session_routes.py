@@ -126,7 +126,7 @@ SESSION_ROUTES: Final = (
     Route(
         "POST",
         _ONE + "/activate",
-        "Deliver again to a session that is held back, the held message first.",
+        "Deliver again to a session that is held back, the held message in its old place.",
         _does("activate", _activate),
         _SESSION,
         refusals=_UNKNOWN,
@@ -146,7 +146,7 @@ SESSION_ROUTES: Final = (
     Route(
         "POST",
         _ONE + "/skip",
-        "Make the held message, or the oldest that waits, a dead letter. The session stays as it is.",
+        "Make the held message, or the first that waits, a dead letter. The session stays as it is.",
         _does("skip", _skip),
         "The session, and `letters`: how many became dead letters, 0 or 1.",
         refusals=_UNKNOWN,

@@ -155,6 +155,7 @@ class Session:
         "timeout_ms",
         "transient_interval_ms",
         "transient_timeout_ms",
+        "turn",
         "urgent",
         "verdict",
     )
@@ -205,6 +206,9 @@ class Session:
     """The bounds of its queue, if the store has it."""
     dispatcher: Dispatcher | None
     """What decides about its failures; None while nothing needs one."""
+    turn: int
+    """When it last got a message that one of several receivers gets, as a running number of the server; 0: never. Of receivers
+    with equally little to do, the one with the lowest gets the next."""
     takes_ptp: bool
     """Whether messages may be addressed to it."""
     is_paused: bool
@@ -262,6 +266,7 @@ class Session:
         self.bounds = None
         self.dispatcher = None
         self.is_paused = False
+        self.turn = 0
         self.takes_ptp = True
         self.is_absent = False
         self.grace_ms = None

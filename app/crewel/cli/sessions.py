@@ -95,7 +95,7 @@ def activate(
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
 ) -> None:
-    """Deliver again to sessions that are held back, the held message first."""
+    """Deliver again to sessions that are held back, the held message in its old place."""
     _do(names, "activate", url, token, as_json, "active, {waiting} waiting")
 
 
@@ -120,7 +120,7 @@ def skip(
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
 ) -> None:
-    """Make the held message, or the oldest that waits, a dead letter. A held session stays held."""
+    """Make the held message, or the first that waits, a dead letter. A held session stays held."""
     _do(names, "skip", url, token, as_json, "{letters} became dead letters, {waiting} waiting")
 
 

@@ -315,7 +315,7 @@ class Dispatching:
             await self._stored(session)
 
     async def activate(self, session: Session) -> None:
-        """Let the session's messages go to it again, the held one first."""
+        """Let the session's messages go to it again, the held one in its old place."""
         dispatcher = session.dispatcher
         if dispatcher is not None and dispatcher.holdback is not None:
             dispatcher.holdback = None

@@ -4,7 +4,7 @@ nobody, and then why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from crewel.broker.names import Names
@@ -14,6 +14,9 @@ from crewel.delivery.names import ANONYMOUS
 from crewel.delivery.publish_qos import Destination, Distribute
 
 __all__ = ["Aim", "aim"]
+
+Load = Callable[[Session], int]
+NextOf = Callable[[Iterable[Session]], Session]
 
 _DENIED: Final = "user.ptp.denied"
 _UNKNOWN: Final = "user.ptp.unknownDestination"
@@ -36,15 +39,16 @@ class Aim(NamedTuple):
     message: str = ""
 
 
-def aim(destination: Destination, names: Names, load: Callable[[Session], int], *, has_store: bool) -> Aim:
-    """Find out whom the destination means. `load` tells how much waits for a session."""
+def aim(destination: Destination, names: Names, load: Load, next_of: NextOf, *, has_store: bool) -> Aim:
+    """Find out whom the destination means. `load` tells how much waits for a session, `next_of` chooses among those with
+    equally much."""
     name = destination.to
     if name.number:
         return _at_session(name.relative, names)
     there = names.of_subject(name.subject) if name.subject != ANONYMOUS else []
     takers = tuple(session for session in there if session.takes_ptp)
     if destination.distribute is Distribute.ONE:
-        return _at_one(destination, takers, load, is_anybody=bool(there), has_store=has_store)
+        return _at_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
     if takers:
         return Aim(name.relative, takers, subject_queue(name.subject))
     return _at_nobody(destination, subject_queue(name.subject), is_anybody=bool(there))
@@ -62,7 +66,8 @@ def _at_session(to: str, names: Names) -> Aim:
 def _at_one(
     destination: Destination,
     takers: tuple[Session, ...],
-    load: Callable[[Session], int],
+    load: Load,
+    next_of: NextOf,
     *,
     is_anybody: bool,
     has_store: bool,
@@ -74,7 +79,8 @@ def _at_one(
         return _at_nobody(destination, one_queue(name.subject), is_anybody=is_anybody)
     if has_store and any(session.durable is not None for session in takers):
         return Aim(name.relative, queue=one_queue(name.subject))
-    return Aim(name.relative, (min(takers, key=load),))
+    least = min(map(load, takers))
+    return Aim(name.relative, (next_of(each for each in takers if load(each) == least),))
 
 
 def _at_nobody(destination: Destination, queue: str, *, is_anybody: bool) -> Aim:

@@ -104,7 +104,8 @@ class Destinations:
         if not broker.outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = broker.logins.names, broker.durability is not None
-        aims = [aim(each, names, broker.dispatching.waiting, has_store=has_store) for each in qos.destinations]
+        load, next_of = broker.dispatching.waiting, broker.shared.next_of
+        aims = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
             broker.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name

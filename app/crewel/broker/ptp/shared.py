@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import count
+from operator import attrgetter
 from time import time
 from typing import TYPE_CHECKING, Final
 
@@ -66,6 +68,7 @@ class SharedQueues:
         self._broker = broker
         self._known: dict[str, SharedQueue] = {}
         self.failures = Failures()
+        self._turns = count(1)
         self.starving: set[str] = set()
         """Queues with messages for which nobody who is there has room."""
         broker.registry.session_added.append(self.here)
@@ -176,6 +179,12 @@ class SharedQueues:
             return self._broker.groups.members(name)
         return [each for each in self._broker.logins.names.of_subject(subject_of(name)) if each.takes_ptp]
 
+    def next_of(self, sessions: Iterable[Session]) -> Session:
+        """The one of these, which have equally much to do, that has waited longest for a message: it gets the next one."""
+        session = min(sessions, key=attrgetter("turn"))
+        session.turn = next(self._turns)
+        return session
+
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
         dispatcher = session.dispatcher
@@ -193,6 +202,9 @@ class SharedQueues:
         return max(0, min(room, _AT_ONCE))
 
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
+        """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
+        for a message."""
+        sessions = sorted(sessions, key=attrgetter("turn"))
         return [Member(each.durable.name, self._room(each, name)) for each in sessions if each.durable is not None]
 
     # Leases
@@ -275,6 +287,7 @@ class SharedQueues:
             if durable is not None:
                 self._broker.returning.expect(durable, name)
             return  # another session of its name has nothing of it
+        session.turn = next(self._turns)
         dispatching, place = self._broker.dispatching, leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
         dispatching.arrived(session, place, waiting)
@@ -292,7 +305,8 @@ class SharedQueues:
             while (hearing := [each for each in self.members(queue.name) if _can_hear(each)]) and queue.count:
                 entries = await self.peek(queue.name, _AHEAD)
                 for entry in entries:
-                    self._broker.outbound.fan_out(entry, hearing[:1] if is_exclusive(queue.name) else hearing, None)
+                    receivers = [self.next_of(hearing)] if is_exclusive(queue.name) else hearing
+                    self._broker.outbound.fan_out(entry, receivers, None)
                 count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
                 if not count:
                     queue.count = 0
