@@ -10,10 +10,10 @@ const LONGEST_TEXT = 500;
 class Statuses {
     #open = new Map();
 
-    /** Notes how a message fares. That it is being worked on is no news once its end is known. */
+    /** Notes how a message fares. That it has not ended is no news once its end is known. */
     put(status) {
         const known = this.#open.get(status.id);
-        if (status.state === "WORKING" && known && known.status.state !== "WORKING") {
+        if (known && isEnd(known.status) && !isEnd(status)) {
             return;
         }
         this.#open.set(status.id, {status, carrier: null});
@@ -60,8 +60,14 @@ class Statuses {
     }
 }
 
+function isEnd({state}) {
+    return state !== "WORKING" && state !== "UNCLAIMED";
+}
+
 /** One delivery in the hands of its listeners. It ends when all of them have; the first failure counts. */
 class Handling {
+    /** Whether a listener was called with it. */
+    isTaken = false;
     #left = 1; // the client itself, which is calling the listeners
     #failure = null;
     #ended;
@@ -71,6 +77,7 @@ class Handling {
     }
 
     failed(reason) {
+        this.isTaken = true;
         this.#failure ??= described(reason);
     }
 
@@ -89,6 +96,8 @@ class Handling {
 /** What is known of one session's messages: at work, settled OK (the latest of them), and to be told. */
 export class Ledger {
     statuses = new Statuses();
+    /** The messages that no listener has taken, by id: {message, handling, since, timer}. */
+    unclaimed = new Map();
     #atWork = new Map();
     #done = new Set();
     #most;
@@ -103,6 +112,27 @@ export class Ledger {
 
     handling(id) {
         return this.#atWork.get(id);
+    }
+
+    /** Keeps a message until a listener takes it. Returns the one that has to make room, if there are too many. */
+    keep(id, entry) {
+        this.unclaimed.set(id, entry);
+        this.statuses.put({id, state: "UNCLAIMED"});
+        return this.unclaimed.size > this.#most ? this.release(this.unclaimed.keys().next().value) : undefined;
+    }
+
+    /** Takes a message out that no listener has taken so far; undefined if it is not there. */
+    release(id) {
+        const entry = this.unclaimed.get(id);
+        clearTimeout(entry?.timer);
+        this.unclaimed.delete(id);
+        return entry;
+    }
+
+    /** Forgets what no listener has taken: its session is over. */
+    close() {
+        this.unclaimed.forEach(({timer}) => clearTimeout(timer));
+        this.unclaimed.clear();
     }
 
     /** Begins with a message; `changed` is called when it has ended. One that comes again while it is at work counts anew. */

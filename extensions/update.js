@@ -8,6 +8,7 @@
  *
  * A listener that returns has settled its message, one that returns a promise settles it with that promise, and one that
  * throws reports what it threw: an object or Error keeps its `errorCode`, anything else is `user.update.internalError`.
+ * A message that no listener takes stays open, and goes to the first listener that is added for it.
  * Register it before listeners are added and before the handshake.
  */
 
@@ -16,11 +17,18 @@ import {Ledger} from "./update-ledger.js";
 const SERVICE = "/service/update";
 const COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
 const RETRY_MS = 1000;
+const DEAD_MESSAGE = "user.update.deadMessage";
+const ERASED = "ERASED";
+const REPLIES = "/ret/";
 
 export class UpdateExtension {
     #asked;
     #onRejected;
     #remembered;
+    #unclaimedMs;
+    #fresh = []; // listeners that were added just now, and may take what came before them
+    #unwanted = new Set(); // channels that were unsubscribed
+    #knowsAll = null; // whether all subscriptions of the session were made by this page
     #cometd = null;
     #undo = [];
     #ledger;
@@ -33,9 +41,15 @@ export class UpdateExtension {
     /**
      * @param asked more fields of `ext.session`, such as {ackWait: 60000, dispatcher: {retries: 3, delay: 1000}}
      * @param onRejected called with each status that the server did not take: {id, ..., reason}
-     * @param remembered how many ids of settled messages are kept, to drop what comes twice
+     * @param remembered how many ids of settled messages are kept, to drop what comes twice; and at most how many messages
+     *     that no listener has taken
+     * @param unclaimedMs after how long a message that no listener takes becomes a dead letter; -1: never
      */
-    constructor(asked = {}, {onRejected = () => {}, remembered = 10000} = {}) {
+    constructor(asked = {}, {onRejected = () => {}, remembered = 10000, unclaimedMs = -1} = {}) {
+        if (!Number.isInteger(unclaimedMs) || unclaimedMs < -1) {
+            throw new RangeError(`unclaimedMs is a number of milliseconds, or -1 for ever, not ${unclaimedMs}`);
+        }
+        this.#unclaimedMs = unclaimedMs;
         this.#asked = asked;
         this.#onRejected = onRejected;
         this.#remembered = remembered;
@@ -45,6 +59,11 @@ export class UpdateExtension {
     /** Whether the server takes statuses from this session. */
     get isGranted() {
         return this.#isGranted;
+    }
+
+    /** How many messages wait for a listener. */
+    get unclaimed() {
+        return this.#ledger.unclaimed.size;
     }
 
     /** Says that a message is still being worked on: its wait, if the session has one, begins anew. */
@@ -60,12 +79,14 @@ export class UpdateExtension {
         this.#cometd = cometd;
         this.#watch("subscribe");
         this.#watch("addListener");
+        this.#watchUnsubscribe();
         this.#hearExceptions();
     }
 
     unregistered() {
         this.#undo.splice(0).forEach((undo) => undo());
         this.#isGranted = false;
+        this.#ledger.close();
     }
 
     outgoing(message) {
@@ -105,9 +126,13 @@ export class UpdateExtension {
             return;
         }
         this.#isGranted = reply.ext?.session?.update === true;
-        if (this.#isGranted && reply.ext.session.reconnected) {
+        const isReconnected = this.#isGranted && reply.ext.session.reconnected === true;
+        this.#unwanted.clear(); // the client subscribes anew
+        this.#knowsAll = !isReconnected || (this.#knowsAll ?? false);
+        if (isReconnected) {
             this.#ledger.statuses.release(); // the same session: what it was not told, it is told now
         } else {
+            this.#ledger.close();
             this.#ledger = new Ledger(this.#remembered);
         }
         if (!this.#isGranted) {
@@ -134,7 +159,9 @@ export class UpdateExtension {
         const rejected = reply.ext?.update?.rejected;
         for (const status of Array.isArray(rejected) ? rejected : []) {
             console.debug("update: the server did not take", status);
-            this.#onRejected(status);
+            if (status?.state !== "UNCLAIMED") { // that is our word, and not the page's: the message has ended
+                this.#onRejected(status);
+            }
         }
     }
 
@@ -145,10 +172,83 @@ export class UpdateExtension {
             this.#changed();
             return null;
         }
-        const handling = this.#ledger.begin(id, () => this.#changed());
+        this.#handOver(); // what came before goes first
+        const earlier = this.#ledger.release(id);
+        const ledger = this.#ledger;
+        const handling = ledger.begin(id, () => this.#changed());
         // The client calls the listeners now and awaits nothing: when this runs, all of them have been called.
-        queueMicrotask(() => handling.end());
+        queueMicrotask(() => {
+            if (handling.isTaken || ledger !== this.#ledger || this.#isOfNoInterest(message)) {
+                handling.end();
+            } else {
+                this.#keep(message, handling, earlier?.since ?? Date.now());
+            }
+        });
         return message;
+    }
+
+    // Messages without a listener
+
+    /** Whether nobody is to have it: what is no message but a notice, late answers, and what was unsubscribed. */
+    #isOfNoInterest({channel, ext: {update}}) {
+        const subscription = update.subscription ?? channel;
+        return (
+            update.state === ERASED ||
+            channel.startsWith(REPLIES) ||
+            this.#unwanted.has(subscription) ||
+            // The server names the subscription that a message comes by, but where that has ended the channel.
+            (this.#knowsAll && subscription === channel && [...this.#unwanted].some((pattern) => hears(pattern, channel)))
+        );
+    }
+
+    #keep(message, handling, since) {
+        const {channel, ext} = message;
+        const {id} = ext.update;
+        const left = this.#unclaimedMs - (Date.now() - since);
+        if (this.#unclaimedMs >= 0 && left <= 0) {
+            this.#bury(handling);
+            return;
+        }
+        if (![...this.#ledger.unclaimed.values()].some((entry) => entry.message.channel === channel)) {
+            console.warn(`update: no listener takes the messages of ${channel}; they stay open until one does`);
+        }
+        const bury = () => this.#ledger.unclaimed.get(id) === entry && this.#bury(this.#ledger.release(id).handling);
+        const timer = this.#unclaimedMs < 0 ? undefined : setTimeout(bury, left);
+        const entry = {message, handling, since, timer};
+        if (this.#ledger.keep(id, entry)) {
+            console.error("update: too many messages without a listener, the oldest is forgotten until it is sent again");
+        }
+        this.#changed();
+    }
+
+    #bury(handling) {
+        handling.failed({errorCode: DEAD_MESSAGE, message: `no listener took it within ${this.#unclaimedMs} ms`});
+        handling.end();
+    }
+
+    /** Lets listeners that were just added have what came before them, as the client would have called them. */
+    #handOver() {
+        const fresh = this.#fresh.splice(0);
+        for (const [id, {message, handling}] of fresh.length ? [...this.#ledger.unclaimed] : []) {
+            const listeners = fresh.filter((handle) => hears(handle.channel, message.channel));
+            if (listeners.length && this.#ledger.release(id)) {
+                this.#ledger.statuses.put({id, state: "WORKING"});
+                listeners.forEach((handle) => this.#call(handle, message));
+                handling.end();
+            }
+        }
+    }
+
+    #call(handle, message) {
+        try {
+            handle.callback.call(handle.scope, message);
+        } catch (reason) {
+            try {
+                this.#cometd.onListenerException(reason, handle, handle.listener, message);
+            } catch (failure) {
+                this.#cometd._info("Exception during execution of listener exception handler", handle, failure);
+            }
+        }
     }
 
     // Telling the server
@@ -217,15 +317,42 @@ export class UpdateExtension {
                 given[at] = this.#watched(listener, () => handle);
             }
             handle = original.apply(cometd, given);
+            this.#added(handle);
             return handle;
         };
         this.#undo.push(() => (isOwn ? (cometd[method] = original) : delete cometd[method]));
+    }
+
+    /** Lets a new listener have what waits for one, but not before the page has its handle. */
+    #added(handle) {
+        if (handle && !handle.channel.startsWith("/meta/")) {
+            this.#unwanted.delete(handle.channel);
+            this.#fresh.push(handle);
+            queueMicrotask(() => this.#handOver());
+        }
+    }
+
+    /** What still comes for a subscription that the page has ended is not wanted any more. */
+    #watchUnsubscribe() {
+        const cometd = this.#cometd;
+        const original = cometd.unsubscribe;
+        const isOwn = Object.hasOwn(cometd, "unsubscribe");
+        cometd.unsubscribe = (...given) => {
+            const result = original.apply(cometd, given);
+            this.#unwanted.add(given[0].channel);
+            this.#fresh = this.#fresh.filter((handle) => handle !== given[0]);
+            return result;
+        };
+        this.#undo.push(() => (isOwn ? (cometd.unsubscribe = original) : delete cometd.unsubscribe));
     }
 
     #watched(listener, handle) {
         const extension = this;
         return function watched(message) {
             const handling = extension.#handling(message);
+            if (handling) {
+                handling.isTaken = true;
+            }
             const returned = listener.call(this, message);
             if (handling && typeof returned?.then === "function") {
                 extension.#await(returned, handling, (reason) => extension.#complain(reason, handle(), message));
@@ -293,4 +420,13 @@ export class UpdateExtension {
     #handling(message) {
         return this.#isGranted ? this.#ledger.handling(message?.ext?.update?.id) : undefined;
     }
+}
+
+/** Whether a listener of this channel or wildcard is called with the messages of that channel. */
+function hears(pattern, channel) {
+    if (pattern.endsWith("/**")) {
+        return channel.startsWith(pattern.slice(0, -2));
+    }
+    const isBelow = pattern.endsWith("/*") && channel.startsWith(pattern.slice(0, -1));
+    return pattern === channel || (isBelow && !channel.slice(pattern.length - 1).includes("/"));
 }

@@ -98,6 +98,11 @@ DECLARED = (
         "crewel_held_sessions", "gauge", "Sessions that are held back: they get nothing until an operator says so."
     ),
     Declared(
+        "crewel_unclaimed",
+        "gauge",
+        "Messages that are open because no listener of their client takes them, as it says.",
+    ),
+    Declared(
         "crewel_events_lost_total", "counter", "Events that were not written, for there were too many or no store."
     ),
     Declared(

@@ -512,3 +512,127 @@ test("taken out, it leaves the client as it was", async () => {
     assert.equal(Object.hasOwn(page.cometd, "subscribe"), false);
     assert.deepEqual(await deliver(page, delivery("1")), []);
 });
+
+const unclaimed = (...ids) => ids.map((id) => ({id, state: "UNCLAIMED"}));
+const working = (...ids) => ids.map((id) => ({id, state: "WORKING"}));
+const UNCLAIMED_LIMIT_MS = 30;
+
+/** What is told from now on beside the connect, as it comes: all of it, once there are so many. */
+async function tells(page, count) {
+    const told = [];
+    while (told.length < count) {
+        const request = await page.told();
+        told.push(...request.message.data);
+        request.reply();
+    }
+    return told;
+}
+
+test("a message without a listener stays open and goes to the listener that is added late", async () => {
+    const page = await open();
+    assert.deepEqual(await deliver(page, delivery("1", 1), delivery("2", 2)), unclaimed("1", "2"));
+    assert.equal(page.update.unclaimed, 2);
+    const heard = [];
+    const handle = page.cometd.subscribe("/a", ({data}) => heard.push([data, handle.channel]));
+    assert.deepEqual(await tells(page, 2), [ok("1"), ok("2")]);
+    assert.deepEqual(heard, [[1, "/a"], [2, "/a"]]);
+    assert.equal(page.update.unclaimed, 0);
+});
+
+test("a late listener for what is addressed, and a wildcard, take what they match, and the rest waits", async () => {
+    const page = await open();
+    const addressed = {...delivery("1", 1, {subscription: "__subId:PtP"}), channel: "/service/box"};
+    await deliver(page, addressed, {...delivery("2", 2), channel: "/b/c/d"}, delivery("3", 3));
+    page.cometd.addListener("/b/*", () => assert.fail("it is one level too deep"));
+    page.cometd.addListener("/b/**", () => new Promise(() => {}));
+    page.cometd.addListener("/service/*", () => {});
+    assert.deepEqual(await tells(page, 2), [ok("1"), ...working("2")]);
+    assert.equal(page.update.unclaimed, 1);
+});
+
+test("what a late listener throws is told and shown as ever", async () => {
+    const page = await open();
+    const shown = [];
+    page.cometd.onListenerException = (reason, handle, isListener, message) => shown.push([reason.message, message.data]);
+    await deliver(page, delivery("1", 1));
+    page.cometd.subscribe("/a", () => {
+        throw Object.assign(new Error("no"), {errorCode: "user.update.error"});
+    });
+    assert.deepEqual(await tells(page, 1), [{id: "1", errorCode: "user.update.error", message: "no"}]);
+    assert.deepEqual(shown, [["no", 1]]);
+});
+
+test("several late listeners share a message, and older ones come before newer ones", async () => {
+    const page = await open();
+    await deliver(page, delivery("1", 1));
+    const heard = [];
+    page.cometd.addListener("/other", () => {
+        page.cometd.subscribe("/a", ({data}) => heard.push(`first ${data}`));
+        page.cometd.subscribe("/a", ({data}) => heard.push(`second ${data}`));
+    });
+    await deliver(page, {...delivery("2", 2), channel: "/other"}, delivery("3", 3));
+    assert.deepEqual(heard, ["first 1", "second 1", "first 3", "second 3"]);
+});
+
+test("a copy of a message without a listener takes its place", async () => {
+    const page = await open();
+    await deliver(page, delivery("1", 1));
+    await deliver(page, delivery("1", 1, {redeliver: 1}));
+    const heard = [];
+    page.cometd.subscribe("/a", ({ext}) => heard.push(ext.update.redeliver));
+    assert.deepEqual(await tells(page, 1), [ok("1")]);
+    assert.deepEqual(heard, [1]);
+});
+
+test("after the time that the page gives it a message without a listener is a dead letter", async () => {
+    const page = await open({options: {unclaimedMs: UNCLAIMED_LIMIT_MS}});
+    assert.deepEqual(await deliver(page, delivery("1")), unclaimed("1"));
+    const dead = {errorCode: "user.update.deadMessage", message: "no listener took it within 30 ms"};
+    assert.deepEqual(await tells(page, 1), [{id: "1", ...dead}]);
+    assert.equal(page.update.unclaimed, 0);
+    const hasty = await open({options: {unclaimedMs: 0}});
+    assert.equal((await deliver(hasty, delivery("1")))[0].errorCode, dead.errorCode);
+    assert.throws(() => new UpdateExtension({}, {unclaimedMs: -2}), /unclaimedMs is a number of milliseconds/);
+});
+
+test("notices, late answers and what was unsubscribed wait for nobody", async () => {
+    const page = await open();
+    page.cometd.unsubscribe(page.cometd.subscribe("/b/*", () => {}));
+    const messages = [
+        delivery("1", null, {state: "ERASED"}),
+        {...delivery("2"), channel: "/ret/x/4000001"},
+        {...delivery("3"), channel: "/b/c"},
+    ];
+    assert.deepEqual(await deliver(page, ...messages), ["1", "2", "3"].map(ok));
+    assert.equal(page.update.unclaimed, 0);
+});
+
+test("in a session of another page a wildcard that was unsubscribed says nothing of names", async () => {
+    const page = await open({granted: {ack: true, session: {update: true, reconnected: true}}});
+    page.cometd.unsubscribe(page.cometd.subscribe("/b/*", () => {}));
+    assert.deepEqual(await deliver(page, {...delivery("1"), channel: "/b/c"}), unclaimed("1"));
+});
+
+test("that a message without a listener has ended meanwhile is no news for the page", async () => {
+    const rejected = [];
+    const page = await open({options: {onRejected: (status) => rejected.push(status.id)}});
+    const [status] = await deliver(page, delivery("1"));
+    const reasons = [status, ok("2")].map((each) => ({...each, reason: "not open"}));
+    page.connect.reply({ext: {ack: 3, update: {rejected: reasons}}});
+    page.connect = await page.hold();
+    page.cometd.subscribe("/a", () => {});
+    assert.deepEqual(await tells(page, 1), [ok("1")]);
+    assert.deepEqual(rejected, ["2"]);
+});
+
+test("a new session has none of the messages that waited for a listener in the one before", async () => {
+    const page = await open();
+    await deliver(page, delivery("1"));
+    page.connect.reply({successful: false, error: "402::unknown", advice: {reconnect: "handshake", interval: 0}});
+    const shake = await page.wire.next("/meta/handshake");
+    assert.equal(page.update.unclaimed, 1);
+    shake.reply({clientId: "d", version: "1.0", supportedConnectionTypes: ["wire"], ext: GRANTED});
+    (await page.hold()).reply({ext: {ack: 1}});
+    await page.hold();
+    assert.equal(page.update.unclaimed, 0);
+});

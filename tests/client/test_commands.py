@@ -16,9 +16,11 @@ import pytest
 
 from crewel.cli.sub import Teller, widest
 from crewel.client import Client, Event, State, Transition
+from tests.admin.desk import TOKEN, Desk
 from tests.cli.command import Running, assert_refused, crewel
 from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
+from tests.functional.bayeux import Client as Speaker
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 
@@ -335,6 +337,28 @@ class TestWho:
         assert running.end(signal.SIGTERM)[0] == 0
         published = crewel("pub", "/named", "1", "--url", server.url, "--persistent", directory=tmp_path)
         assert published.status == 0
+
+    def test_sub_that_comes_back_prints_all_that_waited(self, start_server: StartServer, subscribed: Any) -> None:
+        sets = (f"admin.token={TOKEN}", "bayeux.timeout_ms=500", "bayeux.max_interval_ms=100", "bayeux.sweep_ms=50")
+        server = start_server(*sets)
+        again = ("/back/a", "/back/b", "/back/c", "--name=sub/1", "--leave", "--count=10")
+        assert subscribed(*again, url=server.url).end(signal.SIGTERM)[0] != 0
+        publisher = Speaker(server).start()
+        stored: dict[str, Any] = {"persistent": True}
+        for number in range(3):
+            for channel in again[:3]:
+                publisher.publish(channel, number, ext={"publish": stored})
+        to = {"destination": [{"to": "client/sub/1"}]}
+        publisher.publish("/service/box", 3, ext={"publish": stored | to})
+        until(lambda: Desk(server).get("/sessions/sub/1")["state"] != "ALIVE")
+        back = subscribed(*again, url=server.url)
+        printed = [back.heard() for _ in range(10)]
+        assert sorted(((each["channel"], each["data"]) for each in printed), key=lambda each: each[0]) == [
+            *((channel, number) for channel in again[:3] for number in range(3)),  # each channel in its order
+            ("/service/box", 3),
+        ]
+        assert back.end() == (0, "")
+        until(lambda: figures(server)["crewel_waiting"] == 0)
 
     def test_a_token_is_given_or_found(self, start_server: StartServer, tmp_path: Path) -> None:
         secret = tmp_path / "secret"

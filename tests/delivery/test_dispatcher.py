@@ -24,7 +24,7 @@ JOE = "client/joe/1"
 BATCH = Rules(tells=True, retries=2, delay=60.0)
 MESSAGE = replace(BATCH, settle=Settle.MESSAGE)
 HELD, GONE, AUTH = "user.update.holdback", "communication.noConnection", "user.security.authentication"
-OK, WORKING = "OK", "WORKING"
+OK, WORKING, UNCLAIMED = "OK", "WORKING", "UNCLAIMED"
 
 
 def entry(message_id: str) -> Entry:
@@ -64,7 +64,7 @@ def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judg
     """What these (id, state or code) mean; a failure's words are `why`."""
     told = [
         {"id": message_id, "state": what}
-        if what in (OK, WORKING)
+        if what in (OK, WORKING, UNCLAIMED)
         else {"id": message_id, "errorCode": what, "message": "why"}
         for message_id, what in statuses
     ]
@@ -564,3 +564,45 @@ def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made.wait_anew(100.0)
     assert made.next_at() == 105.0
     assert [each.code for each in overdue(made, 105.0).buried] == [NO_STATUS]
+
+
+class TestUnclaimed:
+    """No listener of the client takes a message: it stays open until one does."""
+
+    def test_an_acknowledgement_does_not_settle_it(self) -> None:
+        made = dispatcher("1", "2", rules=BATCH)
+        judgement = judge(made, ("1", UNCLAIMED))
+        assert (ids(judgement.unclaimed), judgement.settled, made.unclaimed) == (["1"], [], {"1"})
+        assert ids(made.acknowledge([entry("1"), entry("2")])) == ["2"]
+        assert ids(judge(made, ("1", OK)).settled) == ["1"]
+        assert not made.unclaimed
+
+    def test_saying_it_again_is_no_news(self) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", UNCLAIMED))
+        assert judge(made, ("1", UNCLAIMED)).unclaimed == []
+
+    @pytest.mark.parametrize("what", [WORKING, GONE, HELD, "user.no"])
+    def test_any_other_word_of_it_ends_that(self, what: str) -> None:
+        made = dispatcher("1")
+        judge(made, ("1", UNCLAIMED), ("1", what))
+        assert not made.unclaimed
+
+    def test_a_copy_that_is_sent_and_another_client_begin_anew(self) -> None:
+        made = dispatcher("1", "2")
+        judge(made, ("1", UNCLAIMED), ("2", UNCLAIMED))
+        made.send(entry("1"), 5.0)
+        assert made.unclaimed == {"2"}
+        made.forget()
+        assert not made.unclaimed
+
+    @pytest.mark.parametrize("retries", [0, 2])
+    def test_when_its_wait_is_over_it_is_sent_again_and_nothing_has_failed(self, retries: int) -> None:
+        made = dispatcher("1", "2", rules=replace(MESSAGE, retries=retries, ack_wait=20.0))
+        judge(made, ("1", UNCLAIMED), now=10.0)
+        assert made.next_at() == 20.0
+        judge(made, ("2", OK), now=15.0)
+        assert made.next_at() == 30.0
+        judgement = overdue(made, 30.0)
+        assert (ids(judgement.put_back), judgement.buried, judgement.death) == (["1"], [], None)
+        assert (made.failures, made.waits_until, made.unclaimed) == (0, 0.0, set())

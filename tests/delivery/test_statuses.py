@@ -10,7 +10,7 @@ from crewel.delivery.outcomes import INTERNAL_ERROR
 from crewel.delivery.statuses import MAX_REASON, MAX_STATUSES, Status, Verdict, read_statuses
 
 ID = "id must be that of a delivered message, a string"
-STATE = "state must be OK or WORKING, unless there is an errorCode"
+STATE = "state must be OK, WORKING or UNCLAIMED, unless there is an errorCode"
 OBJECT = "must be an object with `id`, and `errorCode` or `state`"
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -26,7 +26,10 @@ def only(given_status: dict[str, Any]) -> Status:
 
 
 class TestUnderstood:
-    @pytest.mark.parametrize(("state", "verdict"), [("OK", Verdict.OK), ("WORKING", Verdict.WORKING)])
+    @pytest.mark.parametrize(
+        ("state", "verdict"),
+        [("OK", Verdict.OK), ("WORKING", Verdict.WORKING), ("UNCLAIMED", Verdict.UNCLAIMED)],
+    )
     def test_a_state(self, state: str, verdict: Verdict) -> None:
         told = {"id": "17", "state": state}
         assert only(told) == Status("17", verdict, "", "", told)

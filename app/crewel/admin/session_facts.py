@@ -48,6 +48,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "holdback": None if held is None else held.as_json(),
         "waiting": dispatching.waiting(session),
         "waitingBytes": dispatching.waiting_bytes(session),
+        "unclaimed": dispatching.unclaimed(session),
         "maxEntries": max_entries,
         "maxBytes": max_bytes,
         "onOverflow": policy,

@@ -305,6 +305,7 @@ class Logins:
             "queued": self._broker.dispatching.waiting(session),
             "resume": resume,
             "update": dispatcher is not None and dispatcher.rules.tells,
+            **({"unclaimed": True} if dispatcher is not None and dispatcher.rules.tells else {}),
             "durable": session.durable is not None,
             "replyId": session.reply_id,
             "maxMessageBytes": self._broker.settings.bayeux.max_message_bytes,

@@ -142,10 +142,11 @@ async def _read(reader: "Reader", *, named: bool, rejects: bool) -> None:
 
     # Other servers settle nothing. Then `sub` is what it can be, and says so itself if that is not what was asked for.
     logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
+    await reader.prepare(with_addressed=named)
     async with reader.client as client:
         if rejects and not client.settles:
             raise ClientError("nothing can be rejected here: the server lacks `update` in bayeux.extensions")
-        await reader.read(with_addressed=named)
+        await reader.read()
 
 
 class Reader:
@@ -159,11 +160,17 @@ class Reader:
         self._options = options
         self._take = take
         self._left = count
+        self._listeners: list[Subscription] = []
+        self._subscriptions: list[Subscription] = []
 
-    async def read(self, *, with_addressed: bool) -> None:
-        """Subscribe, and take messages until there were enough, or until a subscription fails."""
-        listeners = [self.client.listen("/**")] if with_addressed else []
-        subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
+    async def prepare(self, *, with_addressed: bool) -> None:
+        """Say what is to be heard, before the first connect brings it."""
+        self._subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
+        self._listeners = [self.client.listen("/**", unclaimed=True)] if with_addressed else []
+
+    async def read(self) -> None:
+        """Take messages until there were enough, or until a subscription fails."""
+        subscriptions = self._subscriptions
         _say(f"subscribed to {', '.join(self._channels) or f'what is addressed to {self.client.name}'}")
         for subscription in subscriptions:
             if subscription.recovered is not None:
@@ -171,7 +178,7 @@ class Reader:
         self.client.on_state(Teller())
         tasks = [
             asyncio.create_task(each)
-            for each in (*map(self._subscribed, subscriptions), *map(self._addressed, listeners))
+            for each in (*map(self._subscribed, subscriptions), *map(self._addressed, self._listeners))
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -181,8 +188,6 @@ class Reader:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            for listener in listeners:
-                await self._leave(listener)
             self._tell_position(subscriptions)
 
     async def _subscribed(self, subscription: "Subscription") -> None:
@@ -198,26 +203,7 @@ class Reader:
 
     async def _addressed(self, listener: "Subscription") -> None:
         while self._left != 0:
-            message = await anext(listener)
-            if self._is_subscribed(message):
-                message.settle()  # as far as this one is concerned: it is printed elsewhere
-            else:
-                self._took(message)
-
-    async def _leave(self, listener: "Subscription") -> None:
-        """There were enough: what the subscriptions have printed must not wait for the listener to see it."""
-        while listener.queued:
-            message = await anext(listener)
-            if self._is_subscribed(message):
-                message.settle()
-            else:
-                message.defer()  # nobody has printed it: it stays with the server
-
-    def _is_subscribed(self, message: "Message") -> bool:
-        from crewel.bayeux.channel import parse
-
-        channel = parse(message.channel)
-        return channel is not None and any(name in channel.patterns for name in self._channels)
+            self._took(await anext(listener))
 
     def _took(self, message: "Message") -> None:
         self._take(message)

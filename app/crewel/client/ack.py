@@ -25,7 +25,8 @@ class AckExtension(Extension):
 
     def __init__(self, is_handled: Callable[[], bool] = lambda: True) -> None:
         self._is_handled = is_handled
-        self._told = 0
+        self._told = self._telling = 0
+        self._connect: object = None
         self.enabled = False
         """Whether the server of this session acknowledges too."""
         self.batch = 0
@@ -34,12 +35,13 @@ class AckExtension(Extension):
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes and connects."""
         if message.get("channel") == HANDSHAKE:
-            self.enabled, self.batch, self._told = False, 0, 0
+            self.enabled, self.batch, self._told, self._telling = False, 0, 0, 0
             _ext(message)["ack"] = True
         elif message.get("channel") == CONNECT and self.enabled:
-            if self._is_handled():
-                self._told = self.batch
-            _ext(message)["ack"] = min(self._told, self.batch)
+            # A connect that was lost has told nothing: what it said beside its acknowledgement may not have arrived either.
+            self._connect = message.get("id")
+            self._telling = min(self.batch if self._is_handled() else self._told, self.batch)
+            _ext(message)["ack"] = self._telling
         return message
 
     def incoming(self, message: Fields) -> Fields:
@@ -49,8 +51,11 @@ class AckExtension(Extension):
             return message
         if message.get("channel") == HANDSHAKE:
             self._negotiated(ext.get("ack"))
-        elif message.get("channel") == CONNECT and _is_batch(ext.get("ack")):
-            self.batch = ext["ack"]
+        elif message.get("channel") == CONNECT:
+            if message.get("id") == self._connect:
+                self._told = self._telling
+            if _is_batch(ext.get("ack")):
+                self.batch = ext["ack"]
         return message
 
     def _negotiated(self, answer: object) -> None:

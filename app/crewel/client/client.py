@@ -23,7 +23,7 @@ from crewel.client.errors import (
 )
 from crewel.client.extension import Extension
 from crewel.client.life import OnState
-from crewel.client.login import asked
+from crewel.client.login import asked, reporting
 from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
 from crewel.client.publishing import PublishOptions, publication
 from crewel.client.repeating import checked, repeated
@@ -36,6 +36,7 @@ from crewel.client.settling import described
 from crewel.client.states import State
 from crewel.client.subscribing import SubscribeOptions, subscribe_ext
 from crewel.client.subscription import Overflow, Release, Subscription
+from crewel.client.unclaimed import Unclaimed
 
 log = logging.getLogger("crewel.client")
 
@@ -94,6 +95,7 @@ class Client:
         **more: Unpack[MoreSettling],
     ) -> None:
         settling = Settling(update=update, settle=settle, **more)
+        login = asked(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields)
         config = Config(
             url=url,
             transports=tuple(transports),
@@ -105,12 +107,12 @@ class Client:
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=asked(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields),
+            login=reporting(login) if ack and not update else login,
             leave=leave,
             backoff=backoff or BackoffRule(),
             ssl=ssl,
         )
-        self._router = Router()
+        self._router = Router(Unclaimed(settling.unclaimed_s), settles=update)
         self._session = Session(config, self._router, tuple(extensions))
         self.requests = Requests(self._session)
         """The requests that wait for answers, and how many answers came twice or too late."""
@@ -141,7 +143,13 @@ class Client:
     @property
     def settles(self) -> bool:
         """Whether the server hears how each message of this session fared."""
-        return self._session.connection.update.is_granted
+        update = self._session.connection.update
+        return update.is_granted and update.is_asked
+
+    @property
+    def unclaimed(self) -> int:
+        """How many messages wait here for a listener."""
+        return len(self._router.unclaimed)
 
     @property
     def name(self) -> str | None:
@@ -301,6 +309,9 @@ class Client:
     ) -> Subscription:
         """Subscribe to a channel or a wildcard. `SubscribeOptions` says what else there is: `filter`, `history`, `group`.
 
+        Before the client is entered the server is not asked at once, but before anything is delivered: what waits for the
+        session then finds its listener. Entering raises if it is refused.
+
         Without `callback`, iterate over what is returned. With it, `callback`
         is called with one message after the other. When it returns, its
         message is settled; if it raises, that is logged, the server is told of
@@ -314,11 +325,12 @@ class Client:
         """
         subscription = self._subscription(channel, bound, overflow, self._release)
         interest = self._router.add(subscription, subscribe_ext(ext, **options))
-        try:
-            await self._session.subscriber.subscribe(interest)
-        except BaseException:
-            self._router.remove(subscription)
-            raise
+        if self.state is not State.NEW:
+            try:
+                await self._session.subscriber.subscribe(interest)
+            except BaseException:
+                self._router.remove(subscription)
+                raise
         if callback is not None:
             self._call_back(subscription, callback)
         return subscription
@@ -330,15 +342,17 @@ class Client:
         *,
         bound: int = QUEUE_BOUND,
         overflow: Overflow = Overflow.HOLD,
+        unclaimed: bool = False,
     ) -> Subscription:
         """Hear what comes on a channel or a wildcard without subscribing to it: what is addressed to this session or its
-        subject, and what services deliver. As `subscribe` in all else. Raises ValueError."""
+        subject, and what services deliver. With `unclaimed`, only what no other subscription or listener of this client
+        hears. As `subscribe` in all else. Raises ValueError."""
 
         async def release(subscription: Subscription) -> None:
             self._router.remove_listener(subscription)
 
         subscription = self._subscription(channel, bound, overflow, release)
-        self._router.add_listener(subscription)
+        self._router.add_listener(subscription, is_last=unclaimed)
         if callback is not None:
             self._call_back(subscription, callback)
         return subscription
@@ -365,7 +379,14 @@ class Client:
         task.add_done_callback(self._callers.discard)
 
     async def __aenter__(self) -> Self:
+        early = self._router.unconfirmed()
         await self._session.open()
+        try:
+            for interest in early:
+                await self._session.subscriber.subscribe(interest)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

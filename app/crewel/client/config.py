@@ -28,6 +28,7 @@ class MoreSettling(TypedDict, total=False):
     retries: int | None
     delay_ms: int | None
     ping_interval_ms: int | None
+    unclaimed_ms: int | None
     on_rejected: Callable[[Fields], None] | None
 
 
@@ -47,12 +48,28 @@ class Settling:
     """How long after the failure."""
     ping_interval_ms: int | None = None
     """How long the connection may be idle before the server tries it; 0: for ever."""
+    unclaimed_ms: int | None = None
+    """How long a message waits for a listener before it is rejected, and so becomes a dead letter; -1, and None: for ever."""
     on_rejected: Callable[[Fields], None] | None = None
     """Called with each status that the server did not take."""
 
     def __post_init__(self) -> None:
         if self.settle not in SETTLES:
             raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
+        if self.unclaimed_ms is not None and not (type(self.unclaimed_ms) is int and self.unclaimed_ms >= -1):
+            raise ValueError(f"unclaimed_ms is a number of milliseconds, or -1 for ever, not {self.unclaimed_ms!r}")
+        if self.unclaimed_ms is not None and not self.update:
+            raise ValueError("unclaimed_ms needs update")
+
+    @property
+    def unclaimed_s(self) -> float | None:
+        """`unclaimed_ms` in seconds; None: for ever."""
+        return None if self.unclaimed_ms in (None, -1) else (self.unclaimed_ms or 0) / 1000
+
+    @property
+    def told_by(self) -> str:
+        """What settles a message on the wire. If the application has not asked for `update`, its batch does."""
+        return self.settle if self.update else "batch"
 
     @property
     def fields(self) -> Fields:
@@ -103,6 +120,12 @@ class Config:
     """How long to wait between failed attempts."""
     max_bytes: int = 16 * 1024 * 1024
     """The largest response or frame that is taken."""
+
+    @property
+    def reports(self) -> bool:
+        """Whether the server is told of messages at all: if the application wants it, and else of those that no listener
+        takes, in a session that waits for its client and so may have more for it than it listens to."""
+        return self.ack and self.login.get("update") is True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", _http(self.url))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 
+from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
 from crewel.client.ack import AckExtension, BatchGate
 from crewel.client.answers import Answers
@@ -21,8 +22,9 @@ from crewel.client.errors import MessageDroppedError, NoReplyError, RequestTimeo
 from crewel.client.exchanges import Exchanges
 from crewel.client.extension import Extension, Pipe
 from crewel.client.login import LoginExtension
-from crewel.client.message import CONNECT, HANDSHAKE, is_delivery
+from crewel.client.message import CONNECT, HANDSHAKE, Message, is_delivery, is_successful
 from crewel.client.router import Router
+from crewel.client.settling import Handling
 from crewel.client.transports.base import Transport, Wiring
 from crewel.client.transports.long_polling import LongPolling
 from crewel.client.transports.websocket import WebSocket
@@ -32,6 +34,8 @@ _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
     WebSocket.name: WebSocket,
     LongPolling.name: LongPolling,
 }
+
+_SERVICES: Final = "/service/"
 
 
 class Connection:
@@ -48,10 +52,12 @@ class Connection:
         self._router = router
         self._on_reply = on_reply
         self._ids = count(1)
-        self.update = UpdateExtension(config.settling.settle, config.settling.on_rejected)
+        self._last_id = 0
+        settling = config.settling
+        self.update = UpdateExtension(settling.told_by, settling.on_rejected, is_asked=settling.update)
         self._ack = AckExtension(lambda: self.update.may_acknowledge)
         self.login = LoginExtension(config.login)
-        own = ((self._ack, config.ack), (self.update, config.settling.update))
+        own = ((self._ack, config.ack), (self.update, config.reports))
         self.pipe = Pipe((*extensions, self.login, *(extension for extension, is_wanted in own if is_wanted)))
         self.exchanges = Exchanges()
         self.answers = Answers()
@@ -124,7 +130,8 @@ class Connection:
 
     def next_id(self) -> str:
         """An id that no other message of this client has."""
-        return str(next(self._ids))
+        self._last_id = next(self._ids)
+        return str(self._last_id)
 
     async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
         """Send messages in one payload; their replies in the same order, successful or not.
@@ -183,15 +190,40 @@ class Connection:
         self._signal()
 
     def _take(self, fields: Fields) -> None:
-        if not is_delivery(fields):
-            self._on_reply(fields)
-        if self.update.repeats(fields):
+        if is_delivery(fields):
+            if not self.update.repeats(fields):
+                self._deliver(fields, self.update.begin(fields))
             return
-        handling = self.update.begin(fields)
-        if not (self.exchanges.settle(fields) or self.answers.settle(fields)) and is_delivery(fields):
-            self._router.deliver(fields, retained=self._ack.enabled, handling=handling)
-        if handling is not None:
+        if fields.get("channel") == HANDSHAKE and is_successful(fields):
+            self._router.begin_session(is_reconnected=self.login.reply.get("reconnected") is True)
+        self._on_reply(fields)
+        self.exchanges.settle(fields)
+
+    def _deliver(self, fields: Fields, handling: Handling | None) -> None:
+        """Hand out a delivery, or keep it for a listener to come: none of them counts as done unless somebody had it."""
+        since = self._router.unclaimed.drop(fields)
+        if not self._hand_out(fields, handling) and self._ack.enabled:
+            self._router.unclaimed.keep(fields, handling, since)
+        elif handling is not None:
             handling.end()
+
+    def _hand_out(self, fields: Fields, handling: Handling | None) -> bool:
+        """Whether somebody had it, or nobody is to have it."""
+        if self.exchanges.settle(fields) or self.answers.settle(fields):
+            return True
+        message = Message(fields["channel"], fields["data"], fields)
+        if message.is_erased and not self.update.is_asked:
+            return True  # of its topic, that the application has not asked to be told of
+        if self._router.deliver(fields, retained=self._ack.enabled, handling=handling):
+            return True
+        return message.is_erased or self._router.is_unwanted(message) or self._is_old_answer(fields)
+
+    def _is_old_answer(self, fields: Fields) -> bool:
+        """Whether this answers something that nobody waits for any more: a request, or a remote call of this client."""
+        channel, message_id = fields["channel"], fields.get("id")
+        if channel.startswith(_SERVICES) and isinstance(message_id, str) and message_id.isdecimal():
+            return int(message_id) <= self._last_id
+        return bool(channel.startswith(REPLIES))
 
     def _is_awaited(self, fields: Fields) -> bool:
         return self.exchanges.is_awaited_result(fields) or self.answers.is_awaited(fields)

@@ -50,6 +50,13 @@ class LoginExtension(Extension):
         return message
 
 
+def reporting(login: Fields) -> Fields:
+    """What a client asks for that acknowledges and has not said whether it settles. A session that waits for its client may
+    have more for it than it listens to; with `update` the client can leave that open, where an acknowledgement settles all."""
+    waits = login.get("name") or login.get("resume")
+    return {"update": True, "settle": "batch", **login} if waits and "settle" not in login else login
+
+
 def asked(session: Fields | None, **more: Any) -> Fields:
     """What `ext.session` asks for: these fields, and those that are neither None nor False."""
     return {

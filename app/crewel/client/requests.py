@@ -148,6 +148,7 @@ class Requests:
             try:
                 await self._session.subscriber.subscribe(interest)
             except SubscribeRefused:
+                self._hearing = None
                 if connection.client_id == client_id:
                     raise  # else it was asked in a session that has another ID
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
-from crewel.client.message import Message, is_delivery
+from crewel.client.message import Message, channel_name, is_delivery
 from crewel.client.settling import Handling
 from crewel.client.subscribing import Progress
 from crewel.client.subscription import Overflow, Subscription
+from crewel.client.unclaimed import Unclaimed
 
 
 @dataclass(slots=True)
@@ -33,15 +34,23 @@ class Interest:
     recovered: bool | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
+    refusal: Exception | None = None
     asked: asyncio.Event | None = None
 
 
 class Router:
     """The local subscriptions by channel."""
 
-    def __init__(self) -> None:
+    def __init__(self, unclaimed: Unclaimed | None = None, *, settles: bool = True) -> None:
+        self.unclaimed = Unclaimed() if unclaimed is None else unclaimed
+        """What came and no subscription or listener hears."""
+        self._settles = settles
         self._interests: dict[str, Interest] = {}
         self._listeners: dict[str, list[Subscription]] = {}
+        self._remainders: dict[str, list[Subscription]] = {}
+        self._unwanted: set[str] = set()
+        self._knows_all: bool | None = None
+        self._is_over = False
         self._room = asyncio.Event()
 
     def add(self, subscription: Subscription, ext: Fields | None) -> Interest:
@@ -53,46 +62,84 @@ class Router:
         interest.subscriptions.append(subscription)
         if interest.confirmed:
             subscription.confirmed(interest.recovered, interest.progress.position)
+        self._unwanted.discard(subscription.channel)
+        self._claim(subscription)
         return interest
 
-    def add_listener(self, subscription: Subscription) -> None:
-        """Register one of which the server is told nothing."""
-        self._listeners.setdefault(subscription.channel, []).append(subscription)
+    def add_listener(self, subscription: Subscription, *, is_last: bool = False) -> None:
+        """Register one of which the server is told nothing. `is_last`: it hears only what nothing else here hears."""
+        listeners = self._remainders if is_last else self._listeners
+        listeners.setdefault(subscription.channel, []).append(subscription)
+        self._claim(subscription)
 
     def remove_listener(self, subscription: Subscription) -> None:
         """Forget it."""
         self.made_room()
-        listeners = self._listeners.get(subscription.channel, [])
-        if subscription in listeners:
-            listeners.remove(subscription)
-            if not listeners:
-                del self._listeners[subscription.channel]
+        for table in (self._listeners, self._remainders):
+            listeners = table.get(subscription.channel, [])
+            if subscription in listeners:
+                listeners.remove(subscription)
+                if not listeners:
+                    del table[subscription.channel]
+        self._give_back(subscription)
+
+    def _claim(self, subscription: Subscription) -> None:
+        """Let a new subscription have what came before it."""
+        for fields, handling, _ in self.unclaimed.take(subscription.channel):
+            self._hand_over(fields, handling, [subscription])
+
+    def _give_back(self, subscription: Subscription) -> None:
+        """What the subscription has not read waits for another, unless the application wants it no more."""
+        for message in [] if subscription.is_unwanted or self._is_over else subscription.unread():
+            handling = None if message.part is None else message.part.give_up()
+            channel = parse(message.channel)
+            if channel is None or self._hearing(channel.patterns) or (message.part is not None and handling is None):
+                continue  # another has it as well
+            if hearing := self._hearing_last(channel.patterns):
+                self._hand_over(message.fields, handling, hearing)
+            else:
+                self.unclaimed.keep(message.fields, handling)
+
+    def _hand_over(self, fields: Fields, handling: Handling | None, subscriptions: list[Subscription]) -> None:
+        if handling is not None:
+            handling.claimed()
+        self._offer(fields, handling, subscriptions, retained=True)
+        if handling is not None:
+            handling.end()
 
     def remove(self, subscription: Subscription) -> Interest | None:
         """Forget a subscription; the channel's interest if that was its last one."""
         self.made_room()
         interest = self._interests.get(subscription.channel)
         if interest is None or subscription not in interest.subscriptions:
+            self._give_back(subscription)
             return None
         interest.subscriptions.remove(subscription)
+        self._give_back(subscription)
         if interest.subscriptions:
             return None
+        if subscription.is_unwanted:
+            self._unwanted.add(subscription.channel)
         return self._interests.pop(subscription.channel)
 
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""
+        interest.refusal = error
         if self._interests.get(interest.channel) is interest:
             del self._interests[interest.channel]
         _end(interest.subscriptions, error)
 
     def end(self, error: Exception | None) -> None:
         """The session is over for good: every subscription ends, with `error` if it was not the application's wish."""
+        self._is_over = True
         for interest in self._interests.values():
             _end(interest.subscriptions, error)
-        for listeners in self._listeners.values():
+        for listeners in (*self._listeners.values(), *self._remainders.values()):
             _end(listeners, error)
         self._interests.clear()
         self._listeners.clear()
+        self._remainders.clear()
+        self.unclaimed.stop()
         self.made_room()
 
     def unconfirmed(self) -> list[Interest]:
@@ -104,21 +151,50 @@ class Router:
         for interest in self._interests.values():
             interest.confirmed = False
 
-    def deliver(self, fields: Fields, *, retained: bool, handling: Handling | None = None) -> None:
-        """Offer a received message to every subscription that hears its channel; each has a part in its `handling`."""
+    def begin_session(self, *, is_reconnected: bool) -> None:
+        """There is a session. If it is a new one, nothing waits for a listener any more; if it is one that another client
+        had before, it may be subscribed to channels that nobody here knows of."""
+        if not is_reconnected:
+            self.unclaimed.clear()
+            self._unwanted.clear()
+            self._knows_all = True
+        elif self._knows_all is None:
+            self._knows_all = False
+
+    def is_unwanted(self, message: Message) -> bool:
+        """Whether a message that nothing here hears comes of a subscription that the application has ended."""
+        if message.subscription in self._unwanted:
+            return True
+        # The server names the subscription that a message comes by, but where that has ended the channel.
+        channel = parse(message.subscription)
+        if not self._knows_all or channel is None or message.subscription != message.channel:
+            return False
+        return any(pattern in self._unwanted for pattern in channel.patterns)
+
+    def deliver(self, fields: Fields, *, retained: bool, handling: Handling | None = None) -> bool:
+        """Offer a received message to every subscription that hears its channel; each has a part in its `handling`, if
+        the application settles. Whether there was one."""
         channel = parse(fields["channel"])
         if channel is None:
-            return
-        message = Message(channel.name, fields["data"], fields)
-        for subscription in self._hearing(channel.patterns):
-            if handling is not None:
-                message = Message(channel.name, fields["data"], fields, handling.part())
-            subscription.offer(message, retained=retained)
+            return True  # a server that says such things says them to nobody
+        hearing = self._hearing(channel.patterns) or self._hearing_last(channel.patterns)
+        message = self._offer(fields, handling, hearing, retained=retained)
         for pattern in channel.patterns:
             if (interest := self._interests.get(pattern)) is not None and interest.progress:
                 interest.progress.advance(message)
         if message.is_erased and (erased := self._interests.pop(channel.name, None)) is not None:
             _end(erased.subscriptions, None)  # the server has forgotten it with its topic
+        return bool(hearing)
+
+    def _offer(
+        self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
+    ) -> Message:
+        message = Message(channel_name(fields["channel"]), fields["data"], fields)
+        for subscription in subscriptions:
+            if handling is not None and self._settles:
+                message = Message(message.channel, message.data, fields, handling.part())
+            subscription.offer(message, retained=retained)
+        return message
 
     def has_room(self, batch: Iterable[Fields]) -> bool:
         """Whether no queue with the policy `hold` that this batch goes to is full."""
@@ -143,7 +219,7 @@ class Router:
     def _all(self) -> Iterator[Subscription]:
         for interest in self._interests.values():
             yield from interest.subscriptions
-        for listeners in self._listeners.values():
+        for listeners in (*self._listeners.values(), *self._remainders.values()):
             yield from listeners
 
     def _hearing(self, patterns: Iterable[str]) -> list[Subscription]:
@@ -154,7 +230,12 @@ class Router:
                 hearing += self._interests[pattern].subscriptions
             if pattern in self._listeners:
                 hearing += self._listeners[pattern]
-        return hearing
+        return [each for each in hearing if not each.is_ended]
+
+    def _hearing_last(self, patterns: Iterable[str]) -> list[Subscription]:
+        """Those that hear what nothing else hears."""
+        remainders = self._remainders
+        return [each for pattern in patterns for each in remainders.get(pattern, ())] if remainders else []
 
 
 def _holds(subscription: Subscription) -> bool:

@@ -73,7 +73,7 @@ class Session:
         self.life.move(Event.OPENED)
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
-        if self._config.settling.update:
+        if self._config.reports:
             telling = self.connection.update.tell(self.send)
             self._tasks.append(asyncio.create_task(telling, name="crewel-client-update"))
         try:

@@ -36,7 +36,7 @@ class Statuses:
     def put(self, status: Fields) -> None:
         """Note how a message fares. That it is being worked on is no news once its end is known."""
         known = self._open.get(status["id"])
-        if known is not None and _is_working(status) and not _is_working(known[0]):
+        if known is not None and not _is_end(status) and _is_end(known[0]):
             return
         self._open[status["id"]] = (status, None)
 
@@ -51,6 +51,11 @@ class Statuses:
                 taken.append(status)
                 self._open[message_id] = (status, carrier)
         return taken
+
+    def is_waiting(self, message_id: str, carrier: object | None) -> bool:
+        """Whether something is to be told of this message that neither was confirmed nor is carried by this request."""
+        known = self._open.get(message_id)
+        return known is not None and (carrier is None or known[1] != carrier)
 
     def confirm(self, carrier: object) -> None:
         """A request was answered: what it carried is known to the server."""
@@ -67,13 +72,13 @@ class Statuses:
 class Handling:
     """One delivery in the application's hands. It ends when all who were given it are done; the first failure counts."""
 
-    __slots__ = ("_ended", "_failure", "_left", "_working")
+    __slots__ = ("_ended", "_failure", "_left", "_tell")
 
-    def __init__(self, ended: Callable[[Handling, Failure | None], None], working: Callable[[], None]) -> None:
+    def __init__(self, ended: Callable[[Handling, Failure | None], None], tell: Callable[[str], None]) -> None:
         self._left = 1  # the client itself, which is handing it out
         self._failure: Failure | None = None
         self._ended = ended
-        self._working = working
+        self._tell = tell
 
     def part(self) -> Part:
         """One more has to be done with it."""
@@ -88,7 +93,15 @@ class Handling:
     def working(self) -> None:
         """Somebody is still at it."""
         if self._left:
-            self._working()
+            self._tell("WORKING")
+
+    def unclaimed(self) -> None:
+        """No listener takes it."""
+        self._tell("UNCLAIMED")
+
+    def claimed(self) -> None:
+        """A listener takes it after all."""
+        self._tell("WORKING")
 
     def end(self) -> None:
         """Somebody is done with it."""
@@ -125,6 +138,13 @@ class Part:
         if not self.is_done:
             self._handling.working()
 
+    def give_up(self) -> Handling | None:
+        """Let somebody else take it, who has to end the handling; None if it is done with."""
+        if self.is_done:
+            return None
+        self.is_done = True
+        return self._handling
+
 
 class Ledger:
     """One session's messages: those in the application's hands, those settled OK (the latest), and what is to be told.
@@ -134,16 +154,24 @@ class Ledger:
 
     def __init__(self, *, tells_ok: bool, changed: Callable[[], None], remembered: int = _REMEMBERED) -> None:
         self.statuses = Statuses()
+        self.tells_unclaimed = False
+        """Whether the server understands that no listener takes a message. Without, such a message is at work."""
         self._tells_ok = tells_ok
         self._changed = changed
         self._remembered = remembered
         self._at_work: dict[str, Handling] = {}
+        self._unclaimed: set[str] = set()
+        self._named: set[str] = set()  # of these an acknowledgement says nothing any more
         self._done: dict[str, None] = {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in the application's hands."""
-        return not self._at_work
+        """Whether nothing is in the application's hands; what no listener takes is not."""
+        return self._at_work.keys() <= self._unclaimed
+
+    def is_told(self, carrier: object | None) -> bool:
+        """Whether the server knows of all messages that no listener takes, or learns of them with this request."""
+        return not any(self.statuses.is_waiting(message_id, carrier) for message_id in self._unclaimed)
 
     def repeats(self, message_id: str) -> bool:
         """Whether a message that came again is not to be heard again; if it was settled, it is so once more."""
@@ -152,7 +180,7 @@ class Ledger:
             self._ok(message_id)
             self._changed()
             return True
-        return not self._tells_ok and message_id in self._at_work
+        return not self._tells_ok and message_id in self._at_work and message_id not in self._unclaimed
 
     def begin(self, message_id: str) -> Handling:
         """Begin with a message. One that comes again while it is at work counts anew."""
@@ -160,22 +188,37 @@ class Ledger:
         def ended(handling: Handling, failure: Failure | None) -> None:
             if self._at_work.get(message_id) is handling:
                 del self._at_work[message_id]
+                self._unclaimed.discard(message_id)
             self._end(message_id, failure)
             self._changed()
 
-        def working() -> None:
-            self.statuses.put({"id": message_id, "state": "WORKING"})
-            self._changed()
+        def tell(state: str) -> None:
+            self._tell(message_id, state, is_last=self._at_work.get(message_id) is handling)
 
         self._done.pop(message_id, None)
-        handling = Handling(ended, working)
+        self._unclaimed.discard(message_id)
+        handling = Handling(ended, tell)
         self._at_work[message_id] = handling
         return handling
+
+    def _tell(self, message_id: str, state: str, *, is_last: bool) -> None:
+        """Tell how a message fares that has not ended. `is_last`: this copy is the last one that came."""
+        if state == "UNCLAIMED":
+            if not (is_last and self.tells_unclaimed):
+                return
+            self._unclaimed.add(message_id)
+            self._named.add(message_id)
+        elif is_last:
+            self._unclaimed.discard(message_id)
+        self.statuses.put({"id": message_id, "state": state})
+        self._changed()
 
     def _end(self, message_id: str, failure: Failure | None) -> None:
         if failure is None:
             self._ok(message_id)
-        elif message_id not in self._done:
+            return
+        self._named.discard(message_id)
+        if message_id not in self._done:
             code, text = failure
             self.statuses.put({"id": message_id, "errorCode": code[:_LONGEST_CODE], "message": text[:_LONGEST_TEXT]})
 
@@ -184,7 +227,8 @@ class Ledger:
         self._done[message_id] = None
         if len(self._done) > self._remembered:
             del self._done[next(iter(self._done))]
-        if self._tells_ok:
+        if self._tells_ok or message_id in self._named:
+            self._named.discard(message_id)
             self.statuses.put({"id": message_id, "state": "OK"})
 
 
@@ -194,5 +238,5 @@ def described(error: BaseException) -> Failure:
     return (code if isinstance(code, str) and code else INTERNAL_ERROR, str(error) or type(error).__name__)
 
 
-def _is_working(status: Fields) -> bool:
-    return status.get("state") == "WORKING"
+def _is_end(status: Fields) -> bool:
+    return status.get("state") not in ("WORKING", "UNCLAIMED")

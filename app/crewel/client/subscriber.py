@@ -39,6 +39,8 @@ class Subscriber:
         """
         while not interest.confirmed:
             await self._life.ready(self._network_delay)
+            if interest.refusal is not None:
+                raise interest.refusal  # somebody else has asked
             if interest.asked is not None:
                 await interest.asked.wait()  # no longer than the request of whoever asks
                 continue

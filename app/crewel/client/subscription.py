@@ -76,6 +76,8 @@ class Subscription:
         self._ended = False
         self._error: Exception | None = None
         self._release = release
+        self.is_unwanted = False
+        """Whether the application has unsubscribed it: what still comes for it alone is not wanted any more."""
         self._on_room = on_room
         self.recovered: bool | None = None
         """Whether all that was missed since the position came or comes; None if no position was given."""
@@ -111,7 +113,6 @@ class Subscription:
     def offer(self, message: Message, *, retained: bool = False) -> None:
         """Queue a message, or apply the policy. `retained`: the server keeps it until its batch is acknowledged."""
         if self._ended:
-            message.settle()
             return
         if self.is_full and not (retained and self.overflow is Overflow.HOLD):
             self._overflow(message)
@@ -131,6 +132,12 @@ class Subscription:
         else:
             self._queue.popleft().settle()
             self._queue.append(message)
+
+    def unread(self) -> list[Message]:
+        """Take back what the application has not read."""
+        messages = list(self._queue)
+        self._queue.clear()
+        return messages
 
     def end(self, error: Exception | None = None) -> None:
         """No more messages; what is queued can still be read, then `error` is raised."""
@@ -156,6 +163,7 @@ class Subscription:
 
         What is unread counts as settled: the application does not want it any more.
         """
+        self.is_unwanted = True
         for message in self._queue:
             message.settle()
         await self._leave()
@@ -199,7 +207,9 @@ class Subscription:
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            await self._leave()  # what the application did not do is not settled
+            await (
+                self._leave()
+            )  # what the application did not do is not settled, and what it did not read waits for another
             return
         self._settle_taken()
         await self.unsubscribe()

@@ -33,9 +33,14 @@ Exchange = Callable[[list[Fields]], Awaitable[list[Fields]]]
 class UpdateExtension(Extension):
     """`ext.update` of connects and their replies, and the bookkeeping of what was delivered."""
 
-    def __init__(self, settle: str = "message", on_rejected: Callable[[Fields], None] | None = None) -> None:
+    def __init__(
+        self, settle: str = "message", on_rejected: Callable[[Fields], None] | None = None, *, is_asked: bool = True
+    ) -> None:
         self.is_granted = False
         """Whether the server of this session takes statuses."""
+        self.is_asked = is_asked
+        """Whether the application has asked for it. If not, a message is done when it is in the application's queues, and the
+        server hears of those only that no listener takes."""
         self.by_batch = settle == "batch"
         """Whether acknowledging a batch settles what of it did not fail."""
         self._on_rejected = on_rejected
@@ -52,7 +57,12 @@ class UpdateExtension(Extension):
 
     @property
     def may_acknowledge(self) -> bool:
-        """Whether the last batch may be acknowledged: where that settles it, once the application is done with it."""
+        """Whether the last batch may be acknowledged: where that settles it, once the application is done with it, and the
+        server knows of the messages that no listener takes, at the latest from the connect that acknowledges."""
+        return self._is_done and (not self.by_batch or self._ledger.is_told(self._connect))
+
+    @property
+    def _is_done(self) -> bool:
         return not (self.is_granted and self.by_batch) or self._ledger.is_idle
 
     def outgoing(self, message: Fields) -> Fields:
@@ -89,7 +99,8 @@ class UpdateExtension(Extension):
             self._ledger.statuses.release()  # the same session: what it was not told, it is told now
         else:
             self._ledger = self._new_ledger()
-        if not self.is_granted:
+        self._ledger.tells_unclaimed = told.get("unclaimed") is True
+        if self.is_asked and not self.is_granted:
             log.warning("the server takes no statuses: it lacks `ack` or `update` in bayeux.extensions")
 
     def _answered(self, ledger: Ledger, carrier: object, reply: Fields) -> None:
@@ -100,7 +111,8 @@ class UpdateExtension(Extension):
         rejected = update_of(reply).get("rejected")
         for status in rejected if isinstance(rejected, list) else []:
             log.debug("the server did not take the status %s", status)
-            if self._on_rejected is not None:
+            # That no listener takes a message is the client's word and not the application's, and the message has ended.
+            if self._on_rejected is not None and status.get("state") != "UNCLAIMED":
                 self._on_rejected(status)
 
     # Deliveries
@@ -121,10 +133,10 @@ class UpdateExtension(Extension):
         return self._ledger.begin(message_id) if isinstance(message_id, str) else None
 
     async def handled(self, timeout: float) -> None:
-        """Wait until the last batch may be acknowledged, at most `timeout` seconds."""
+        """Wait until the application is done with the last batch, at most `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                while not self.may_acknowledge:
+                while not self._is_done:
                     self._settled.clear()
                     await self._settled.wait()
         except TimeoutError:

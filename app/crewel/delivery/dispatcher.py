@@ -59,6 +59,8 @@ class Judgement:
     buried: list[Buried] = field(default_factory=list)
     put_back: list[Entry] = field(default_factory=list)
     """They wait again, in their place."""
+    unclaimed: list[Entry] = field(default_factory=list)
+    """No listener of the client takes them, and it had not said so before."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
     """Statuses that did not count, as sent plus `reason`."""
     holdback: Holdback | None = None
@@ -79,6 +81,7 @@ class Dispatcher:
         "sink",
         "state",
         "tries",
+        "unclaimed",
         "waits_until",
     )
 
@@ -96,6 +99,9 @@ class Dispatcher:
         self.reported: list[tuple[Outcome, str, str]] = []
         """Failures (outcome, code, reason) that concern more than their message, and that `conclude` has yet to look at."""
         self.open: dict[str, tuple[Entry, float]] = {}
+        self.unclaimed: set[str] = set()
+        """Ids of open messages that no listener of the client takes. An acknowledgement does not settle them, and when their
+        wait runs out they are sent again and nothing has failed: the client is there, and has said how they fare."""
         self.flushes = False
         """Whether what waited while the client was away is being sent."""
         self.tries: dict[str, int] = {}
@@ -131,6 +137,7 @@ class Dispatcher:
         message_id = entry.origin.id
         if self.open.pop(message_id, None) is not None:  # no reply has confirmed it
             self.tries[message_id] = self.tries.get(message_id, 0) + 1
+            self.unclaimed.discard(message_id)
         self.open[message_id] = (entry, now)
         return self.tries.get(message_id, 0) if self.tries else 0
 
@@ -139,6 +146,8 @@ class Dispatcher:
         will be no status."""
         if self.rules.settle is Settle.MESSAGE:
             return [entry for entry in entries if entry.origin is None and _id(entry) not in self.open]
+        if self.unclaimed:
+            entries = [entry for entry in entries if _id(entry) not in self.unclaimed]
         settled = [entry for entry in entries if self._close(_id(entry)) is not None or entry.origin is None]
         if settled:
             self.failures = 0
@@ -151,6 +160,7 @@ class Dispatcher:
             self.tries[message_id] = self.tries.get(message_id, 0) + 1
             entries.append(entry)
         self.open.clear()
+        self.unclaimed.clear()
         return entries
 
     def shed(self) -> None:
@@ -167,6 +177,7 @@ class Dispatcher:
 
     def _close(self, message_id: str) -> Entry | None:
         entry, _ = self.open.pop(message_id, (None, 0.0))
+        self.unclaimed.discard(message_id)
         if self.tries:
             self.tries.pop(message_id, None)
         return entry
@@ -180,9 +191,14 @@ class Dispatcher:
         for status in _failures_last(statuses):
             if status.id not in self.open:
                 judgement.rejected.append({**status.given, "reason": NOT_OPEN})
-            elif status.verdict is Verdict.WORKING:
+            elif status.verdict in (Verdict.WORKING, Verdict.UNCLAIMED):
                 entry, _ = self.open.pop(status.id)
                 self.open[status.id] = (entry, now)
+                if status.verdict is Verdict.WORKING:
+                    self.unclaimed.discard(status.id)
+                elif status.id not in self.unclaimed:
+                    self.unclaimed.add(status.id)
+                    judgement.unclaimed.append(entry)
             elif status.verdict is Verdict.OK:
                 self._settled(status.id, judgement)
             else:
@@ -238,6 +254,7 @@ class Dispatcher:
 
     def _put_back(self, message_id: str, judgement: Judgement) -> None:
         entry, _ = self.open.pop(message_id)
+        self.unclaimed.discard(message_id)
         self.tries[message_id] = self.tries.get(message_id, 0) + 1
         judgement.put_back.append(entry)
 
@@ -277,6 +294,9 @@ class Dispatcher:
         for message_id, (_, sent) in list(self.open.items()):
             if sent + self.rules.ack_wait > now:
                 break
+            if message_id in self.unclaimed:
+                self._put_back(message_id, judgement)
+                continue
             self.last_failure = (NO_STATUS, reason)
             if self.rules.retries == 0:  # the client is there: one message is not worth its session
                 self._bury(message_id, NO_STATUS, reason, judgement)

@@ -21,7 +21,12 @@ class Verdict(Enum):
 
     OK = "the message is settled"
     WORKING = "it is being worked on: its wait begins anew"
+    UNCLAIMED = "no listener of the receiver takes it: it stays open until one does"
     FAILED = "the receiver could not take it"
+
+
+_STATES: Final = {each.name: each for each in (Verdict.OK, Verdict.WORKING, Verdict.UNCLAIMED)}
+"""What `state` may say; a failure has an `errorCode` instead."""
 
 
 class Status(NamedTuple):
@@ -62,6 +67,6 @@ def _read(given: object) -> Status | str:
         reason = given.get("message")
         words = reason[:MAX_REASON] if isinstance(reason, str) else ""
         return Status(message_id, Verdict.FAILED, reported_code(given["errorCode"]), words, given)
-    if state in ("OK", "WORKING"):
-        return Status(message_id, Verdict[state], "", "", given)
-    return "state must be OK or WORKING, unless there is an errorCode"
+    if isinstance(state, str) and state in _STATES:
+        return Status(message_id, _STATES[state], "", "", given)
+    return "state must be OK, WORKING or UNCLAIMED, unless there is an errorCode"

@@ -125,6 +125,21 @@ class TestSettling:
             for reason, each in zip(("settled", "dead", "settled"), ids, strict=True)
         )
 
+    def test_what_no_listener_takes_stays_open_when_its_batch_is_acknowledged(
+        self, stored: StoredWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        joe = Receiver(stored).started("/a", name="joe/1")
+        assert joe.login["unclaimed"] is True
+        store(stored, "/a", 1, 2)
+        first, second = joe.take()
+        joe.take({"id": origin(first)["id"], "state": "UNCLAIMED"})
+        dispatching = stored.broker.dispatching
+        assert (dispatching.waiting(joe.session), dispatching.unclaimed(joe.session)) == (1, 1)
+        assert [each[1:] for each in stored.ended()] == [("settled", int(origin(second)["id"]))]
+        assert "client/joe/1: no listener takes its messages of /a; they stay open until one does" in caplog.text
+        assert joe.take(ok(first)) == []
+        assert (dispatching.waiting(joe.session), dispatching.unclaimed(joe.session)) == (0, 0)
+
     def test_with_settle_message_what_is_acknowledged_is_neither_settled_nor_sent_again(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:

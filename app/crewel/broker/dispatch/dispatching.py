@@ -6,6 +6,7 @@ The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions
 from __future__ import annotations
 
 import asyncio
+import logging
 from math import inf
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -17,13 +18,13 @@ from crewel.broker.dispatch.unsettled import Unsettled
 from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.connect_qos import ConnectQos, Retries
-from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import comes_before
 from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
 from crewel.delivery.states import DispatcherState, Holdback
-from crewel.delivery.statuses import read_statuses
+from crewel.delivery.statuses import Verdict, read_statuses
 from crewel.errors import IllegalArgument, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatching"]
 
+log = logging.getLogger(__name__)
+
 _HELD: Final = "user.update.holdback"
+_NAMED_CHANNELS: Final = 3
 _SKIPPED: Final = "an operator has taken it out of the queue"
 
 
@@ -48,6 +52,7 @@ class Dispatching:
         """The sessions that are told."""
         self.pings = Pings(broker)
         broker.metrics.gauge("held_sessions", self._count_held)
+        broker.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
 
     # Logins
 
@@ -142,12 +147,18 @@ class Dispatching:
         statuses, rejected = read_statuses(given)
         if batch is not None and session.batches is not None:
             repeated = {entry.origin.id for entry in session.batches.beyond(batch) if entry.origin is not None}
-            statuses = [status for status in statuses if status.id not in repeated]
+            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
         now, now_ms = self._broker.loop.time(), int(time() * 1000)
+        had_unclaimed = bool(dispatcher.unclaimed)
         judgement = dispatcher.judge(statuses, session.name, now, now_ms)
+        if judgement.unclaimed and not had_unclaimed:
+            channels = ", ".join(sorted({entry.channel for entry in judgement.unclaimed})[:_NAMED_CHANNELS])
+            log.warning(
+                "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
+            )
         self._carry_out(session, dispatcher, judgement)
         if not dispatcher.reported:
             self._follow(session, dispatcher)
@@ -173,7 +184,7 @@ class Dispatching:
         for each in judgement.buried:
             if not returning.passes_on(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
-        failure = dispatcher.last_failure or ("", "")
+        failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not returning.passes_on(session, entry, *failure)]
         for entry in put_back:
             if session.batches is not None:
@@ -299,6 +310,10 @@ class Dispatching:
     def waiting(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
         return self.unsettled.count(session)
+
+    def unclaimed(self, session: Session) -> int:
+        """How many of them no listener of the client takes, as far as it says."""
+        return 0 if session.dispatcher is None else len(session.dispatcher.unclaimed)
 
     def waiting_bytes(self, session: Session) -> int:
         """Their bytes."""
