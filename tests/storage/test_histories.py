@@ -252,6 +252,25 @@ async def test_nothing_of_an_erased_topic_is_left(store: Store) -> None:
     assert await owner.facts("erased") == [{"channel": "/a", "messages": 1200}]
 
 
+async def test_a_topic_of_which_messages_wait_is_marked_until_it_is_forgotten(store: Store) -> None:
+    owner = await started(store)
+    for _ in range(2):
+        await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, marks=True))
+    assert await histories.topics(store) == [StoredTopic("/a", {}, "", 0, LogId(0), is_erased=True)]
+    assert await owner.do(histories.forget(store.keys, owner.token, "/a")) == 1
+    assert await owner.do(histories.forget(store.keys, owner.token, "/a")) == 0
+    assert await histories.topics(store) == []
+    assert await owner.facts("erased") == []
+
+
+async def test_forgetting_a_mark_leaves_what_was_configured_since(store: Store) -> None:
+    owner = await started(store)
+    await owner.do(histories.erase(store.keys, owner.token, "/a", FACTS_MAX, marks=True))
+    await owner.do(histories.configure(store.keys, owner.token, "/a", b'{"x":1}', "e"))
+    await owner.do(histories.forget(store.keys, owner.token, "/a"))
+    assert await histories.topics(store) == [StoredTopic("/a", {"x": 1}, "e", 0, LogId(0))]
+
+
 async def test_a_cleared_history_begins_a_new_epoch(store: Store) -> None:
     owner = await started(store)
     await owner.do(histories.configure(store.keys, owner.token, "/a", b'{"x":1}', "e"))

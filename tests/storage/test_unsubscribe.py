@@ -1,10 +1,14 @@
 """unsubscribe.lua: an interval of the log ends."""
 
+from dataclasses import replace
+from unittest.mock import ANY
+
 import pytest
 
 from crewel.errors import Fenced
+from crewel.storage import sessions, shared_queues
 from crewel.storage.store import Store
-from tests.storage.owner import JOE, Owner, change, started
+from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
 
 
 async def test_a_subscription_ends_with_the_newest_message(store: Store) -> None:
@@ -100,3 +104,71 @@ async def test_a_fact_tells_what_has_ended(store: Store) -> None:
     assert await owner.facts("unsubscribed") == [
         {"session": JOE, "patterns": ["/b", "/a"], "from": [first, 0], "until": second}
     ]
+
+
+# Topics that are erased
+
+
+async def erased(owner: Owner, *, ends: bool = True, tells: bool = True) -> sessions.Erased:
+    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, tells=tells)
+    answer: sessions.Erased = await owner.do(step)
+    return answer
+
+
+async def test_the_notice_lies_behind_all_that_was_published(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    answer = await erased(owner)
+    assert (answer.interval, answer.stays, answer.prev) == ((0, newest), False, newest)
+    assert answer.notice > newest
+    assert (await owner.record())["n:/a"] == str(answer.notice)
+    (later,) = await owner.publish("/a")
+    assert later > answer.notice
+    (joe,) = (await (await started(store, "c")).adopt_all()).values()
+    assert joe.notices == {"/a": answer.notice}
+
+
+async def test_a_repeated_erase_moves_the_notice(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    await owner.publish("/a")
+    first = await erased(owner)
+    second = await erased(owner)
+    assert second.interval == first.interval
+    assert second.notice > first.notice
+    assert (await owner.record())["n:/a"] == str(second.notice)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_one_that_is_not_told_gets_no_notice(store: Store, ends: bool) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    answer = await erased(owner, ends=ends, tells=False)
+    assert answer == ((0, newest) if ends else None, False, 0, 0)
+    assert "n:/a" not in await owner.record()
+
+
+async def test_a_member_stays_in_a_group_for_which_something_waits(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe(options={"/a": b'{"group":"crew"}'})
+    await owner.publish("/a", groups=("group:/a crew",))
+    assert (await erased(owner, tells=False)).stays
+    assert "p:/a" in await owner.record()
+    await owner.do(shared_queues.discard(owner.keys, owner.token, "group:/a crew", None, FACTS_MAX))
+    assert not (await erased(owner)).stays
+    assert "p:/a" not in await owner.record()
+    assert await owner.facts("ended") == [{"ended": [ANY]}]  # by the discard, and nothing has lapsed
+
+
+async def test_a_settled_notice_leaves_the_record(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    answer = await erased(owner, ends=False)
+    await owner.commit(answer.notice, replace(change(), noticed=("/a",)))
+    assert "n:/a" not in await owner.record()

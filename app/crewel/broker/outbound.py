@@ -138,6 +138,8 @@ class Outbound:
         if session.recovered is not None and session.recovered not in session.queue:
             session.recovered = None  # it has gone out
         if session.is_reliable or session.ends_when_full or session.recovered is not None:
+            if entry.is_notice:
+                return True
             self._metrics.dropped["disconnect"] += 1
             self.end_soon(session)
             return False

@@ -7,7 +7,7 @@ entry belongs to the last reply that held it, and an acknowledgement counts only
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from crewel.delivery.entry import Entry
@@ -105,6 +105,13 @@ class Batches:
                 self.must_resend = bool(self._open)
                 break
         return _without(entry, queue)
+
+    def take_out_many(self, gone: Container[Entry], queue: list[Entry]) -> list[Entry]:
+        """The session's queue without these entries, which have ended before their batches were acknowledged."""
+        left = {number: [each for each in entries if each not in gone] for number, entries in self._open.items()}
+        self._open = {number: entries for number, entries in left.items() if entries}
+        self.must_resend = self.must_resend and bool(self._open)
+        return [each for each in queue if each not in gone]
 
     def lift(self) -> None:
         """What goes out again belongs to no batch any more: to have got it with the last one says nothing of it."""

@@ -37,6 +37,7 @@ class Durable(Owed):
         "_stored",
         "_stored_batch",
         "_stored_inbox",
+        "_stored_notices",
         "batch",
         "closing",
         "death",
@@ -82,6 +83,7 @@ class Durable(Owed):
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, Waiting] = {}
         self._stored_inbox: set[LogId] = set()
+        self._stored_notices: dict[str, LogId] = {}
         self._stored_batch = 0
         self._letters: list[Letter] = []
 
@@ -98,7 +100,12 @@ class Durable(Owed):
         durable.booked = {each: _sent(record.open[each]) for each in sorted(record.open)}
         durable.booked_inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
-        durable.parked = sorted(rank_of(each, waiting.priority) for each, waiting in messages.items())
+        durable._stored_notices = dict(record.notices)
+        durable.notices = {place: Waiting(1, channel=channel) for channel, place in record.notices.items()}
+        durable.parked = sorted(
+            rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
+        )
+        durable.place_notices()
         durable.booked_size = sum(waiting.size for waiting in messages.values())
         durable.expiry = _first_expiry(messages.values())
         if record.at is not None:
@@ -177,8 +184,8 @@ class Durable(Owed):
             self.expiry = expires
 
     def find(self, log_id: LogId) -> Waiting | None:
-        """What is known of an open message; None if it is not open."""
-        return self.open.get(log_id) or self.inbox.get(log_id)
+        """What is known of an open message, or of a notice that waits; None if there is none."""
+        return self.open.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
 
     def expired(self, now: int) -> list[LogId]:
         """The open messages that have to go out of all queues by now, microseconds since 1970."""
@@ -221,12 +228,16 @@ class Durable(Owed):
 
     def expire(self, ids: Iterable[LogId]) -> None:
         """These messages have gone out of all queues; those that are not open are left alone."""
+        self.end_many(ids, EndReason.EXPIRED)
+
+    def end_many(self, ids: Iterable[LogId], reason: EndReason) -> None:
+        """These messages have ended in this way, parked or not; those that are not open are left alone."""
         for log_id in ids:
-            self.settle(log_id, EndReason.EXPIRED)
+            self.settle(log_id, reason)
         self.parked = [rank for rank in self.parked if self.find(place_of(rank)) is not None]
 
     def _rank(self, log_id: LogId) -> int:
-        waiting = self.open.get(log_id) or self.inbox.get(log_id)
+        waiting = self.find(log_id)
         return rank_of(log_id, NORMAL if waiting is None else waiting.priority)
 
     def first_parked(self, count: int) -> list[LogId]:
@@ -248,12 +259,13 @@ class Durable(Owed):
         return taken
 
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        """The message has ended; False if it was not open, and then nothing happens."""
+        """The message has ended; False if it was not open, and then nothing happens. Of the end of a notice nothing is
+        told."""
         waiting = self.open.pop(log_id, None)
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)
         if waiting is None:
-            return False
+            return self.notices.pop(log_id, None) is not None
         self.booked_size -= waiting.size
         self.note(log_id, reason)
         return True
@@ -317,6 +329,40 @@ class Durable(Owed):
             if (waiting := messages.get(log_id)) is not None:
                 messages[log_id] = waiting._replace(attempts=waiting.attempts + times)
 
+    # Notices that topics were erased
+
+    def notice(self, log_id: LogId, channel: str) -> list[LogId]:
+        """The store has put the notice that the topic of this channel was erased at this place, instead of any that waited
+        there for the session. Returns the places of these."""
+        former = self.forget_notice(channel)
+        self.notices[log_id] = Waiting(channel=channel)
+        self._stored_notices[channel] = log_id
+        self.place_notices()
+        return former
+
+    def forget_notice(self, channel: str) -> list[LogId]:
+        """The notice about this channel, if one waits, waits no more: the session has subscribed again, say. Returns its
+        place."""
+        places = [place for place, waiting in self.notices.items() if waiting.channel == channel]
+        for place in places:
+            self.forget_parked(place)
+            del self.notices[place]
+        return places
+
+    def place_notices(self, lowest: int = NORMAL) -> None:
+        """Let each notice wait behind all messages of its topic that came before it: within the lowest priority that any of
+        them has, and at most `lowest`."""
+        for place, notice in self.notices.items():
+            waiting = (*self.open.items(), *self.inbox.items())
+            of_topic = [each.priority for at, each in waiting if each.channel == notice.channel and at < place]
+            priority = min([lowest, notice.priority, *of_topic])
+            if priority != notice.priority:
+                was_parked = self.is_parked(place)
+                self.forget_parked(place)
+                self.notices[place] = notice._replace(priority=priority)
+                if was_parked:
+                    self.park(place)
+
     # Commits
 
     @property
@@ -329,13 +375,14 @@ class Durable(Owed):
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.catch_up()
         has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
-        if not has_more and self.batch == self._stored_batch:
+        if not (has_more or self._stored_notices) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes(self.through(cursor))
         passed = tuple((pattern, start) for pattern, start, until in self.closing if until <= committed)
         batch = self.batch if self.batch != self._stored_batch else None
-        if not (in_step or opened or settled or unboxed or passed or batch):
+        noticed = tuple(each for each, place in self._stored_notices.items() if place not in self.notices)
+        if not (in_step or opened or settled or unboxed or passed or batch or noticed):
             return None
         if passed:
             self.closing = [each for each in self.closing if each[2] > committed]
@@ -345,8 +392,10 @@ class Durable(Owed):
         for log_id in settled:
             del self._stored[log_id]
         self._stored_inbox.difference_update(unboxed)
+        for channel in noticed:
+            del self._stored_notices[channel]
         self._stored_batch = self.batch
-        return Change(self.name, opened, settled, unboxed, passed, in_step, batch)
+        return Change(self.name, opened, settled, unboxed, passed, in_step, batch, noticed)
 
     def through(self, cursor: LogId) -> LogId:
         """The last entry of which the store may be told that it has ended, when the node's cursor will be `cursor`: who

@@ -6,10 +6,10 @@ from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.publish_qos import FOR_EVER, life_ends
 from crewel.delivery.recent import Taken
-from crewel.delivery.records import NORMAL, Logged, LogId
+from crewel.delivery.records import NORMAL, Logged, LogId, Waiting
 from crewel.delivery.update_qos import POINT_TO_POINT, Origin, counts_down_to, own, shared
 
-__all__ = ["Entry", "priority_in"]
+__all__ = ["Entry", "erased_notice", "priority_in"]
 
 
 class Entry:
@@ -173,6 +173,14 @@ class Entry:
     def fields(self) -> Fields:
         """The message as it will be read."""
         return reread(self.wire)
+
+
+def erased_notice(notice: Waiting, place: LogId, origin: Origin | None = None) -> Entry:
+    """The notice that a topic was erased, of which this is known. `place` is where the store has it, 0 if nowhere: then the
+    origin has to be given."""
+    entry = Entry({"channel": notice.channel, "data": None}, priority=notice.priority)
+    entry.position, entry.origin = place, origin or Origin.erased(place)
+    return entry
 
 
 def priority_in(qos: bytes) -> int:

@@ -124,7 +124,17 @@ class Recent:
 class Owed:
     """What is open for one session, booked when somebody looks."""
 
-    __slots__ = ("_ended", "_newest", "_recent", "acknowledged", "booked", "booked_inbox", "booked_size", "upto")
+    __slots__ = (
+        "_ended",
+        "_newest",
+        "_recent",
+        "acknowledged",
+        "booked",
+        "booked_inbox",
+        "booked_size",
+        "notices",
+        "upto",
+    )
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
@@ -135,6 +145,8 @@ class Owed:
         """What is open in the log, as far as it is booked."""
         self.booked_inbox: dict[LogId, Waiting] = {}
         """What is open beside the log, as far as it is booked."""
+        self.notices: dict[LogId, Waiting] = {}
+        """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
         """Nothing beyond this has been open here, or is accounted for; as far as it is booked."""
         self._ended: dict[EndReason, list[LogId]] = {}
@@ -216,5 +228,7 @@ class Owed:
             if waiting is not None:
                 self.booked_size -= waiting.size
                 settled.append(log_id)
+            elif self.notices:
+                self.notices.pop(log_id, None)
         if not settled:
             del self._ended[EndReason.SETTLED]

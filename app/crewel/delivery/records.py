@@ -165,6 +165,8 @@ class SessionRecord:
     open: dict[LogId, Waiting] = field(default_factory=dict)
     inbox: dict[LogId, Waiting] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
+    notices: dict[str, LogId] = field(default_factory=dict)
+    """Channel -> place of the notice that its topic was erased, which the session has not settled."""
     dispatch: dict[str, Any] | None = None
     """Why its dispatcher delivers nothing, if it does not (`Holdback`, or a sink): JSON, opaque to the store."""
     death: tuple[str, str] | None = None
@@ -213,6 +215,8 @@ class Change:
     """The owner's cursor has reached the session's own one, `at`: forget that."""
     batch: int | None = None
     """Batch numbers are reserved up to this one from now on; None: as before."""
+    noticed: tuple[str, ...] = ()
+    """Channels whose notice that the topic was erased waits no more."""
 
 
 class Settled(NamedTuple):

@@ -11,10 +11,12 @@ from crewel.bayeux.codec import encode, reread
 from crewel.delivery.publish_qos import life_ends
 from crewel.delivery.records import Logged, LogId
 
-__all__ = ["POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
+__all__ = ["ERASED", "POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
 
 _UNTOLD: Final = frozenset({"destination", "subscribable"})
 """What is kept with a message and is no receiver's affair: who else gets it."""
+ERASED: Final = "ERASED"
+"""The state of the notice that a topic was erased."""
 POINT_TO_POINT: Final = "__subId:PtP"
 """What is told as the subscription of a message that was addressed to its receiver."""
 
@@ -41,6 +43,11 @@ class Origin(NamedTuple):
     def stored(cls, position: LogId, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
         """Of a message at this place of the log."""
         return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of)
+
+    @classmethod
+    def erased(cls, position: LogId) -> Origin:
+        """Of the notice that a topic was erased, at this place."""
+        return cls(str(position), f"{position}000", state=ERASED)
 
     @classmethod
     def logged(cls, logged: Logged) -> Origin:

@@ -142,6 +142,7 @@ def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
         for log_id, waiting in change.opened.items():
             opened += (f"o:{log_id}", waiting_text(waiting))
     deleted: _Arguments = [f"i:{log_id}" for log_id in change.unboxed]
+    deleted += [f"n:{channel}" for channel in change.noticed]
     if change.in_step:
         deleted.append("at")
     settled: _Arguments = [f"o:{log_id}" for log_id in change.settled]

@@ -29,6 +29,7 @@ __all__ = [
     "configure",
     "erase",
     "expire",
+    "forget",
     "history",
     "new_epoch",
     "topics",
@@ -51,6 +52,8 @@ class StoredTopic:
     """How many messages its history has, expired ones that nobody has removed yet among them."""
     newest: LogId
     """Id of the newest of them; 0 if there is none."""
+    is_erased: bool = False
+    """Whether it was erased while messages of it may have waited, and has not begun again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +119,20 @@ def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str, *,
     return Step("configure", keys, (channel, settings, epoch, int(renews), most), _text)
 
 
-def erase(k: Keys, token: str, channel: str, facts_max: int) -> Step[int]:
-    """Remove a topic: its history, settings and epoch. Returns how many messages the history had."""
-    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, ""), _number)
+def erase(k: Keys, token: str, channel: str, facts_max: int, *, marks: bool = False) -> Step[int]:
+    """Remove a topic: its history, settings and epoch. Returns how many messages the history had. `marks`: messages of it may
+    still wait, and until `forget` the store knows that it was erased."""
+    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, "", int(marks)), _number)
+
+
+def forget(k: Keys, token: str, channel: str) -> Step[int]:
+    """Take away the mark of a topic that was erased. Returns whether there was one."""
+    return Step("forget", (k.node(token), k.topics, k.topic(channel)), (channel,), _number)
 
 
 def clear(k: Keys, token: str, channel: str, epoch: str = "") -> Step[int]:
     """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were."""
-    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch()), _number)
+    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch(), 0), _number)
 
 
 def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
@@ -145,19 +154,21 @@ async def topics(store: Store) -> list[StoredTopic]:
     for start in range(0, len(channels), _TOGETHER):
         pipeline = reader.pipeline(transaction=False)
         for channel in channels[start : start + _TOGETHER]:
-            pipeline.hmget(keys.topic(channel), "settings", "epoch")
+            pipeline.hmget(keys.topic(channel), "settings", "epoch", "erased")
             pipeline.xlen(keys.history(channel))
             pipeline.xrevrange(keys.history(channel), count=1)
         answers = iter(await pipeline.execute())
         for channel in channels[start : start + _TOGETHER]:
-            (settings, epoch), entries, newest = next(answers), next(answers), next(answers)
-            found.append(_topic(channel, settings, epoch, entries, newest))
+            about, entries, newest = next(answers), next(answers), next(answers)
+            found.append(_topic(channel, about, entries, newest))
     return found
 
 
-def _topic(channel: str, settings: bytes | None, epoch: bytes | None, entries: int, newest: Any) -> StoredTopic:
+def _topic(channel: str, about: list[bytes | None], entries: int, newest: Any) -> StoredTopic:
+    settings, epoch, erased = about
     newest_id = LogId(int(newest[0][0].partition(b"-")[0])) if newest else LogId(0)
-    return StoredTopic(channel, orjson.loads(settings or b"{}"), (epoch or b"").decode(), entries, newest_id)
+    is_erased = erased is not None
+    return StoredTopic(channel, orjson.loads(settings or b"{}"), (epoch or b"").decode(), entries, newest_id, is_erased)
 
 
 @unless_refused

@@ -75,7 +75,7 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id",
         _EVER,
-        "publish, send, redrive",
+        "publish, send, redrive, unsubscribe",
         "all",
         "The newest log id, also when the log has been trimmed.",
     ),
@@ -134,7 +134,8 @@ KEYS: tuple[Key, ...] = (
         " number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as"
         " JSON, if its receiver has failed for good; `d` why it gets nothing for the time being, as JSON; `s:<pattern>` log"
         " id after which it is subscribed; `p:<pattern>` what was asked for that, as JSON, also of groups;"
-        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `o:<log id>` and"
+        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of"
+        " the notice that the topic was erased, until that is settled; `o:<log id>` and"
         " `i:<log id>` a message that is open, with its body in the log or in the inbox:"
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where the"
         " source is the shared queue that it came from",
@@ -178,16 +179,17 @@ KEYS: tuple[Key, ...] = (
         "set",
         "channels",
         "as their `topic:<channel>`",
-        "publish, configure, erase",
+        "publish, configure, erase, forget",
         "each start",
-        "The channels that have settings or a history.",
+        "The channels that have settings or a history, or were erased while messages waited.",
     ),
     Key(
         "topic:<channel>",
         "hash",
-        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since",
-        "until the topic is erased",
-        "publish, configure, expire, erase",
+        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since;"
+        " `erased` 1 and nothing else: it was erased gently, and messages of it may still wait",
+        "until the topic is erased, and nothing of it waits any more",
+        "publish, configure, expire, erase, forget",
         "history; each start",
         "A topic that has settings or a history. Its epoch changes whenever something that was seen may not be there any"
         " more.",

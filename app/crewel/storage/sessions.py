@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,6 +22,7 @@ from crewel.storage.store import Store
 
 __all__ = [
     "Committed",
+    "Erased",
     "Left",
     "LoggedIn",
     "TooManySessions",
@@ -30,6 +31,7 @@ __all__ = [
     "close",
     "commit",
     "end",
+    "erased",
     "hold",
     "login",
     "nodes",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _UNCOUNTED: Final = "client/anonymous/"
+_STAYS: Final = -2
 _NO_OPTIONS: Final[Mapping[str, bytes]] = {}
 
 
@@ -110,6 +113,8 @@ def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
             record.subscriptions[key.decode()] = LogId(int(value))
         elif kind == b"i:":
             record.inbox[LogId(int(key))] = waiting.read(value)
+        elif kind == b"n:":
+            record.notices[key.decode()] = LogId(int(value))
         elif kind == b"p:":
             record.options[key.decode()] = orjson.loads(value)
         elif kind == b"c:":
@@ -189,7 +194,37 @@ def unsubscribe(
         return {pattern: (since, until) for pattern, since, until in intervals if since >= 0}
 
     keys = (k.session(name), k.last, k.facts)
-    return Step("unsubscribe", keys, (k.base, token, name, facts_max, *patterns), parse)
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, "", 0, *patterns), parse)
+
+
+class Erased(NamedTuple):
+    """What the erase of a topic was to one session."""
+
+    interval: tuple[LogId, LogId] | None
+    """The ids after which and up to which its subscription to the name held; None if it had none that the log owed."""
+    stays: bool
+    """Whether its subscription goes on: it is one of a group for which something waits."""
+    prev: LogId
+    """The newest id before the notice. A reader whose cursor it is has missed nothing, and can go on at `notice`."""
+    notice: LogId
+    """Where the notice lies; 0 if there is none."""
+
+
+def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends: bool, tells: bool) -> Step[Erased]:
+    """Note that the topic of this channel was erased. `ends`: the session's subscription to its name ends, as `unsubscribe`
+    has it, but not for a group for which something waits. `tells`: the session gets the notice, which waits in its record
+    behind all that came before; one that waits there gives way to it. Raises Fenced."""
+
+    @unless_refused
+    def parse(answer: Any) -> Erased:
+        ids = [LogId(each) for each in answer]
+        since, until = ids[:2] if ends else (-1, -1)
+        interval = (LogId(since), LogId(until)) if since >= 0 else None
+        return Erased(interval, since == _STAYS, *(ids[-2:] if tells else (LogId(0), LogId(0))))
+
+    keys = (k.session(name), k.last, k.facts)
+    patterns = (channel,) if ends else ()
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, channel, int(tells), *patterns), parse)
 
 
 def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:

@@ -333,9 +333,9 @@ async def size(store: Store, queue: str) -> int:
     return int(await store.reader.zcard(store.keys.queue(queue)))
 
 
-async def peek(store: Store, queue: str, count: int) -> list[Logged]:
-    """Return the next messages of a queue, best first, at most so many."""
-    return [each.logged for each in await look_at(store, queue, count)]
+async def peek(store: Store, queue: str, count: int, start: int = 0) -> list[Logged]:
+    """Return the next messages of a queue, best first, at most so many, from the place `start` on."""
+    return [each.logged for each in await look_at(store, queue, count, start)]
 
 
 async def look_at(store: Store, queue: str, count: int, start: int = 0) -> list[Waiter]:

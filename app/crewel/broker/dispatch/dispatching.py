@@ -19,10 +19,11 @@ from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.connect_qos import ConnectQos, Retries
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
-from crewel.delivery.entry import Entry
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.order import comes_before
 from crewel.delivery.outcomes import OnUserError
-from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
+from crewel.delivery.records import NORMAL, EndReason, LogId, SessionRecord, Waiting
 from crewel.delivery.states import DispatcherState, Holdback
 from crewel.delivery.statuses import Verdict, read_statuses
 from crewel.errors import IllegalArgument, StoreUnavailable
@@ -186,6 +187,7 @@ class Dispatching:
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not returning.passes_on(session, entry, *failure)]
+        put_back += self.unsettled.notices_after(session, put_back)
         for entry in put_back:
             if session.batches is not None:
                 session.queue = session.batches.take_out(entry, session.queue)
@@ -379,6 +381,25 @@ class Dispatching:
         if places and durability is not None and durable is not None:
             stored = await durability.refills.read(durable, places)
         return stored + self.unsettled.transients(session)[: count - len(stored)]
+
+    def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
+        """The store has put the notice that a topic was erased into the session's record."""
+        former = durable.notice(place, channel)
+        if former:
+            session.queue = [each for each in session.queue if each.position not in former]
+        of_topic = [each.priority for each in self.unsettled.transients(session) if each.channel == channel]
+        durable.place_notices(min(of_topic, default=NORMAL))
+        if self._broker.durability is not None:
+            self._broker.durability.node.touch(durable)
+        notice = durable.notices[place]
+        if session.dispatcher is not None and session.dispatcher.sink is not None:
+            durable.settle(place)
+        elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
+            durable.park(place)
+            if self._broker.durability is not None:
+                self._broker.durability.refills.ring(session)
+        else:
+            self._broker.outbound.enqueue(session, erased_notice(notice, place))
 
     def arrived(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the

@@ -6,13 +6,13 @@ message that is delivered again keeps its place without anybody sorting queues. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order
+from crewel.delivery.order import in_order, place_of
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
 from crewel.delivery.update_qos import Origin
 
@@ -88,6 +88,21 @@ class Unsettled:
         if session.dispatcher is not None and session.dispatcher.rules.tells:
             resending = 0 if session.batches is None else session.batches.resending
             session.retained = max(len(session.dispatcher.open) - resending, 0)
+
+    def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
+        """What was sent to tell that the topics of these, which wait again, were erased: it comes after them, so it waits
+        again too. Nothing waits for its status any more."""
+        durable, dispatcher = session.durable, session.dispatcher
+        if dispatcher is None or durable is None or not durable.notices:
+            return []
+        found = [durable.find(each.position) for each in entries]
+        channels = {each.channel for each in found if each is not None}
+        channels.update(each.channel for each in entries if not each.position)
+        notices = [entry for entry, _ in dispatcher.open.values() if entry.position in durable.notices]
+        after = [each for each in notices if durable.notices[each.position].channel in channels]
+        for entry in after:
+            dispatcher.close(entry)
+        return after
 
     # Ends
 
@@ -179,6 +194,32 @@ class Unsettled:
             session.durable.settle(entry.position, EndReason.DROPPED)
             self._broker.durability.node.touch(session.durable)
 
+    def end_many(
+        self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
+    ) -> None:
+        """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
+        look at everything that waits for the session."""
+        durable, durability = session.durable, self._broker.durability
+        gone = dict.fromkeys(entries)
+        held = [session.queue]
+        if session.batches is not None:
+            held.append(session.batches.unacknowledged)
+        if session.dispatcher is not None:
+            held.append([entry for entry, _ in session.dispatcher.open.values()])
+        gone.update((entry, None) for each in held for entry in each if entry.position in places)
+        if session.batches is not None:
+            session.queue = session.batches.take_out_many(gone, session.queue)
+        else:
+            session.queue = [entry for entry in session.queue if entry not in gone]
+        if session.dispatcher is not None:
+            for entry in gone:
+                session.dispatcher.close(entry)
+        if session.is_reliable:
+            self._broker.metrics.ended[reason] += len(entries)
+        if durable is not None and durability is not None and places:
+            durable.end_many(places, reason)
+            durability.node.touch(durable)
+
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
         held = [session.queue]
@@ -245,7 +286,8 @@ class Unsettled:
         self.renew(session)
         self.bury_transients(session, code, reason)
         if session.durable is not None:
-            session.durable.parked.clear()
+            durable = session.durable
+            durable.parked = [rank for rank in durable.parked if place_of(rank) in durable.notices]
             for place in self.stored(session):
                 self.bury_stored(session, place, code, reason)
         return count

@@ -23,6 +23,7 @@ from crewel.broker.durability.refills import Refills
 from crewel.broker.durability.upkeep import Upkeep
 from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Event, Session
+from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import Node
@@ -78,6 +79,8 @@ class Durability:
         self.overflow = Overflow(self, broker)
         self.lease = StoreLease(self)
         self._closing = asyncio.Event()
+        self._hurry = asyncio.Event()  # somebody waits for the next commit
+        self._waiting: list[asyncio.Future[None]] = []  # for the commit of all that has happened before
         self._is_recovering = False
         self._epoch = 0  # which start of a server on this store this is
         self._incarnation = ""  # the run of the store that the sessions were read from
@@ -115,6 +118,7 @@ class Durability:
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
         self._closing.set()
+        self._hurry.set()
         self.refills.close()
         self._tending.cancel()
         await asyncio.wait([self._committing, self._tending], timeout=_CLOSE_TIMEOUT)
@@ -123,6 +127,7 @@ class Durability:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._commit()
+        self._committed_all(self._waiting)
         await self._broker.events.close()
         await self.writing.close()
         await self.lease.end()
@@ -146,6 +151,8 @@ class Durability:
             self._restore(record)
         self._end_changed(before)
         await self.intake.read_up_to(last)
+        for durable in self.node.sessions.values():
+            durable.place_notices()  # behind what was missed, too
         self._broker.topics.restore(topics)
         self._broker.shared.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
@@ -300,7 +307,8 @@ class Durability:
         while not self._closing.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.delivery.commit_ms / 1000):
-                    await self._closing.wait()
+                    await self._hurry.wait()
+            self._hurry.clear()
             try:
                 await self._commit()
             except (Behind, Fenced) as error:
@@ -308,7 +316,27 @@ class Durability:
             except StoreError as error:
                 log.warning("a commit was refused, and will be tried again: %s", error)
 
+    async def committed(self) -> None:
+        """Wait until the store knows how all has ended that has ended so far; or until nothing is committed any more."""
+        if not (self._closing.is_set() or self.is_superseded):
+            done: asyncio.Future[None] = self._broker.loop.create_future()
+            self._waiting.append(done)
+            self._hurry.set()
+            await done
+
+    def _committed_all(self, waiting: list[asyncio.Future[None]]) -> None:
+        self._waiting = [each for each in self._waiting if each not in waiting]
+        for done in waiting:
+            resolve(done, None)
+
     async def _commit(self) -> None:
+        waiting = [] if self._under_way is not None else list(self._waiting)
+        await self._commit_once()
+        self._committed_all(waiting)
+        if self._waiting:
+            self._hurry.set()
+
+    async def _commit_once(self) -> None:
         node = self.node
         commit = None if self.is_reloading else self._under_way or node.commit()
         self._broker.events.fold()
@@ -377,6 +405,7 @@ class Durability:
 
     def _give_way(self) -> None:
         self.is_superseded = True
+        self._committed_all(self._waiting)
         log.critical("another server has taken over the store: this one serves nothing any more")
         for durable in list(self.node.sessions.values()):
             self._forget(durable)

@@ -19,6 +19,7 @@ from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.commits import Left
 from crewel.storage.keys import Keys
+from crewel.storage.sessions import Erased
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,6 +105,52 @@ class Membership:
 
         self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered)
         return done
+
+    def erase(
+        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool
+    ) -> asyncio.Future[None]:
+        """The topic of this channel was erased. `ends`: the session's subscription to its name ends, but not for a group for
+        which something waits. `tells`: the session gets the notice, behind all that came before. The future raises StoreError,
+        and then nothing has changed."""
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+        if self._is_in_doubt(durable, done):
+            return done
+        node = self._durability.node
+        pending = node.unsubscribing(durable, [channel] if ends else [])
+        me = self._me()
+        step = stored_sessions.erased(*me, durable.name, channel, self._durability.facts_max, ends=ends, tells=tells)
+        doubts = 0
+
+        def answered(answer: Erased | StoreError) -> None:
+            nonlocal doubts
+            if isinstance(answer, StoreUncertain):
+                doubts = 1
+                self._in_doubt[durable] += 1
+                self._durability.writing.submit(step, answered, insists=True)
+                return
+            self._in_doubt -= Counter({durable: doubts})
+            if isinstance(answer, StoreError):
+                self._owe(durable, node.unanswered(pending))
+            else:
+                self._erased(session, durable, pending, channel, answer)
+                if ends and not answer.stays:
+                    self._broker.subscribing.leave(session, channel)
+            resolve(done, answer if isinstance(answer, StoreError) else None)
+
+        self._durability.writing.submit(step, answered)
+        return done
+
+    def _erased(self, session: Session, durable: Durable, pending: Pending, channel: str, answer: Erased) -> None:
+        node = self._durability.node
+        self._owe(durable, node.answered(pending, {} if answer.interval is None else {channel: answer.interval}))
+        if not answer.notice:
+            return
+        if answer.prev == node.cursor:
+            node.skip(answer.notice)
+        elif answer.prev > node.cursor:
+            self._durability.writing.look()
+        if durable.holder is session:
+            self._broker.dispatching.noticed(session, durable, channel, answer.notice)
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry
+from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.records import EndReason, Logged, LogId
 from crewel.errors import StoreError
 from crewel.storage import log as stored_log
@@ -121,13 +121,15 @@ class Refills:
     async def _found(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._durability.store
         found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
-        boxed = [each for each in ids if each not in found]
+        boxed = [each for each in ids if each not in found and each not in durable.notices]
         return found | await stored_log.fetch_inbox(store, durable.name, boxed) if boxed else found
 
     def _queue(self, session: Session, durable: Durable, ids: list[LogId], found: dict[LogId, Logged]) -> None:
         for log_id in ids:
-            logged = found.get(log_id)
-            if logged is not None:
+            logged, notice = found.get(log_id), durable.notices.get(log_id)
+            if notice is not None:
+                self._broker.outbound.enqueue(session, erased_notice(notice, log_id))
+            elif logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
                     self._broker.outbound.enqueue(session, Entry.read_back(logged))
             elif durable.settle(log_id, EndReason.DROPPED):

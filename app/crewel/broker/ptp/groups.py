@@ -68,6 +68,8 @@ class Groups:
             members = self._members[queue] = {}
             self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
             self._broker.topics.look_again(pattern)
+        if session not in members:
+            self._broker.topics.endings.stays_in(queue)
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
         self._broker.shared.ring(queue)

@@ -142,11 +142,11 @@ class SharedQueues:
         self._queue(name).count = left
         self._broker.metrics.ended[EndReason.EXPIRED] += removed
 
-    async def peek(self, name: str, count: int) -> list[Entry]:
-        """The next messages of the queue, at most so many. Raises StoreError."""
+    async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
+        """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
         if not self.waiting(name):
             return []
-        found = await shared_queues.peek(self.durability.store, name, count)
+        found = await shared_queues.peek(self.durability.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:

@@ -12,9 +12,10 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.steps import resolve
-from crewel.broker.topics.erased import end_messages, end_shared, end_subscriptions, tell
-from crewel.broker.topics.references import queued, queued_anywhere
+from crewel.broker.topics.erased import end_messages, end_shared, leave_group, take_leave
+from crewel.broker.topics.references import channel_of, is_queued, queued_anywhere, waits_in
 from crewel.broker.topics.topic import Topic
+from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
@@ -49,6 +50,7 @@ class Endings:
         self._is_expiring = False
         self.erasing: Counter[str] = Counter()
         """Topics that are being erased: subscriptions to their names are about to end."""
+        self._parting: dict[str, set[str]] = {}  # erased topics, and the queues of the groups that still have messages
 
     # By time
 
@@ -59,20 +61,18 @@ class Endings:
         for topic in self._next():
             if self._is_suspect(topic, now):
                 self._suspects[topic] = None
-        if self._suspects and self._rests_until <= now and not self._is_looking:
-            if self._broker.shared.names():
-                self._is_looking = True
-                self._broker.spawn(self._look_everywhere())
-            else:
-                began = perf_counter()
-                self._look_at_all(queued(self._broker))
-                self._rest(began)
+        if (self._suspects or self._parting) and self._rests_until <= now and not self._is_looking:
+            self._is_looking = True
+            self._broker.spawn(self._look_everywhere())
 
     async def _look_everywhere(self) -> None:
-        """The same, where the store has to be asked as well."""
         began = perf_counter()
         try:
-            self._look_at_all(await queued_anywhere(self._broker))
+            for name in list(self._parting):
+                if name not in self.erasing:
+                    await self._part_from_groups(name)
+            if self._suspects:
+                self._look_at_all(await queued_anywhere(self._broker))
         except StoreError as error:
             log.warning("what waits in shared queues cannot be looked at: %s", error)
         finally:
@@ -164,6 +164,7 @@ class Endings:
     def forget(self, topic: Topic) -> None:
         """Know the topic no more."""
         topic.is_erased = True  # for the channel, which may still know it
+        self._unmark(topic)
         if self._topics.known.get(topic.name) is topic:
             del self._topics.known[topic.name]
 
@@ -187,11 +188,12 @@ class Endings:
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
-    # By an operator
+    # By an operator, or an entitled client
 
     async def erase(self, name: str, *, force: bool) -> bool:
         """Erase a topic, False if there is none: its history goes, who hears it is told, and subscriptions to its very name
-        end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: nothing was done."""
+        end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: if the store could not
+        be asked at all, nothing was done."""
         if await self._topics.state(name) is State.DEAD:
             return False
         topic = self._topics.known.get(name)
@@ -199,51 +201,96 @@ class Endings:
             topic.is_erased = True  # what is published from now on begins it anew
         self.erasing[name] += 1
         try:
-            under_way = await self._erase_stored(name, force=force)
-            for failure in await asyncio.gather(*under_way, return_exceptions=True):
-                if failure is not None:
-                    log.warning("a subscription to %s, which was erased, goes on: %s", name, failure)
-            if force:
-                await end_shared(self._broker, name)
-            self._suspects.update(dict.fromkeys(each for each in [topic] if each is not None))
-        except StoreError:
-            if topic is not None and self._topics.known.get(name) is topic:
-                topic.is_erased = False
-            raise
+            await self._erase(name, topic, force=force)
         finally:
             self.erasing -= Counter([name])
         return True
 
-    def _erase_stored(self, name: str, *, force: bool) -> asyncio.Future[list[asyncio.Future[None]]]:
-        """Erase what the store has, and all the rest when it answers: so all that was published before has been taken, and
-        nothing that is published after. The future has what else must be waited for."""
+    async def _erase(self, name: str, topic: Topic | None, *, force: bool) -> None:
         broker = self._broker
-        done: asyncio.Future[list[asyncio.Future[None]]] = broker.loop.create_future()
+        try:
+            upto = await self._erase_stored(name, topic, force=force)
+        except StoreError:
+            if topic is not None and self._topics.known.get(name) is topic:
+                topic.is_erased = False
+            raise
+        self._parting[name] = set(broker.groups.on(channel_of(name)))
+        if force:
+            # What one of these finds nowhere may be on its way to where the other has looked.
+            while await end_shared(broker, name, upto) + await end_messages(broker, name, upto):
+                pass
+        await take_leave(broker, name, self._parting.get(name, ()))
+        await self._part_from_groups(name)
+        if topic is not None and not await is_queued(broker, name):
+            self.forget(topic)
 
+    async def _part_from_groups(self, name: str) -> None:
+        """Let the groups that hear the topic know that it was erased, when nothing of it waits for them any more."""
+        for queue in list(self._parting.get(name, ())):
+            if await waits_in(self._broker, queue, name):
+                continue
+            if queue in self._parting.get(name, ()):  # and it has not begun again
+                await leave_group(self._broker, queue, name)
+                self.stays_in(queue)
+        if not self._parting.get(name):
+            self._parting.pop(name, None)
+
+    def is_parting(self, queue: str) -> bool:
+        """Whether the group that has this queue is about to part from a topic that was erased."""
+        return any(queue in queues for queues in self._parting.values())
+
+    def stays_in(self, queue: str) -> None:
+        """The group has parted, or has a new member: it is not about to part any more."""
+        for queues in self._parting.values():
+            queues.discard(queue)
+
+    def restore(self, topic: Topic) -> None:
+        """The store has a topic that was erased while messages of it waited."""
+        topic.is_erased = topic.is_marked = True
+        topic.is_fresh = False
+        self._parting[topic.name] = set(self._broker.groups.on(channel_of(topic.name)))
+
+    def begun_again(self, topic: Topic) -> None:
+        """Somebody publishes to a topic that was erased, or subscribes to it: it is as it was for all who hear it still."""
+        self._parting.pop(topic.name, None)
+        self._unmark(topic)
+
+    def _erase_stored(self, name: str, topic: Topic | None, *, force: bool) -> asyncio.Future[LogId]:
+        """Erase what the store has. The future has the place up to which all that was published before has been taken when the
+        store answers, and nothing that is published after; it raises StoreError."""
+        broker = self._broker
+        done: asyncio.Future[LogId] = broker.loop.create_future()
         durability = broker.durability
         if durability is None:
-            resolve(done, self._erase_here(name, force=force))
+            self._emptied(name, topic)
+            resolve(done, LogId(0))
             return done
-        step = histories.erase(durability.store.keys, durability.token, name, durability.facts_max)
+        step = histories.erase(durability.store.keys, durability.token, name, durability.facts_max, marks=not force)
 
         def answered(answer: int | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 durability.writing.submit(step, answered, insists=True)  # it may be half done
+            elif isinstance(answer, StoreError):
+                resolve(done, answer)
             else:
-                resolve(done, answer if isinstance(answer, StoreError) else self._erase_here(name, force=force))
+                if not force and topic is not None:
+                    topic.is_marked = True
+                    if self._topics.known.get(name) is not topic:
+                        self._unmark(topic)
+                self._emptied(name, topic)
+                resolve(done, durability.node.cursor)
 
         durability.writing.submit(step, answered)
         return done
 
-    def _erase_here(self, name: str, *, force: bool) -> list[asyncio.Future[None]]:
-        if force:
-            end_messages(self._broker, name)
-        tell(self._broker, name)
-        under_way = end_subscriptions(self._broker, name)
-        topic = self._topics.known.get(name)
-        if topic is not None and topic.is_erased:
+    def _emptied(self, name: str, topic: Topic | None) -> None:
+        if topic is not None and self._topics.known.get(name) is topic:
             topic.emptied()
             topic.is_fresh = False
-            if not (queued(self._broker)[name] or self._broker.shared.names()):
-                self.forget(topic)
-        return under_way
+
+    def _unmark(self, topic: Topic) -> None:
+        durability = self._broker.durability
+        if topic.is_marked and durability is not None and not durability.writing.is_closed:
+            topic.is_marked = False
+            step = histories.forget(durability.store.keys, durability.token, topic.name)
+            durability.writing.submit(step, lambda _: None, insists=True)

@@ -1,85 +1,164 @@
-"""What sessions see of a topic that is erased: they are told, literal subscriptions end, and by force also what waits."""
+"""What sessions see of a topic that is erased: literal subscriptions end, those who want to know are told, and by force what
+waits ends as well. All of it is done in portions: there may be many sessions, and much may wait."""
 
 from __future__ import annotations
 
-from asyncio import Future
+import asyncio
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from crewel.bayeux.channel import Channel
+from crewel.broker.ptp.naming import group_of
 from crewel.broker.sessions import Session
-from crewel.broker.topics.references import MOST_SHARED, channel_of
+from crewel.broker.topics.references import channel_of, in_memory
+from crewel.broker.turns import Turns
 from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId
-from crewel.delivery.update_qos import Origin
-from crewel.storage.shared_queues import MOST_DISCARDED
+from crewel.delivery.entry import erased_notice
+from crewel.delivery.records import NORMAL, EndReason, LogId, Waiting
+from crewel.delivery.update_qos import ERASED, Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["ERASED", "end_messages", "end_shared", "end_subscriptions", "tell"]
+__all__ = ["end_messages", "end_shared", "leave_group", "take_leave"]
 
-ERASED: Final = "ERASED"
-"""The state in `ext.update` of the notice that a topic was erased."""
+log = logging.getLogger(__name__)
 
-
-def tell(broker: Broker, name: str) -> None:
-    """Tell the subscribers who are told the origin of messages, and want to know."""
-    patterns = channel_of(name).patterns
-    entry = Entry({"channel": name, "data": None})
-    entry.origin = Origin(*broker.ids.stamp(), state=ERASED)
-    for session in list(broker.sessions.values()):
-        if session.dispatcher is not None and session.dispatcher.rules.tells and _wants(broker, session, patterns):
-            broker.outbound.enqueue(session, entry)
+_SESSIONS_AT_ONCE: Final = 256
+"""Sessions that are told before the store has answered for them."""
+_ENDS_AT_ONCE: Final = 2000
+"""Messages of one session that end in one step."""
+_DISCARDED_AT_ONCE: Final = 500
+"""Messages of a shared queue that end in one step of the store."""
+_UNCOMMITTED: Final = 10_000
+"""Messages that have ended before the store is told of them."""
 
 
-def _wants(broker: Broker, session: Session, patterns: Iterable[str]) -> bool:
-    hearing = [each for each in patterns if each in session.subscriptions]
+async def take_leave(broker: Broker, name: str, groups: Iterable[str]) -> None:
+    """End the subscriptions to the very name of the topic, and tell the subscribers who want to know. Wildcards stay, and hear
+    the topic when it begins anew. Members of these groups (by their queues) are told when nothing waits for their group any
+    more: `leave_group`."""
+    channel = channel_of(name)
+    members = {session for queue in groups for session in broker.groups.members(queue)}
+    under_way: list[asyncio.Future[None]] = []
+    turns = Turns()
+    for session in list(broker.channels.subscribers(channel)):
+        tells = session not in members and _wants_notice(broker, session, channel)
+        under_way += _part(broker, session, name, ends=_hears_alone(broker, session, name), tells=tells)
+        if len(under_way) >= _SESSIONS_AT_ONCE:
+            await _answered(name, under_way)
+            under_way = []
+        await turns.rest()
+    await _answered(name, under_way)
+
+
+async def leave_group(broker: Broker, queue: str, name: str) -> None:
+    """Nothing of the topic waits for the group any more: its members are told, and if it is a group on this very name, they
+    leave it."""
+    of, channel = group_of(queue), channel_of(name)
+    ends = of is not None and of[0] == name
+    under_way: list[asyncio.Future[None]] = []
+    for session in broker.groups.members(queue):
+        under_way += _part(broker, session, name, ends=ends, tells=_wants_notice(broker, session, channel))
+    await _answered(name, under_way)
+
+
+def _hears_alone(broker: Broker, session: Session, name: str) -> bool:
+    """Whether the session is subscribed to this very name, and not as a member of a group."""
+    return name in session.subscriptions and all(pattern != name for pattern, _ in broker.groups.of(session))
+
+
+def _wants_notice(broker: Broker, session: Session, channel: Channel) -> bool:
+    """Whether the session is told the origin of messages, and wants to know that the topic was erased."""
+    if session.dispatcher is None or not session.dispatcher.rules.tells:
+        return False
+    hearing = [each for each in channel.patterns if each in session.subscriptions]
     return any(broker.subscribing.wants_notice(session, each) for each in hearing)
 
 
-def end_subscriptions(broker: Broker, name: str) -> list[Future[None]]:
-    """End the subscriptions to the very name of the topic; wildcards stay, and hear it when it begins anew. Those of stored
-    sessions have ended when the futures are done; they raise StoreError."""
-    under_way = []
-    for session in [each for each in broker.sessions.values() if name in each.subscriptions]:
-        if session.durable is None or broker.durability is None:
-            broker.subscribing.leave(session, name)
-        else:
-            under_way.append(broker.durability.membership.unsubscribe(session, session.durable, [name]))
-    return under_way
+def _part(broker: Broker, session: Session, name: str, *, ends: bool, tells: bool) -> list[asyncio.Future[None]]:
+    """Part the session from the topic. What has to be waited for, raises StoreError."""
+    if not session.is_live or not (ends or tells):
+        return []
+    if session.durable is not None and broker.durability is not None:
+        return [broker.durability.membership.erase(session, session.durable, name, ends=ends, tells=tells)]
+    if ends:
+        broker.subscribing.leave(session, name)
+    if tells:
+        waiting = [each.priority for each in in_memory(broker, session) if each.channel == name]
+        notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
+        origin = Origin(*broker.ids.stamp(), state=ERASED)
+        broker.outbound.enqueue(session, erased_notice(notice, LogId(0), origin))
+    return []
 
 
-def end_messages(broker: Broker, name: str) -> None:
-    """End all messages of the topic that wait for a session, wherever they are."""
+async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
+    for failure in await asyncio.gather(*under_way, return_exceptions=True):
+        if failure is not None:
+            log.warning("a subscription to %s, which was erased, goes on: %s", name, failure)
+
+
+async def end_messages(broker: Broker, name: str, upto: LogId) -> int:
+    """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than this.
+    Returns how many. The store is told of some before others end."""
+    turns, total, untold = Turns(), 0, 0
+    sessions = {session.durable: session for session in broker.sessions.values() if session.durable is not None}
     for session in list(broker.sessions.values()):
-        unsettled = broker.dispatching.unsettled
-        waiting = [each for each in unsettled.transients(session) if each.channel == name and not each.is_notice]
-        for entry in waiting:
-            unsettled.end(session, entry, EndReason.ERASED)
-        session.queue = [entry for entry in session.queue if entry not in waiting]
-        if session.durable is not None:
-            for place in _places(session.durable, name):
-                unsettled.drop_stored(session, place, EndReason.ERASED)
-        unsettled.note_retained(session)
-    if broker.durability is not None:
-        node = broker.durability.node
-        for durable in [each for each in node.sessions.values() if each.holder is None]:
-            for place in _places(durable, name):
-                durable.settle(place, EndReason.ERASED)
-                node.touch(durable)
+        total += _end_transients(broker, session, name)
+        await turns.rest()
+    durables = [] if broker.durability is None else list(broker.durability.node.sessions.values())
+    for durable in durables:
+        while places := _places(durable, name, upto):
+            _end_stored(broker, durable, sessions.get(durable), places)
+            total += len(places)
+            untold += len(places)
+            if untold >= _UNCOMMITTED and broker.durability is not None:
+                await broker.durability.committed()
+                untold = 0
+            await turns.rest()
+        await turns.rest()
+    return total
 
 
-async def end_shared(broker: Broker, name: str) -> None:
-    """End the messages of the topic that wait for a subject or a group. Raises StoreError."""
+def _end_transients(broker: Broker, session: Session, name: str) -> int:
+    waiting = [each for each in in_memory(broker, session) if each.channel == name and not each.is_notice]
+    if waiting:
+        broker.dispatching.unsettled.end_many(session, (), waiting, EndReason.ERASED)
+        broker.dispatching.unsettled.note_retained(session)
+    return len(waiting)
+
+
+def _end_stored(broker: Broker, durable: Durable, session: Session | None, places: set[LogId]) -> None:
+    if session is not None and session.durable is durable:
+        broker.dispatching.unsettled.end_many(session, places, (), EndReason.ERASED)
+        broker.dispatching.unsettled.note_retained(session)
+    else:
+        durable.end_many(places, EndReason.ERASED)
+        if broker.durability is not None:
+            broker.durability.node.touch(durable)
+
+
+def _places(durable: Durable, name: str, upto: LogId) -> set[LogId]:
+    """The places of messages of this topic that are open for a session, as many as end in one step."""
+    found: set[LogId] = set()
+    for waiting in (durable.open, durable.inbox):
+        for place, each in waiting.items():
+            if each.channel == name and place <= upto:
+                found.add(place)
+                if len(found) == _ENDS_AT_ONCE:
+                    return found
+    return found
+
+
+async def end_shared(broker: Broker, name: str, upto: LogId) -> int:
+    """End the messages of the topic up to this one that wait for a subject or a group; returns how many. Raises StoreError."""
+    count = 0
     for queue in broker.shared.names():
-        waiting = await broker.shared.peek(queue, MOST_SHARED)
-        places = [entry.position for entry in waiting if entry.channel == name]
-        for start in range(0, len(places), MOST_DISCARDED):
-            await broker.shared.discard(queue, places[start : start + MOST_DISCARDED], EndReason.ERASED)
-
-
-def _places(durable: Durable, name: str) -> list[LogId]:
-    """The places of the messages of this topic that are open for a session."""
-    waiting = {**durable.open, **durable.inbox}
-    return [place for place, each in waiting.items() if each.channel == name]
+        start = 0
+        while entries := await broker.shared.peek(queue, _DISCARDED_AT_ONCE, start):
+            places = [entry.position for entry in entries if entry.channel == name and entry.position <= upto]
+            ended = await broker.shared.discard(queue, places, EndReason.ERASED) if places else 0
+            count += ended
+            start += len(entries) - ended
+    return count

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crewel.broker.steps import resolve
-from crewel.broker.topics.references import channel_of, queued, queued_anywhere
+from crewel.broker.topics.references import channel_of, is_queued, queued, queued_anywhere
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
@@ -35,7 +35,12 @@ class Looks:
 
     async def state(self, name: str) -> State:
         """The state of this topic."""
-        return state_of(self.facts(name, is_queued=(await self._queued())[name] > 0))
+        try:
+            waits = await is_queued(self._broker, name)
+        except StoreError as error:
+            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            waits = queued(self._broker)[name] > 0
+        return state_of(self.facts(name, is_queued=waits))
 
     async def _queued(self) -> Counter[str]:
         try:
@@ -61,7 +66,8 @@ class Looks:
         if self._broker.channels.count(name):
             return True
         # A group's queue is named after its pattern; here only such groups are found whose pattern matches.
-        return any(queue.startswith(f"group:{name} ") for queue in self._broker.groups.on(channel_of(name)))
+        queues = [queue for queue in self._broker.groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
+        return any(not self._topics.endings.is_parting(queue) for queue in queues)
 
     async def view(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""

@@ -21,6 +21,7 @@ class Topic:
         "history_count",
         "is_erased",
         "is_fresh",
+        "is_marked",
         "is_plain",
         "is_stored",
         "name",
@@ -51,6 +52,8 @@ class Topic:
         """Whether it was published to since it was last looked at."""
         self.is_erased = False
         """Whether it has ended, and is at most remembered for what still waits in queues."""
+        self.is_marked = False
+        """Whether the store knows that it was erased."""
         self.unreferenced_at: float | None = None
         """Loop time (s) since which nothing refers to it; None while something does, or nobody has looked."""
 

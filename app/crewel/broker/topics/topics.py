@@ -245,6 +245,8 @@ class Topics:
         """The topic of a channel that is published to; if there is none yet, one as this publish has it."""
         topic = self.known.get(channel.name)
         if topic is None or topic.is_erased:
+            if topic is not None:
+                self.endings.begun_again(topic)
             topic = self.known[channel.name] = Topic(channel.name)
             self._configure(topic, TopicSettings.of(qos), is_kept=qos.persistent)
         self._channels.create(channel.name).topic = topic
@@ -302,7 +304,7 @@ class Topics:
         """The topics that the store has, with settings or a history. Raises StoreError."""
         found = await histories.topics(durability.store)
         if durability.is_reloading:
-            found = [await self._renewed(durability, stored) for stored in found]
+            found = [each if each.is_erased else await self._renewed(durability, each) for each in found]
         return found
 
     def restore(self, found: list[StoredTopic]) -> None:
@@ -312,7 +314,7 @@ class Topics:
             topic.emptied()
         for stored in found:
             self._restore(stored)
-        for name in queued(self._broker):
+        for name in queued(self._broker).keys() - self.known.keys():
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, durability: Durability, stored: StoredTopic) -> StoredTopic:
@@ -325,6 +327,10 @@ class Topics:
 
     def _restore(self, stored: StoredTopic) -> None:
         channel = channel_of(stored.channel)
+        if stored.is_erased:
+            topic = self.known[channel.name] = Topic(channel.name)
+            self.endings.restore(topic)
+            return
         topic = self.find(channel.name) or Topic(channel.name)
         topic.claims += 1
         topic.is_stored = bool(stored.settings)

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing.
+-- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing. Of a topic of which messages
+-- may still wait, a mark stays until forget.lua takes it away.
 --
 -- Returns how many messages the history had; or 'fenced' if the server has been superseded.
 --
@@ -12,8 +13,9 @@
 -- ARGV[1]  the channel
 -- ARGV[2]  bound of the facts, entries; without meaning where a new epoch begins
 -- ARGV[3]  the epoch that begins; empty to remove all of the topic
+-- ARGV[4]  '1' to leave the mark, else '0'
 local node, topics, topic, history, expiry, facts = unpack(KEYS)
-local channel, facts_max, epoch = unpack(ARGV)
+local channel, facts_max, epoch, leaves_mark = unpack(ARGV)
 local portion, most = 500, 10000
 local call = redis.call
 
@@ -49,8 +51,15 @@ if epoch ~= '' then
     call('HSET', topic, 'epoch', epoch)
     call('HDEL', topic, 'past')
   end
-elseif call('UNLINK', topic) + call('SREM', topics, channel) > 0 then
-  local fact = '{"channel":"' .. channel .. '","messages":' .. count .. '}'
-  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'erased', 'd', fact)
+else
+  local is_marked = call('HEXISTS', topic, 'erased') == 1
+  if call('UNLINK', topic) + call('SREM', topics, channel) > 0 and not is_marked then
+    local fact = '{"channel":"' .. channel .. '","messages":' .. count .. '}'
+    call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'erased', 'd', fact)
+  end
+  if leaves_mark == '1' then
+    call('SADD', topics, channel)
+    call('HSET', topic, 'erased', 1)
+  end
 end
 return count

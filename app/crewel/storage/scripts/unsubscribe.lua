@@ -4,8 +4,12 @@
 -- A repeated call answers the same, from the intervals that are kept. A membership of a group ends as well; with the last one
 -- goes what waits for the group.
 --
--- Returns {from, until, ...} for each pattern: the ids after which and up to which it held, or twice -1 if nothing is
--- known of a subscription; or 'fenced' if another server owns the session.
+-- If it is because a topic was erased, the session gets the notice of that behind all that came before, instead of one that
+-- waits; and it stays a member of groups for which something waits.
+--
+-- Returns {from, until, ...} for each pattern: the ids after which and up to which it held, twice -1 if nothing is known of a
+-- subscription, or twice -2 if it goes on because something waits for its group; then, if there is a notice, the newest id
+-- before this call and the id of the notice; or 'fenced' if another server owns the session.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     last
@@ -14,9 +18,11 @@
 -- ARGV[2]     token
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
--- ARGV[5...]  patterns
+-- ARGV[5]     the channel of the topic that was erased, or empty
+-- ARGV[6]     '1' if the session gets the notice, else '0'
+-- ARGV[7...]  patterns
 local session, last, facts = KEYS[1], KEYS[2], KEYS[3]
-local base, token, name, facts_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local base, token, name, facts_max, erased, has_notice = unpack(ARGV, 1, 6)
 local call = redis.call
 
 -- include shared/queues.lua
@@ -44,12 +50,23 @@ local function kept(pattern)
   return from, till
 end
 
+-- Whether something waits for a group that these options ask for.
+local function has_waiting(pattern, options)
+  for group in pairs(groups_of(pattern, options)) do
+    if call('EXISTS', base .. 'q:' .. group) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
 local newest = call('GET', last) or '0'
 local answer, ended, starts, groups, lapsed = {}, {}, {}, {}, {}
-for at = 5, #ARGV do
+for at = 7, #ARGV do
   local pattern = ARGV[at]
   local since, options = unpack(call('HMGET', session, 's:' .. pattern, 'p:' .. pattern))
-  if options then
+  local stays = erased ~= '' and options and has_waiting(pattern, options)
+  if options and not stays then
     call('HDEL', session, 'p:' .. pattern)
     for group in pairs(groups_of(pattern, options)) do
       leave(group, lapsed)
@@ -65,6 +82,8 @@ for at = 5, #ARGV do
     ended[#ended + 1] = pattern
     starts[#starts + 1] = since
     from, till = tonumber(since), tonumber(newest)
+  elseif stays then
+    from, till = -2, -2
   else
     from, till = kept(pattern)
   end
@@ -81,5 +100,14 @@ end
 if #lapsed > 0 then
   local fact = '{"ended":[' .. table.concat(lapsed, ',') .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
+end
+if has_notice == '1' then
+  local now = call('TIME')
+  local id = math.max(tonumber(newest), now[1] * 1000000 + now[2] - 1) + 1
+  local text = string.format('%.0f', id)
+  call('SET', last, text)
+  call('HSET', session, 'n:' .. erased, text)
+  answer[#answer + 1] = tonumber(newest)
+  answer[#answer + 1] = id
 end
 return answer

@@ -1,0 +1,145 @@
+"""The notice that a topic was erased, in the engine: it waits behind all of its topic, and is no message."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewel.delivery.batches import Batches
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry, erased_notice
+from crewel.delivery.node import Node
+from crewel.delivery.order import place_of
+from crewel.delivery.records import EndReason, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.update_qos import Origin
+
+JOE = SessionName("client/joe/1")
+
+
+def waiting(priority: int = 5, channel: str = "/a") -> Waiting:
+    return Waiting(0, 10, channel, priority)
+
+
+def opened(*messages: tuple[int, Waiting]) -> Durable:
+    """A session with these messages parked."""
+    durable = Durable(JOE)
+    for place, each in messages:
+        durable.take(LogId(place), each)
+        durable.park(LogId(place))
+    return durable
+
+
+def parked(durable: Durable) -> list[int]:
+    return [place_of(rank) for rank in durable.parked]
+
+
+@pytest.mark.parametrize(
+    ("messages", "after"),
+    [
+        ([(1, waiting()), (2, waiting())], [1, 2, 9]),
+        ([(1, waiting(0)), (2, waiting(9))], [2, 1, 9]),
+        ([(1, waiting(0, "/b")), (2, waiting(9))], [2, 9, 1]),
+        ([(10, waiting(0)), (2, waiting(9))], [2, 9, 10]),
+    ],
+    ids=["one priority", "lowest of its topic", "not of other topics", "not of what came later"],
+)
+def test_it_waits_behind_what_came_before_of_its_topic(messages: list[tuple[int, Waiting]], after: list[int]) -> None:
+    durable = opened(*messages)
+    assert durable.notice(LogId(9), "/a") == []
+    durable.park(LogId(9))
+    assert parked(durable) == after
+
+
+def test_it_moves_behind_what_is_found_late() -> None:
+    durable = opened((1, waiting()))
+    durable.notice(LogId(9), "/a")
+    durable.park(LogId(9))
+    durable.take(LogId(2), waiting(1))
+    durable.park(LogId(2))
+    durable.place_notices()
+    assert parked(durable) == [1, 2, 9]
+    durable.place_notices(0)  # something in memory has a lower priority
+    assert parked(durable) == [1, 2, 9]
+    assert durable.notices[LogId(9)].priority == 0
+
+
+def test_one_that_is_not_parked_is_not_parked_by_being_moved() -> None:
+    durable = opened((1, waiting(1)))
+    durable.notice(LogId(9), "/a")
+    assert parked(durable) == [1]
+    assert durable.notices[LogId(9)].priority == 1
+
+
+def test_a_second_one_of_its_topic_takes_its_place() -> None:
+    durable = opened((1, waiting()))
+    durable.notice(LogId(5), "/b")
+    durable.notice(LogId(6), "/a")
+    durable.park(LogId(6))
+    assert durable.notice(LogId(9), "/a") == [6]
+    assert list(durable.notices) == [5, 9]
+    assert parked(durable) == [1]
+
+
+@pytest.mark.parametrize("by", ["settle", "settle_all", "end_many"])
+def test_it_ends_without_a_fact(by: str) -> None:
+    durable = opened()
+    durable.notice(LogId(9), "/a")
+    durable.park(LogId(9))
+    assert (len(durable), durable.size, durable.low) == (0, 0, None)
+    assert durable.find(LogId(9)) is not None
+    if by == "settle":
+        assert durable.settle(LogId(9))
+    elif by == "settle_all":
+        durable.settle_all([LogId(9), LogId(10)])
+    else:
+        durable.end_many([LogId(9)], EndReason.ERASED)
+    assert durable.find(LogId(9)) is None
+    assert durable.take_ended() == ([], [])
+
+
+def test_a_commit_tells_once_that_it_is_settled() -> None:
+    node = Node(LogId(0))
+    durable = Durable(JOE)
+    node.add(durable)
+    durable.notice(LogId(9), "/a")
+    node.touch(durable)
+    assert node.commit() is None
+    durable.settle(LogId(9))
+    node.touch(durable)
+    commit = node.commit()
+    assert commit is not None
+    assert [(change.name, change.noticed) for change in commit.changes] == [(JOE, ("/a",))]
+    node.touch(durable)
+    assert node.commit() is None
+
+
+def test_an_adopted_session_has_its_notices_parked_behind_their_messages() -> None:
+    record = SessionRecord(JOE, {}, open={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)})
+    durable = Durable.adopted(record)
+    assert parked(durable) == [3, 1, 9]
+    assert durable.notices[LogId(9)].attempts == 1
+    assert durable.first_parked(5) == [3, 1, 9]
+
+
+def test_its_entry_is_a_notice() -> None:
+    stored = erased_notice(Waiting(channel="/a", priority=2), LogId(9))
+    assert (stored.position, stored.priority, stored.is_notice) == (9, 2, True)
+    assert stored.fields == {"channel": "/a", "data": None}
+    origin = Origin("x", "1", state="ERASED")
+    assert erased_notice(Waiting(channel="/a"), LogId(0), origin).origin is origin
+
+
+@pytest.mark.parametrize("resends", [False, True])
+def test_many_entries_leave_their_batches(resends: bool) -> None:
+    batches, entries = Batches(), [Entry({"channel": "/a", "data": number}) for number in range(4)]
+    batches.retain(entries[:2])
+    batches.close()
+    queue = entries[2:]
+    if resends:
+        queue = batches.acknowledge(None, queue)
+    queue = batches.take_out_many({entries[0], entries[1], entries[3]}, queue)
+    assert queue == [entries[2]]
+    assert batches.unacknowledged == []
+    assert not batches.must_resend
+    batches.retain(entries[:2])
+    assert batches.take_out_many({entries[0]}, []) == []
+    assert batches.unacknowledged == [entries[1]]
