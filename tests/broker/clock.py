@@ -33,3 +33,8 @@ class ControlledLoop(asyncio.SelectorEventLoop):
             self.settle()
         self._now = end
         self.settle()
+
+    def stall(self, seconds: float) -> None:
+        """Let this much time pass in which nothing runs: every timer of it rings late, at its end."""
+        self._now += seconds
+        self.settle()

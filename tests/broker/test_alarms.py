@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.broker.alarms import Alarms
+from crewel.turns import GRACE_S
 from tests.broker.clock import ControlledLoop
 
 
@@ -97,6 +98,17 @@ def test_one_that_fails_does_not_silence_the_others(sleepers: Sleepers) -> None:
     sleepers.loop.advance(5)
     assert sleepers.rung == [("2", 2)]
     assert len(told) == 1
+
+
+def test_after_a_stall_it_waits_until_the_sockets_are_read(sleepers: Sleepers) -> None:
+    one, two = map(sleepers.make, "12")
+    sleepers.at(one, 1)
+    sleepers.at(two, 2)
+    sleepers.loop.stall(5)
+    assert sleepers.rung == []
+    sleepers.alarms.forget(two)  # its client had sent something
+    sleepers.loop.advance(GRACE_S)
+    assert sleepers.rung == [("1", 5 + GRACE_S)]
 
 
 def test_closed_it_rings_nobody(sleepers: Sleepers) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.sweeper import sweep_forever
+from crewel.turns import GRACE_S
 from tests.broker.world import Client, World
 
 
@@ -31,6 +32,22 @@ def test_it_sweeps_in_time_and_goes_on_after_a_failure(
     world.advance(0.2)
     assert not client.is_known
     assert "a sweep failed" in caplog.text
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        world.loop.run_until_complete(task)
+
+
+def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -> None:
+    """What its client has sent meanwhile is read before the next sweep."""
+    world = make_world("bayeux.sweep_ms=1000", "bayeux.max_interval_ms=1500")
+    client, gone = Client(world).joined(), Client(world).joined()
+    task = world.loop.create_task(sweep_forever(world.broker))
+    world.settle()
+    world.loop.stall(10)
+    client.connect(advice={"timeout": 0})
+    world.advance(GRACE_S)
+    assert client.is_known
+    assert not gone.is_known
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         world.loop.run_until_complete(task)

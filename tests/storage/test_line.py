@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -121,6 +122,26 @@ async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch)
         (answer,) = await there.ask(PING)
         assert type(answer) is StoreUncertain
         assert asyncio.get_running_loop().time() - begun >= 0.99
+
+
+async def test_a_stall_of_the_loop_is_no_outage_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer lies unread in the socket when the timer fires, long after its time."""
+    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 0.3)
+    async with saying(b":1\r\n") as url, asking(url) as there:
+        asked = asyncio.create_task(there.ask(PING))
+        await asyncio.sleep(0)
+        stall(1.0)
+        assert await asked == [1]
+        assert there.lost == []
+        (answer,) = await there.ask(PING)
+        assert type(answer) is StoreUncertain, "an outage is noticed all the same"
+
+
+def stall(seconds: float) -> None:
+    """Keep the loop for so long."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 async def test_a_store_that_ends_leaves_it_uncertain(start_store: Callable[[], StoreProcess]) -> None:

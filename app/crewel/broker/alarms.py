@@ -15,6 +15,8 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
+from crewel.turns import GRACE_S, has_stalled
+
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
@@ -74,7 +76,13 @@ class Alarms:
         self._timer, self._armed_for = self._loop.call_at(when, self._fire), when
 
     def _fire(self) -> None:
+        due = self._armed_for
         self._timer, self._armed_for = None, inf
+        if has_stalled(due, self._loop.time()):
+            self._arm(
+                self._loop.time() + GRACE_S
+            )  # what sessions are rung for may have come meanwhile, and is read first
+            return
         # What lies within the clock's own grain is due: a timer may fire a moment early.
         now = self._loop.time() + 0.001
         try:

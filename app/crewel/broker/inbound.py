@@ -7,7 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
@@ -22,6 +23,7 @@ from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
 from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
+from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -39,6 +41,14 @@ _Outcome = Reply | Steps[Reply] | Then[Reply]
 
 _Pending = tuple[Message, Steps[Reply] | Then[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
+
+
+class _TurnOver:
+    """The turn is over: others go first, and then the elements that have no reply yet."""
+
+
+_TURN_OVER: Final = _TurnOver()
+_SHORT = 8  # elements that are processed without a look at the clock
 
 
 class Inbound:
@@ -61,7 +71,7 @@ class Inbound:
         session = exchange.session
         if session is not None:
             session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
-        if isinstance(pending[2], Promise) and not peer.pushes:
+        if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise) and not peer.pushes:
             pending[2].then(partial(self._go_on, exchange, session, pending))
             return None
         return self._broker.spawn(self._process_later(exchange, session, pending))
@@ -73,7 +83,7 @@ class Inbound:
             waiting, reply = resume(steps, result)
         except Exception as error:  # noqa: BLE001 - it becomes the reply
             waiting, reply = None, refusal(message.fields, message, error)
-        further: _Pending | None
+        further: _Pending | _TurnOver | None
         if waiting is not None:
             further = message, steps, waiting
         else:
@@ -140,10 +150,16 @@ class Inbound:
         exchange.replies.append((reply, message))
         self._broker.outbound.answer(exchange)
 
-    async def _process_later(self, exchange: Exchange, session: Session | None, pending: _Pending | None) -> None:
+    async def _process_later(
+        self, exchange: Exchange, session: Session | None, pending: _Pending | _TurnOver | None
+    ) -> None:
         # The session as it was at first: a refused handshake takes it away.
         try:
             while pending is not None:
+                if isinstance(pending, _TurnOver):
+                    await asyncio.sleep(0)
+                    pending = self._process(exchange)
+                    continue
                 message, steps, waiting = pending
                 try:
                     reply = await complete(steps, waiting)
@@ -156,17 +172,22 @@ class Inbound:
                 session.batching -= 1
         self._broker.outbound.answer(exchange)
 
-    def _process(self, exchange: Exchange) -> _Pending | None:
-        """Answer the elements that have no reply yet, up to one that has to be waited for. While a message is being stored,
-        those after it that ask for the same are begun too, so that the store gets them together."""
+    def _process(self, exchange: Exchange) -> _Pending | _TurnOver | None:
+        """Answer the elements that have no reply yet, up to one that has to be waited for, or to the end of the turn. While a
+        message is being stored, those after it that ask for the same are begun too, so that the store gets them together."""
         pending = self._take_ahead(exchange) if exchange.ahead else None
         if pending is not None:
             return pending
-        answered = exchange.replies
+        answered, elements = exchange.replies, exchange.elements
+        until = perf_counter() + TURN_S if elements[_SHORT:] else 0.0
         waiting: Awaitable[Any] | None = None
-        for element in exchange.elements[len(answered) :] if answered else exchange.elements:
+        began = False
+        for element in elements[len(answered) :] if answered else elements:
             if pending is not None and not (isinstance(waiting, Promise) and _is_only_stored(element)):
                 return pending
+            if until and began and perf_counter() >= until:
+                return _TURN_OVER if pending is None else pending
+            began = True
             message: Message | None = None
             try:
                 if type(element) is not dict:

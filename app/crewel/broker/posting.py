@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Kind
@@ -19,6 +20,7 @@ from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.security.grants import Grants
+from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -35,7 +37,13 @@ async def post(broker: Broker, grants: Grants, elements: list[Any], address: str
     broker.limits.post(session, address)
     session.move(Event.GRANTED)
     try:
-        waiting = [await _begin(broker, session, element) for element in elements]
+        waiting = []
+        until = perf_counter() + TURN_S
+        for element in elements:
+            if perf_counter() >= until:
+                await asyncio.sleep(0)
+                until = perf_counter() + TURN_S
+            waiting.append(await _begin(broker, session, element))
         return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
     finally:
         session.move(Event.DISCONNECT)

@@ -14,6 +14,7 @@ import hiredis
 from redis.asyncio.connection import AbstractConnection
 
 from crewel.errors import StoreUncertain
+from crewel.turns import has_stalled
 
 __all__ = ["LIMIT_S", "Line"]
 
@@ -95,11 +96,16 @@ class Line(asyncio.Protocol):
         self._lost(str(error) if error else _GONE)
 
     def _look(self) -> None:
-        """See whether the exchange that is under way takes too long, if one is."""
+        """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store:
+        what it answered has not been read, or what was written has not even left, so the time begins again."""
+        due = self._timer.when() if self._timer is not None else self._deadline
         self._timer = None
         if self._done is None:
             return
-        if self._loop.time() < self._deadline:
+        now = self._loop.time()
+        if has_stalled(due, now):
+            self._deadline = now + LIMIT_S
+        if now < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._look)
         else:
             self._lost(f"no answer within {LIMIT_S:g} s")

@@ -19,6 +19,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 
+from crewel.turns import GRACE_S, has_stalled
+
 if TYPE_CHECKING:
     from crewel.broker.outbound import Outbound
     from crewel.transports.fast_lane import FastConnection
@@ -189,8 +191,9 @@ class Connection(RequestHandler):
         response.force_close()
         return response
 
-    def _start_timer(self) -> None:
-        self._header_timer = self._loop.call_later(self._header_timeout, self._cut_off)
+    def _start_timer(self, seconds: float | None = None) -> None:
+        after = self._header_timeout if seconds is None else seconds
+        self._header_timer = self._loop.call_later(after, self._cut_off)
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
@@ -198,8 +201,10 @@ class Connection(RequestHandler):
             self._header_timer = None
 
     def _cut_off(self) -> None:
-        self._header_timer = None
-        if not self._is_busy:
+        timer, self._header_timer = self._header_timer, None
+        if timer is not None and has_stalled(timer.when(), self._loop.time()):
+            self._start_timer(GRACE_S)  # the rest of the headers may have come, and has not been read
+        elif not self._is_busy:
             self.force_close()
 
     def _watch_reader(self) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from crewel.bayeux.codec import decode, join
@@ -22,6 +23,7 @@ from crewel.broker.peer import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, Heads
+from crewel.turns import TURN_S, has_stalled
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection
@@ -77,9 +79,11 @@ class FastLane:
         soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
         self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
         now = self.loop.time()
+        is_late = self._timer is not None and has_stalled(self._timer.when(), now)
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
-        for connection in [each for each in self.connections if each.deadline <= now]:
+        # After a stall, what a peer seems to owe may have come and has not been read.
+        for connection in [] if is_late else [each for each in self.connections if each.deadline <= now]:
             connection.too_late()
 
     def left(self, connection: FastConnection) -> None:
@@ -228,11 +232,15 @@ class FastConnection(asyncio.Protocol, Peer):
             self._serve(data)
 
     def _serve(self, data: bytes) -> None:
+        until = perf_counter() + TURN_S
         while data and self._is_free:
             taken = self._take_request(data)
             if not taken:
                 return
             data = data[taken:]
+            if data and perf_counter() >= until:
+                self._lane.loop.call_soon(self._go_on)
+                break
         self._keep(data)
 
     @property

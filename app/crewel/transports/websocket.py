@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -16,6 +17,7 @@ from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
 from crewel.transports.requests import ParsedPeer
+from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -189,8 +191,9 @@ class Socket(ParsedPeer):
 
     async def _read(self) -> None:
         broker = self._endpoint.broker
+        busy = 0.0  # seconds of work since others had their turn: frames that have come are there at once
         async for frame in self._ws:
-            self._last_frame_at = broker.loop.time()
+            self._last_frame_at, began = broker.loop.time(), perf_counter()
             if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
                 if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
                     broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
@@ -207,8 +210,13 @@ class Socket(ParsedPeer):
                 await self.close(error.fault.close_code, str(error))
                 return
             task = broker.inbound.receive(self, elements)
+            busy += perf_counter() - began
             if task is not None:
                 await task  # frames of one socket are answered in their order
+                busy = 0.0
+            if busy >= TURN_S:
+                await asyncio.sleep(0)
+                busy = 0.0
             if self._rest_s:
                 await asyncio.sleep(self._rest_s)
                 self._rest_s = 0.0

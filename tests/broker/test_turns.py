@@ -1,0 +1,74 @@
+"""A long batch is cut into turns of the loop: others have theirs in between, and its order and its replies are as ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.broker import inbound
+from crewel.broker.posting import post
+from crewel.security.grants import OPERATOR
+from tests.broker.world import Client, Request, World, data_of
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of a long batch is a turn of its own."""
+    monkeypatch.setattr("crewel.broker.inbound.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.posting.TURN_S", 0.0)
+
+
+def send(world: World, client: Client, count: int, channel: str = "/a") -> Request:
+    """A batch that is not waited for."""
+    request = Request(client.browser)
+    world.receive(request, *(client.message(channel, data=number, id=str(number)) for number in range(count)))
+    return request
+
+
+@pytest.mark.usefixtures("turns")
+def test_others_have_their_turn_within_a_batch(world: World) -> None:
+    publisher, other, hearer = Client(world).joined(), Client(world).joined(), Client(world).joined("/a")
+    request = send(world, publisher, 20)
+    world.loop.call_soon(lambda: other.publish("/a", "between"))
+    assert request.is_held
+    world.settle()
+    assert [reply["id"] for reply in request.received] == [str(number) for number in range(20)]
+    assert all(reply["successful"] for reply in request.received)
+    heard = data_of(hearer.connect(advice={"timeout": 0}).answer)
+    assert [each for each in heard if each != "between"] == list(range(20))
+    assert 0 < heard.index("between") < 19
+
+
+@pytest.mark.usefixtures("turns")
+def test_a_session_that_ends_within_its_batch_publishes_no_more(world: World) -> None:
+    publisher, hearer = Client(world).joined(), Client(world).joined("/a")
+    request = send(world, publisher, 20)
+    world.loop.call_soon(lambda: world.broker.disconnect(publisher.session))
+    world.settle()
+    replies = [reply for reply in request.received if reply["channel"] == "/a"]
+    heard = data_of(hearer.connect(advice={"timeout": 0}).answer)
+    assert len(replies) == 20
+    assert [reply["successful"] for reply in replies] == [True] * len(heard) + [False] * (20 - len(heard))
+    assert 0 < len(heard) < 20
+
+
+@pytest.mark.usefixtures("turns")
+def test_others_have_their_turn_within_a_post(world: World) -> None:
+    other, hearer = Client(world).joined(), Client(world).joined("/a")
+    messages: list[Any] = [{"channel": "/a", "data": number} for number in range(20)]
+    task = world.loop.create_task(post(world.broker, OPERATOR, messages))
+    world.loop.call_soon(lambda: world.loop.call_soon(lambda: other.publish("/a", "between")))
+    world.settle()
+    assert all(reply["successful"] for reply in task.result())
+    heard = data_of(hearer.connect(advice={"timeout": 0}).answer)
+    assert [each for each in heard if each != "between"] == list(range(20))
+    assert 0 < heard.index("between") < 19
+
+
+def test_a_short_batch_does_not_look_at_the_clock(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    monkeypatch.setattr(inbound, "perf_counter", lambda: looks.append(0.0) or 0.0)
+    publisher = Client(world).joined()
+    assert not send(world, publisher, 8).is_held
+    assert looks == []
