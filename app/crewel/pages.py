@@ -34,17 +34,16 @@ class Pages:
         return web.json_response({"status": "live"})
 
     async def ready(self, _: web.Request) -> web.Response:
-        """The server takes all traffic; not while its store is away or full, not while one of its tasks is down, and not any
-        more while it goes down or when another server has taken the store."""
-        durability = self._broker.durability
-        if durability is not None and durability.is_superseded:
-            return web.json_response({"status": "fenced", "store": durability.trouble}, status=503)
-        if self._broker.is_draining:
+        """The server takes all traffic; not while its store is away or full, while one of its tasks is down, or while it has
+        no descriptors for connections; and not any more when it goes down or has lost its store."""
+        broker = self._broker
+        if broker.has_lost_store:
+            return web.json_response({"status": "fenced", "store": broker.concerns["store"]()}, status=503)
+        if broker.is_draining:
             return web.json_response({"status": "draining"}, status=503)
-        if durability is not None and durability.trouble is not None:
-            return web.json_response({"status": "degraded", "store": durability.trouble}, status=503)
-        if (task := self._broker.supervisor.trouble) is not None:
-            return web.json_response({"status": "degraded", "task": task}, status=503)
+        found = {what: trouble for what, ask in broker.concerns.items() if (trouble := ask()) is not None}
+        if found:
+            return web.json_response({"status": "degraded", **found}, status=503)
         return web.json_response({"status": "ready"})
 
     async def metrics(self, _: web.Request) -> web.Response:

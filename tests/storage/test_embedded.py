@@ -253,23 +253,15 @@ async def test_a_program_that_is_not_there_is_told_in_one_line(tmp_path: Path) -
             pass
 
 
-async def test_a_damaged_file_is_told_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(tmp_path) as store:
-        await store.reader.set(store.keys.last, 7)
-    (file,) = (tmp_path / "appendonlydir").glob("*.incr.aof")
-    file.write_bytes(b"*1\r\nnonsense" + file.read_bytes())
-    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.3)
-    with pytest.raises(StoreUnavailable, match=r"the store ended: .*Bad file format"):
-        async with opened(tmp_path):
-            pass
-
-
 async def test_a_disk_with_little_left_counts_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(tmp_path) as store:
-        monkeypatch.setattr("crewel.storage.store._FREE_DISK", 1 << 62)
+        monkeypatch.setattr("crewel.storage.space.FREE_DISK", 1 << 62)
         await until(lambda: store.is_full)
-        monkeypatch.setattr("crewel.storage.store._FREE_DISK", 0)
+        assert store.why_full is not None
+        assert "MiB left" in store.why_full
+        monkeypatch.setattr("crewel.storage.space.FREE_DISK", 0)
         await until(lambda: not store.is_full)
+        assert store.why_full is None
 
 
 def test_the_program_comes_with_the_wheel_or_from_the_setting() -> None:

@@ -67,6 +67,8 @@ class Broker:
         self.metrics = Metrics()
         self.supervisor = Supervisor(self.metrics.task_restarts, self.loop)
         """Runs what has to run as long as the server."""
+        self.concerns: dict[str, Callable[[], str | None]] = {"task": lambda: self.supervisor.trouble}
+        """What keeps the server from being ready, by what it is about: why it is not, None while all is well."""
         self.is_draining = False
         self.on_store_lost: list[Callable[[], None]] = []
         """Called when another server has taken the store: from then on nothing is served here."""
@@ -284,6 +286,7 @@ class Broker:
     async def make_durable(self, store: Store) -> Durability:
         """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""
         self.durability = durability = Durability(self, store)
+        self.concerns["store"] = lambda: durability.trouble or store.why_full
         self.outbound.has_room = durability.overflow.has_room
         self.metrics.gauge("waiting", durability.waiting)
         await durability.start()

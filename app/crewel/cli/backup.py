@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,6 +99,26 @@ async def _write(reader: "Reader", storage: "Storage", made: BinaryIO, show: "Sh
     return contents
 
 
+def _set_aside(directory: Path) -> None:
+    """Move the files of a store away that cannot be read, so that it starts empty."""
+    from crewel.storage.embedded import without_store
+    from crewel.storage.store_files import StoreFiles
+
+    with without_store(directory):
+        aside = StoreFiles(directory.absolute()).set_aside()
+    if aside is not None:
+        print(f"crewel: the damaged files of the store are in {aside} now", file=sys.stderr)
+
+
+def _forget_newest(storage: "Storage") -> None:
+    """What the store held before is not missing in it: it was replaced."""
+    from crewel.storage.store_files import StoreFiles
+
+    files = StoreFiles(Path(storage.data_dir).absolute())
+    files.read_marker()
+    files.note(storage.prefix, 0)
+
+
 def _check_source(storage: "Storage") -> None:
     """Refuse a directory without a store: opening it would make one, and save nothing."""
     from crewel.storage.embedded import holds_store
@@ -139,10 +160,26 @@ def _place(settings: "Settings") -> str:
 
 async def _restore(storage: "Storage", file: Path, force: bool) -> "Contents":
     from crewel.storage import backups
-    from crewel.storage.visits import visit
+    from crewel.storage.store_files import Damaged
 
     with progress("checking", "commands") as show:
         contents = backups.check(file, show)
+    try:
+        await _apply(storage, file, contents.commands, force)
+    except Damaged:
+        if not force:
+            raise
+        _set_aside(Path(storage.data_dir))
+        await _apply(storage, file, contents.commands, force)
+    if storage.url is None:
+        _forget_newest(storage)
+    return contents
+
+
+async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> None:
+    from crewel.storage import backups
+    from crewel.storage.visits import visit
+
     async with visit(storage) as visited:
         await visited.require_fit()
         if await visited.is_in_use():
@@ -154,9 +191,8 @@ async def _restore(storage: "Storage", file: Path, force: bool) -> "Contents":
                     " storage.prefix leaves them"
                 )
             await backups.clear(visited.reader, visited.keys)
-        with progress("restoring", "commands", contents.commands) as show:
+        with progress("restoring", "commands", commands) as show:
             await backups.apply(file, visited.reader, visited.keys, show)
-    return contents
 
 
 @contextmanager

@@ -22,6 +22,11 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Mend damaged files of the server's own store; asks before it cuts anything."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
@@ -31,6 +36,11 @@ def doctor(
     """
     from crewel.settings import load
 
+    if repair:
+        from crewel.cli.repairing import repair_files
+
+        repair_files(load(config, overrides or ()).storage, is_sure=yes)
+        return
     findings = asyncio.run(_collect(load(config, overrides or ())))
     if as_json:
         _print_json(findings)

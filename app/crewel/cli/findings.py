@@ -20,6 +20,7 @@ from crewel.settings import Settings
 from crewel.settings.lasting import Storage
 from crewel.settings.table import shown
 from crewel.storage.checks import Facts, check_format, check_server
+from crewel.storage.space import FREE_DISK
 from crewel.storage.visits import Visit, visit
 
 __all__ = ["Finding", "State", "examine"]
@@ -28,7 +29,6 @@ _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _FEW_DESCRIPTORS = 10_000
 _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
-_FREE_DISK = 64 * 1024 * 1024  # bytes; with less the server takes no persistent publish
 
 
 class State(StrEnum):
@@ -189,7 +189,7 @@ def _rights(check: str, path: Path, wanted: int) -> Finding:
 def _disk(directory: Path, log_max_bytes: int) -> Finding:
     free = shutil.disk_usage(directory).free
     found = f"{free / 2**20:,.0f} MiB free"
-    if free < _FREE_DISK:
+    if free < FREE_DISK:
         return Finding("disk", State.WRONG, found, "persistent publishes are refused")
     if free < 2 * log_max_bytes:
         return Finding("disk", State.WARNING, found, "the store's file may grow to twice storage.log_max_bytes")

@@ -76,6 +76,26 @@ class Facts:
         """Bytes that count towards the limit."""
         return int(self._rows.get("used_memory", 0)) - int(self._rows.get("mem_not_counted_for_evict", 0))
 
+    @property
+    def has_write_error(self) -> bool:
+        """Whether its last write to its file has failed."""
+        return self._rows.get("aof_last_write_status") == "err"
+
+    @property
+    def rewrite_failed(self) -> bool:
+        """Whether it has failed to write its file anew."""
+        return self._rows.get("aof_last_bgrewrite_status") == "err"
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether it writes its file anew at this moment, or is about to."""
+        return "1" in (self._rows.get("aof_rewrite_in_progress"), self._rows.get("aof_rewrite_scheduled"))
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of its file; 0 if it has none."""
+        return int(self._rows.get("aof_current_size", 0))
+
 
 def check_server(facts: Facts) -> None:
     """Raise SettingsError for a store that is too old or would lose keys, StoreUnavailable for a replica."""

@@ -16,8 +16,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -25,8 +25,9 @@ from urllib.parse import quote
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.lasting import Storage
 from crewel.storage.machine import memory_bytes
+from crewel.storage.store_files import Damaged, StoreFiles, is_damage
 
-__all__ = ["Embedded", "holds_store", "server_binary"]
+__all__ = ["Embedded", "holds_store", "server_binary", "without_store"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,17 @@ def holds_store(directory: Path) -> bool:
     return (directory / _FORMAT_FILE).exists()
 
 
+@contextmanager
+def without_store(directory: Path) -> Iterator[None]:
+    """Keep any store from running in this directory for as long as this lasts. Raises SettingsError if one runs."""
+    with (directory / _LOCK).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"storage.data_dir {directory}: the store runs there: end its server first") from None
+        yield
+
+
 class Embedded:
     """Starts the store if it does not run, and ends it if it was started here."""
 
@@ -88,6 +100,8 @@ class Embedded:
         self._more = options or {}
         self._max_memory = storage.max_memory_bytes
         self._directory = Path(storage.data_dir)
+        self.files = StoreFiles(self._directory.absolute())
+        self._was_here = False  # the directory, at an earlier attempt
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._waiter: asyncio.Task[None] | None = None
@@ -119,6 +133,9 @@ class Embedded:
         if self._process is not None:
             return
         loop = asyncio.get_running_loop()
+        if self.last_words and is_damage(self.last_words):
+            words, self.last_words = self.last_words, ""
+            raise Damaged(self._directory, f"the store cannot read its files: {words}")
         if loop.time() < self._started_at + self._pause:
             raise StoreUnavailable(f"the store ended: {self.last_words}")
         lock = await asyncio.to_thread(self._prepare)
@@ -163,8 +180,10 @@ class Embedded:
         try:
             if self._max_memory < 0:
                 self._max_memory = memory_bytes() // 2
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._was_here:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_format()
+            self._was_here = True
             self._shorten()
             lock = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -173,6 +192,7 @@ class Embedded:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
+            self.files.read_marker()
             return None
         if self._as_owner and (owner := self._directory.stat().st_uid) != os.geteuid():
             os.close(lock)
@@ -180,11 +200,20 @@ class Embedded:
                 f"storage.data_dir {self._directory} belongs to the user {owner}, and its store does not run: run this as that"
                 " user, or while the server runs"
             )
+        try:
+            if "appendonly" not in self._more:
+                self.files.check()
+                self.files.remove_temporary()
+        except BaseException:
+            os.close(lock)
+            raise
         return lock
 
     def _check_format(self) -> None:
         file = self._directory / _FORMAT_FILE
         if not file.exists():
+            if self._was_here:
+                raise SettingsError(f"storage.data_dir {self._directory} has vanished, or another one is in its place")
             file.write_text(f"{_FORMAT}\n")
         elif (found := file.read_text().strip()) != str(_FORMAT):
             raise SettingsError(
@@ -247,7 +276,8 @@ class Embedded:
         try:
             self.last_words = await asyncio.to_thread(self._read_last_words)
         finally:
-            log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
+            if not is_damage(self.last_words):  # which the next attempt to start it tells
+                log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
             self._ended()
 
 

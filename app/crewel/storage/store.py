@@ -23,7 +23,9 @@ from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.reader import Reader, pool_of
 from crewel.storage.scripts import scripts
+from crewel.storage.space import Space, why_full
 from crewel.storage.steps import Step
+from crewel.storage.store_files import moment
 from crewel.storage.writer import Command, Done, Writer
 from crewel.supervision import Supervisor
 
@@ -35,8 +37,6 @@ _OPEN_LIMIT_S = 10.0  # until a store must have been reached for the first time
 _EVERY_S = 1.0  # a look at a store that is up
 _RETRY_S = 0.5  # an attempt to reach one that is not
 _RETRY_OWN_S = 0.1  # the same for a store of our own
-_FULL_FROM = 0.9  # of maxmemory
-_FREE_DISK = 64 * 1024 * 1024  # bytes that the disk of a store of our own must have left
 
 
 class Store:
@@ -54,10 +54,13 @@ class Store:
         self.keys = Keys(settings.storage.prefix)
         self.is_up = False
         self.is_full = False
+        self.why_full: str | None = None
+        """Why nothing should be stored at the moment, by the last look."""
         self.trouble: str | None = "not opened yet"
         self._storage = settings.storage
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
+        self._space: Space | None = None
         self._writer = Writer(lambda: self._storage.replicas, self._lose)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
@@ -85,6 +88,8 @@ class Store:
         self._news.set()
         if self._task is not None:
             await self._task
+            if self.is_up:
+                await self._look()
         await self._writer.close()
         self.is_up = False
         if self._pool is not None:
@@ -218,7 +223,34 @@ class Store:
         elif (version := check_format(found, is_empty=False)) != int(found):
             log.info("the store was of an older version of Crewel, and is of this one from now on")
             await self._ask(("SET", self.keys.format, version))
+        await self._compare_with_marker()
         await self._note_space(facts)
+
+    async def _compare_with_marker(self) -> None:
+        """Say what a store of our own does not have any more that was seen in it before, and note what it has."""
+        if self._embedded is None:
+            return
+        (answer,) = await self._ask(("GET", self.keys.last))
+        newest, seen = int(answer or 0), self._embedded.files.last.get(self._storage.prefix, 0)
+        if newest < seen:
+            since = f"{newest} of {moment(newest)}" if newest else "the first"
+            log.error(
+                "the store has lost messages that it had answered: those after %s, up to %d of %s or later",
+                since,
+                seen,
+                moment(seen),
+            )
+        await self._note_contents(newest)
+
+    async def _note_contents(self, newest: int) -> None:
+        assert self._embedded is not None
+        files, prefix = self._embedded.files, self._storage.prefix
+        if files.last.get(prefix) == newest:
+            return
+        try:
+            await asyncio.to_thread(files.note, prefix, newest)
+        except OSError as error:
+            log.warning("what the store holds could not be noted in storage.data_dir: %s", error)
 
     async def _forget_last_client(self, facts: Facts, client: int) -> None:
         """Make sure that nothing happens any more that the last connection sent and got no answer to.
@@ -257,16 +289,26 @@ class Store:
 
     async def _look(self) -> None:
         """See whether the store answers, and how much space it has left."""
-        (answer,) = await self._writer.ask([("INFO", "memory")])
+        answer, newest = await self._writer.ask([("INFO", "memory", "persistence"), ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
             await self._note_space(Facts(answer))
+        if self._embedded is not None and not isinstance(newest, StoreError):
+            await self._note_contents(int(newest or 0))
 
     async def _note_space(self, facts: Facts) -> None:
-        is_full = facts.max_memory > 0 and facts.used_memory >= _FULL_FROM * facts.max_memory
-        if self._embedded is not None and not is_full:
-            disk = await asyncio.to_thread(os.statvfs, self._embedded.directory)
-            is_full = disk.f_bavail * disk.f_frsize < _FREE_DISK
-        self.is_full = is_full
+        if self._embedded is None:
+            why = why_full(facts)
+        else:
+            space = self._space = self._space or Space(self._embedded.directory)
+            why = await asyncio.to_thread(space.why_full, facts)
+            if space.should_rewrite(facts, asyncio.get_running_loop().time()):
+                log.info("the store is asked to write its file anew")
+                await self._writer.ask([("BGREWRITEAOF",)])
+        if why is not None and self.why_full is None:
+            log.error("persistent publishes are refused: %s", why)
+        elif why is None and self.why_full is not None:
+            log.warning("the store has room again")
+        self.why_full, self.is_full = why, why is not None
 
     async def _come_back(self) -> None:
         before = self.trouble

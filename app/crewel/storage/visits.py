@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,16 +94,16 @@ async def reached(storage: Storage, embedded: Embedded | None) -> AsyncIterator[
     assert url is not None
     pool = pool_of(url, _NAME)
     try:
-        await _until_it_answers(pool, _LIMIT_S if embedded is not None else 0.0)
+        await _until_it_answers(pool, embedded)
         yield pool, Reader(connection_pool=pool)
     finally:
         await pool.aclose()
 
 
-async def _until_it_answers(pool: ConnectionPool, limit: float) -> None:
+async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> None:
     """Somebody else's store is there or not; one of our own needs a moment, and both may read their file for long."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit
+    deadline = loop.time() + (_LIMIT_S if embedded is not None else 0.0)
     while True:
         connection = pool.make_connection()  # type: ignore[no-untyped-call]
         try:
@@ -120,3 +120,6 @@ async def _until_it_answers(pool: ConnectionPool, limit: float) -> None:
         finally:
             await connection.disconnect(nowait=True)
         await asyncio.sleep(_PAUSE_S)
+        if embedded is not None:
+            with suppress(StoreUnavailable):  # too early to start it again
+                await embedded.ensure()

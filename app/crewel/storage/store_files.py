@@ -1,0 +1,135 @@
+"""The files of a store of our own, and the marker beside them that says what they hold.
+
+The store starts empty where it finds no files, and overwrites what it takes for left-overs. So it is started only where its
+files are whole, or where nothing was before.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from crewel.errors import SettingsError
+
+__all__ = ["LOG_DIRECTORY", "Damaged", "StoreFiles", "is_damage", "moment"]
+
+LOG_DIRECTORY: Final = "appendonlydir"
+_MANIFEST: Final = "appendonly.aof.manifest"
+_MARKER: Final = "contents.json"
+_LOG_FILE: Final = re.compile(r"appendonly\.aof\.(?P<number>\d+)\.(?P<kind>base|incr)\.(?:aof|rdb)")
+_TEMPORARY: Final = ("temp-*.aof", "temp-*.rdb", f"{LOG_DIRECTORY}/temp*")
+_DAMAGE: Final = re.compile(
+    r"Bad file format|Unrecoverable error|Unexpected end of file reading|append only file .* doesn't exist"
+    r"|Invalid AOF manifest|Wrong signature|Error loading|Short read or OOM|Non-existent .*AOF|AOF file .* is wrong",
+    re.IGNORECASE,
+)
+
+
+class Damaged(SettingsError):
+    """The files of the store are gone or damaged. Nothing was started, and nothing was changed."""
+
+    def __init__(self, directory: Path, what: str) -> None:
+        super().__init__(
+            f"storage.data_dir {directory}: {what}. Nothing is started, so that nothing is overwritten:"
+            " `crewel doctor --repair` shows what can be saved, `crewel restore FILE --force` puts back a backup"
+        )
+
+
+@dataclass(slots=True)
+class StoreFiles:
+    """The files in one data directory. Its methods read and write files: not in the event loop."""
+
+    directory: Path
+    last: dict[str, int] = field(default_factory=dict)
+    """By `storage.prefix`: the newest log id that was seen in the store."""
+
+    @property
+    def log_files(self) -> list[Path]:
+        """The files that the manifest lists, in the order in which they are read. Raises OSError if there is no manifest."""
+        text = (self.directory / LOG_DIRECTORY / _MANIFEST).read_text("utf-8", "replace")
+        names = re.findall(r"^file (\S+) seq \d+ type [bi]\b", text, re.MULTILINE)
+        return [self.directory / LOG_DIRECTORY / name for name in names]
+
+    def check(self) -> None:
+        """Raise Damaged if a store was here whose files are gone; its marker has been read after this."""
+        has_marker = self.read_marker()
+        log_directory = self.directory / LOG_DIRECTORY
+        try:
+            missing = [file.name for file in self.log_files if not file.exists()]
+        except OSError:
+            if has_marker or any(log_directory.glob("*.aof")) or any(log_directory.glob("*.rdb")):
+                gone = _MANIFEST if log_directory.is_dir() else LOG_DIRECTORY
+                raise Damaged(self.directory, f"{gone} is missing, and a store was here{self._known()}") from None
+            return
+        if missing:
+            raise Damaged(self.directory, f"{LOG_DIRECTORY} lacks {', '.join(missing)}{self._known()}")
+
+    def _known(self) -> str:
+        newest = max(self.last.values(), default=0)
+        return f"; its last message was {newest} of {moment(newest)}" if newest else ""
+
+    def remove_temporary(self) -> None:
+        """Remove what a store has left that ended while it wrote its file anew. Only to be called while none runs."""
+        for pattern in _TEMPORARY:
+            for file in self.directory.glob(pattern):
+                file.unlink(missing_ok=True)
+
+    def set_aside(self) -> Path | None:
+        """Move all files of the store away, so that it starts empty; returns where to. None if there are none."""
+        (self.directory / _MARKER).unlink(missing_ok=True)
+        self.last.clear()
+        if not (self.directory / LOG_DIRECTORY).exists():
+            return None
+        aside = self.directory / f"{LOG_DIRECTORY}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        (self.directory / LOG_DIRECTORY).rename(aside)
+        return aside
+
+    def write_manifest(self) -> list[str]:
+        """Write a manifest of the files that are there: the newest base, and what was appended since. Returns its lines."""
+        found: dict[str, dict[int, str]] = {"base": {}, "incr": {}}
+        for file in (self.directory / LOG_DIRECTORY).iterdir():
+            if match := _LOG_FILE.fullmatch(file.name):
+                found[match["kind"]][int(match["number"])] = file.name
+        base = max(found["base"], default=0)
+        lines = [f"file {found['base'][base]} seq {base} type b"] if base else []
+        lines += [f"file {name} seq {seq} type i" for seq, name in sorted(found["incr"].items()) if seq >= base]
+        (self.directory / LOG_DIRECTORY / _MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+        return lines
+
+    def note(self, prefix: str, newest: int) -> None:
+        """Write into the marker that the store holds messages up to this log id."""
+        self.last[prefix] = newest
+        new = self.directory / f"{_MARKER}.new"
+        with new.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(orjson.dumps({"last": self.last}) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.directory / _MARKER)
+
+    def read_marker(self) -> bool:
+        """Read what was noted; whether there was a marker."""
+        try:
+            noted = orjson.loads((self.directory / _MARKER).read_bytes())["last"]
+            self.last = {str(prefix): int(newest) for prefix, newest in noted.items()}
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self.last = {}  # that something was here is known all the same
+        return True
+
+
+def is_damage(last_words: str) -> bool:
+    """Whether this is what a store says that cannot read its files."""
+    return _DAMAGE.search(last_words) is not None
+
+
+def moment(log_id: int) -> str:
+    """Return when a message was stored: its id counts microseconds."""
+    return datetime.fromtimestamp(log_id / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

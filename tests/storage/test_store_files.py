@@ -1,0 +1,264 @@
+"""The files of the server's own store: nothing starts empty where something was, and what is lost is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from crewel.errors import SettingsError, StoreUnavailable
+from crewel.settings.lasting import Storage
+from crewel.storage.checks import Facts
+from crewel.storage.embedded import server_binary
+from crewel.storage.file_tail import cut, examine
+from crewel.storage.space import Space
+from crewel.storage.store import Store
+from crewel.storage.store_files import Damaged
+from tests.storage.conftest import settings_for
+from tests.storage.owner import started
+
+LIMIT_S = 15
+
+
+@asynccontextmanager
+async def opened(directory: Path, *sets: str) -> AsyncIterator[Store]:
+    store = Store(settings_for(f"storage.data_dir={directory}", *sets))
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def filled(directory: Path, count: int = 5) -> list[int]:
+    """Leave a store there with so many messages; return their ids."""
+    async with opened(directory) as store:
+        owner = await started(store)
+        ids = [(await owner.publish("/a"))[0] for _ in range(count)]
+        await until(lambda: marked(directory) == ids[-1])
+    return [*map(int, ids)]
+
+
+def marked(directory: Path) -> int:
+    marker = directory / "contents.json"
+    return max(json.loads(marker.read_text())["last"].values()) if marker.exists() else 0
+
+
+def appended(directory: Path) -> Path:
+    (file,) = (directory / "appendonlydir").glob("*.incr.aof")
+    return file
+
+
+@pytest.mark.parametrize("gone", ["appendonlydir", "appendonlydir/appendonly.aof.manifest"])
+async def test_a_store_whose_files_are_gone_does_not_start_empty(tmp_path: Path, gone: str) -> None:
+    ids = await filled(tmp_path)
+    path = tmp_path / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = sorted(each.name for each in tmp_path.rglob("*.aof"))
+    with pytest.raises(Damaged, match=rf"is missing, and a store was here; its last message was {ids[-1]} of 20"):
+        async with opened(tmp_path):
+            pass
+    assert sorted(each.name for each in tmp_path.rglob("*.aof")) == before
+
+
+async def test_a_manifest_that_is_gone_is_noticed_without_a_marker(tmp_path: Path) -> None:
+    """As a version of Crewel has left it that wrote none."""
+    await filled(tmp_path)
+    (tmp_path / "contents.json").unlink()
+    (tmp_path / "appendonlydir" / "appendonly.aof.manifest").unlink()
+    with pytest.raises(Damaged, match=r"appendonly\.aof\.manifest is missing"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_file_that_the_manifest_lists_and_is_gone_is_named(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    file = appended(tmp_path)
+    file.unlink()
+    with pytest.raises(Damaged, match=f"lacks {file.name}"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_damaged_file_is_told_at_once(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    file = appended(tmp_path)
+    file.write_bytes(b"*1\r\nnonsense" + file.read_bytes())
+    begun = monotonic()
+    with pytest.raises(SettingsError, match=r"cannot read its files: .*Bad file format.*crewel doctor --repair"):
+        async with opened(tmp_path):
+            pass
+    assert monotonic() - begun < 8  # and not after the ten seconds that a store may take to come up
+
+
+async def test_what_a_cut_tail_has_lost_is_told_with_ids_and_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = await filled(tmp_path)
+    file = appended(tmp_path)
+    text = file.read_bytes()
+    os.truncate(file, text.rindex(b"%d-0" % ids[3]))  # within the fourth message
+    async with opened(tmp_path) as store:
+        assert int(await store.reader.get(store.keys.last)) == ids[2]
+    (line,) = [record.getMessage() for record in caplog.records if "has lost messages" in record.getMessage()]
+    assert f"those after {ids[2]} of 20" in line
+    assert f"up to {ids[4]} of 20" in line
+    caplog.clear()
+    async with opened(tmp_path):
+        assert "has lost" not in caplog.text  # it is told once
+
+
+async def test_what_a_store_leaves_that_ended_within_a_rewrite_is_removed(tmp_path: Path) -> None:
+    ids = await filled(tmp_path)
+    (tmp_path / "temp-rewriteaof-bg-17.aof").write_bytes(b"x" * 1000)
+    async with opened(tmp_path) as store:
+        assert not list(tmp_path.glob("temp-*"))
+        assert int(await store.reader.get(store.keys.last)) == ids[-1]
+
+
+async def test_a_data_directory_that_vanishes_for_a_while_is_survived(tmp_path: Path) -> None:
+    """Publishes are refused meanwhile, and the store is not started anew somewhere else."""
+    data = tmp_path / "data"
+    async with opened(data) as store:
+        pid = int((await store.reader.info("server"))["process_id"])
+        data.rename(tmp_path / "away")
+        await until(lambda: store.is_full)
+        assert store.why_full is not None
+        assert "cannot be looked at" in store.why_full
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not store.is_up and store.trouble is not None and "has vanished" in store.trouble)
+        assert not data.exists()
+        (tmp_path / "away").rename(data)
+        await until(lambda: store.is_up and not store.is_full)
+        assert store.supervisor.trouble is None
+
+
+async def test_a_store_that_comes_up_in_time_is_no_damage(tmp_path: Path) -> None:
+    program = tmp_path / "broken"
+    program.write_text("#!/bin/sh\necho 'no space left' >&2\nexit 3\n")
+    program.chmod(0o755)
+    store = Store(settings_for(f"storage.data_dir={tmp_path}", f"storage.server_binary={program}"))
+    opening = asyncio.create_task(store.open())
+    await until(lambda: store.trouble == "the store ended: no space left")
+    opening.cancel()
+    with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
+        await opening
+
+
+# Space
+
+
+async def test_a_rewrite_that_failed_is_asked_for_again(tmp_path: Path) -> None:
+    """A limit for the size of files is met as a full disk; a shell lets a write beyond it fail."""
+    binary = tmp_path / "store-with-a-quota"
+    program = await asyncio.to_thread(server_binary, Storage())
+    binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(program)} \"$@\"\n")
+    binary.chmod(0o755)
+    async with opened(tmp_path / "data", f"storage.server_binary={binary}") as store:
+        for number in range(100):
+            await store.reader.set(f"x{number}", os.urandom(10_000))
+        pid = int((await store.reader.info("server"))["process_id"])
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        await store.reader.execute_command("BGREWRITEAOF")
+        async with asyncio.timeout(LIMIT_S):
+            while (await store.reader.info("persistence"))["aof_last_bgrewrite_status"] != "err":
+                await asyncio.sleep(0.01)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        async with asyncio.timeout(LIMIT_S):
+            while (await store.reader.info("persistence"))["aof_last_bgrewrite_status"] != "ok":
+                await asyncio.sleep(0.01)
+
+
+def facts(**rows: object) -> Facts:
+    return Facts("".join(f"{name}:{value}\r\n" for name, value in rows.items()).encode())
+
+
+def test_a_rewrite_is_asked_for_once_a_minute_at_most(tmp_path: Path) -> None:
+    space = Space(tmp_path)
+    failed = facts(aof_last_bgrewrite_status="err")
+    assert space.why_full(failed) is None
+    assert [space.should_rewrite(failed, now) for now in (0.0, 59.0, 61.0)] == [True, False, True]
+    assert not space.should_rewrite(facts(aof_last_bgrewrite_status="err", aof_rewrite_in_progress=1), 200.0)
+    assert not space.should_rewrite(facts(aof_last_bgrewrite_status="ok"), 200.0)
+
+
+def test_a_rewrite_is_asked_for_only_where_it_has_room(tmp_path: Path) -> None:
+    space = Space(tmp_path)
+    failed = facts(aof_last_bgrewrite_status="err", used_memory=1 << 60)
+    space.why_full(failed)
+    assert not space.should_rewrite(failed, 0.0)
+
+
+def test_a_file_that_has_grown_is_written_anew_where_the_disk_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewel.storage.space.FREE_DISK", 1 << 62)
+    space = Space(tmp_path)
+    grown = facts(used_memory=1000, aof_current_size=2001)
+    assert "MiB left" in (space.why_full(grown) or "")
+    assert space.should_rewrite(grown, 0.0)
+    assert not space.should_rewrite(facts(used_memory=1000, aof_current_size=2000), 100.0)
+
+
+def test_a_write_that_failed_means_that_the_store_is_full(tmp_path: Path) -> None:
+    assert "cannot write to its disk" in (Space(tmp_path).why_full(facts(aof_last_write_status="err")) or "")
+
+
+# Tails
+
+SET = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n"
+ADD = b"*5\r\n$4\r\nXADD\r\n$12\r\n{crewel}:log\r\n$%d\r\n%d-0\r\n$1\r\nb\r\n$1\r\nx\r\n"
+
+
+def entry(log_id: int) -> bytes:
+    return ADD % (len(str(log_id)) + 2, log_id)
+
+
+@pytest.mark.parametrize(
+    ("text", "begins", "messages"),
+    [
+        (b"", 0, ()),
+        (SET, len(SET), ()),
+        (SET + SET[:-1], len(SET), ()),
+        (SET + b"#TS:1795190671\r\n" + SET, 2 * len(SET) + 16, ()),
+        (SET + b"nonsense" + entry(17) + entry(18), len(SET), (17, 18)),
+        (SET + b"*1\r\n$5\r\nMULTI\r\n" + entry(17), len(SET), (17,)),
+        (b"*1\r\n$5\r\nMULTI\r\n" + SET + b"*1\r\n$4\r\nEXEC\r\n", len(SET) + 29, ()),
+        (SET + b"*2\r\n$3\r\nSET\r\n$x\r\n", len(SET), ()),
+        (SET + b"*0\r\n", len(SET), ()),
+    ],
+    ids=["empty", "whole", "short", "notes", "damage", "open transaction", "transaction", "no length", "no words"],
+)
+def test_a_tail_begins_where_commands_end(tmp_path: Path, text: bytes, begins: int, messages: tuple[int, ...]) -> None:
+    file = tmp_path / "a.incr.aof"
+    file.write_bytes(text)
+    tail = examine(file)
+    assert (tail.begins, tail.size, tail.messages) == (begins, len(text) - begins, messages)
+
+
+def test_a_tail_is_cut_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "files" / "a.incr.aof"
+    file.parent.mkdir()
+    file.write_bytes(SET + b"nonsense" + entry(1_795_190_671_003_112))
+    tail = examine(file)
+    assert "with 1 messages, 1795190671003112 of 2026-11-20T" in str(tail)
+    kept = cut(tail)
+    assert file.read_bytes() == SET
+    assert kept.read_bytes() == b"nonsense" + entry(1_795_190_671_003_112)
+    assert kept.parent == tmp_path
