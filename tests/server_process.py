@@ -13,6 +13,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 from tests.store_process import shared_store
 
 ROOT = Path(__file__).parents[1]
+STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
 LIMIT_S = 20.0  # generous: several suites may share two cores
 
 
@@ -148,6 +150,7 @@ def _read_in_thread(stream: IO[str], take: Callable[[str], object]) -> threading
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment without its settings, with the repository importable for services."""
+    """Return this process's environment without its settings, with the repository importable for services. The list of the
+    user's servers is not the user's own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
-    return {**inherited, "PYTHONPATH": str(ROOT), **more}
+    return {**inherited, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": STATE, **more}

@@ -195,3 +195,17 @@ def test_nobody_else_is_believed(serve: Serve) -> None:
     forged = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "Origin": "https://evil.example"}
     assert statuses(server, forged) == {403}
     assert statuses(server, {**forged, "Origin": own(server)}) == {200}
+
+
+def test_a_refused_origin_is_logged_once_with_what_to_set(serve: Serve) -> None:
+    server = serve(ALL)
+    for path in ("/cometd", "/cometd?token=of-somebody"):
+        with Connection(server) as connection:
+            for _ in range(2):
+                connection.request("POST", path, MESSAGE.encode(), {"Origin": "https://app.example.org"})
+                assert connection.response().status == 403
+    lines = [line for line in server.stderr.splitlines() if "app.example.org" in line]
+    assert len(lines) == 1
+    assert own(server) in lines[0]
+    assert "http.public_url" in lines[0]
+    assert "of-somebody" not in server.stderr

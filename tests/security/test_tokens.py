@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crewel.security.tokens import AdminToken, keep_token, read_token, token_file
+from crewel.errors import SettingsError
+from crewel.security.tokens import AdminToken, find_token, keep_token, note_address, read_token, token_file
 
 
 def test_it_matches_itself_and_nothing_else() -> None:
@@ -39,12 +40,65 @@ def test_servers_that_start_at_the_same_time_have_the_same(tmp_path: Path) -> No
 
 
 def test_one_that_others_can_read_is_complained_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    token_file(str(tmp_path)).write_text("abc\n")
+    token_file(str(tmp_path)).write_text("abcdefghijklmnop\n")
     token_file(str(tmp_path)).chmod(0o644)
     with caplog.at_level(logging.WARNING):
-        assert keep_token(str(tmp_path)) == "abc"
+        assert keep_token(str(tmp_path)) == "abcdefghijklmnop"
     assert "can be read by others" in caplog.text
     assert "abc" not in caplog.text
+
+
+def test_a_kept_one_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    token_file(str(tmp_path)).write_text("fifteen-letters\n")
+    with pytest.raises(SettingsError, match="a token of 15 characters, and 16 are the least"):
+        keep_token(str(tmp_path))
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The data directory of a server on port 8080."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = str(tmp_path / "data")
+    keep_token(place)
+    note_address(place, "http://127.0.0.1:8080/cometd")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("url", "is_shown"),
+    [
+        ("http://127.0.0.1:8080/cometd", True),
+        ("http://localhost:8080/cometd", True),
+        ("ws://[::1]:8080/cometd", True),
+        ("http://127.0.0.1:8081/cometd", False),
+        ("https://127.0.0.1:8080/cometd", False),
+        ("http://10.0.0.1:8080/cometd", False),
+        ("http://example.org:8080/cometd", False),
+        ("http://127.0.0.1.example.org:8080/cometd", False),
+        ("http://127.0.0.1/cometd", False),
+        ("http://127.0.0.1:x/cometd", False),
+        ("127.0.0.1:8080", False),
+    ],
+)
+def test_a_token_is_found_for_the_address_of_its_server_only(kept: str, url: str, is_shown: bool) -> None:
+    assert find_token(url, kept) == (read_token(kept) if is_shown else None)
+
+
+def test_a_token_is_found_from_any_directory(kept: str, tmp_path: Path) -> None:
+    assert find_token("http://127.0.0.1:8080/cometd", str(tmp_path / "elsewhere")) == read_token(kept)
+
+
+def test_a_server_on_all_addresses_is_found_on_loopback(kept: str) -> None:
+    note_address(kept, "http://0.0.0.0:9090/cometd")
+    assert find_token("http://localhost:9090/cometd", kept) == read_token(kept)
+    assert find_token("http://10.0.0.1:9090/cometd", kept) is None
+    assert find_token("http://127.0.0.1:8080/cometd", kept) is None
+
+
+def test_only_the_user_reads_where_servers_are(kept: str) -> None:
+    files = [each for each in Path(kept).parent.rglob("*") if each.is_file()]
+    assert {each.name for each in files} == {"admin.token", "admin.url", "8080"}
+    assert all(each.stat().st_mode & 0o777 == 0o600 for each in files)
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -47,4 +47,12 @@ def test_what_cannot_be_is_told(override: str) -> None:
 
 
 def test_the_admin_token_is_not_shown() -> None:
-    assert "secret" not in str(shown(load(overrides=["admin.token=secret"], environ=NONE), "admin.token"))
+    settings = load(overrides=["admin.token=a-secret-of-some-length"], environ=NONE)
+    assert "secret" not in str(shown(settings, "admin.token"))
+
+
+def test_a_short_admin_token_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"admin\.token: .*at least 16 characters") as refused:
+        load(overrides=["admin.token=fifteen-letters"], environ=NONE)
+    assert "fifteen" not in str(refused.value)
+    assert load(overrides=["admin.token=sixteen--letters"], environ=NONE).admin.token == "sixteen--letters"

@@ -108,7 +108,7 @@ class Rest:
             except CrewelError as error:
                 response = _refused(error)
                 if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                    log.info("refused to administer: %s", error, extra={"path": request.raw_path[:200]})
+                    log.info("refused to administer: %s", error, extra={"path": request.path[:200]})
                 return response
 
         return handle
@@ -117,6 +117,7 @@ class Rest:
         """The operator's name. Raises BadToken, or Refused for who is none."""
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
+            self._origins.refused(request.headers, client)
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server")
         if route.is_public:
             return ""
@@ -142,6 +143,7 @@ class Rest:
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
+            self._origins.refused(request.headers, client)
             return _refused(Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server"))
         path = request.path.removeprefix(API)
         methods = sorted(route.method for route in ROUTES if _matches(route.path, path))

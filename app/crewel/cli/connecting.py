@@ -25,8 +25,8 @@ Token = Annotated[
     str | None,
     typer.Option(
         envvar="CREWEL_TOKEN",
-        help="Who this is: a JSON Web Token, or the admin token. Not given: the admin token of a server on this machine"
-        " that keeps it in ./data, or where the settings here say.",
+        help="A JSON Web Token, or the admin token. Not given: the admin token of a server on this machine, which is"
+        " shown to the address of that server only.",
     ),
 ]
 AsJson = Annotated[
@@ -64,14 +64,11 @@ def patient_client(url: str, transports: list[str] | None, token: str | None, pa
 
 
 def local_token(url: str) -> str | None:
-    """The admin token that a server on this machine has left where the settings here say; None for a server elsewhere."""
-    from urllib.parse import urlsplit
+    """The admin token of this server, if it runs on this machine and keeps its token where this user can read it; else
+    None."""
+    from crewel.security.tokens import find_token
 
-    from crewel.security.tokens import read_token
-
-    if urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1"):
-        return None
-    return read_token(_data_dir())
+    return find_token(url, _data_dir())
 
 
 def _data_dir() -> str:

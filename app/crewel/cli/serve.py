@@ -65,11 +65,13 @@ def _run(settings: "Settings", modules: list[str]) -> None:
 
 
 def _ready(settings: "Settings", url: str) -> None:
-    from crewel.security.tokens import read_token, token_file
+    from crewel.security.tokens import note_address, read_token, token_file
 
     data_dir = settings.storage.data_dir
-    if sys.stderr.isatty() and settings.admin.token is None and (token := read_token(data_dir)) is not None:
-        print(f"crewel: the admin token is {token}, kept in {token_file(data_dir)}", file=sys.stderr, flush=True)
+    if settings.admin.token is None and (token := read_token(data_dir)) is not None:
+        note_address(data_dir, url)
+        if sys.stderr.isatty():
+            print(f"crewel: the admin token is {token}, kept in {token_file(data_dir)}", file=sys.stderr, flush=True)
     print("ready", url, flush=True)
 
 

@@ -1,4 +1,8 @@
-"""The admin token: the secret that makes an operator. From the settings, or a random one that is kept beside the store."""
+"""The admin token: the secret that makes an operator. From the settings, or a random one that is kept beside the store.
+
+Beside a kept token stands the address of its server, `admin.url`: commands on the same machine show the token there and
+nowhere else. A list of the user's servers, by port, lets commands find it from any directory.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,21 @@ import logging
 import os
 import secrets
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["AdminToken", "keep_token", "read_token", "token_file"]
+from crewel.errors import SettingsError
+from crewel.settings.access import MIN_TOKEN
+
+__all__ = ["AdminToken", "find_token", "keep_token", "note_address", "read_token", "token_file"]
 
 log = logging.getLogger(__name__)
 
 _FILE: Final = "admin.token"
+_ADDRESS: Final = "admin.url"
+_SECURE: Final = {"http": False, "ws": False, "https": True, "wss": True}
 
 
 class AdminToken:
@@ -50,29 +61,99 @@ def read_token(data_dir: str) -> str | None:
         return None
 
 
+def find_token(url: str, data_dir: str) -> str | None:
+    """The kept token of the server with this address, which keeps it in `data_dir` or in the data directory of another server
+    that this user has started; None if there is none. A token that was made for another address is left alone."""
+    asked = urlsplit(url)
+    for directory in (data_dir, _listed(asked)):
+        if directory is not None and _is_made_for(directory, asked) and (token := read_token(directory)) is not None:
+            return token
+    return None
+
+
+def note_address(data_dir: str, url: str) -> None:
+    """The server that keeps its token there serves at this address from now on. What cannot be written is done without."""
+    for file, text in (
+        (Path(data_dir) / _ADDRESS, url),
+        (_list() / str(urlsplit(url).port), str(Path(data_dir).absolute())),
+    ):
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(file, text)
+        except OSError as error:
+            log.info("commands may not find the admin token by themselves: %s", error)
+
+
+def _listed(asked: SplitResult) -> str | None:
+    try:
+        return (_list() / str(asked.port or (443 if _SECURE.get(asked.scheme) else 80))).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _list() -> Path:
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "crewel" / "servers"
+
+
+def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
+    try:
+        noted = urlsplit((Path(data_dir) / _ADDRESS).read_text("utf-8").strip())
+        if noted.port != asked.port or _SECURE[noted.scheme] is not _SECURE[asked.scheme]:
+            return False
+    except (OSError, UnicodeDecodeError, ValueError, KeyError):
+        return False
+    return asked.hostname == noted.hostname or (_is_here(asked.hostname) and _is_here(noted.hostname))
+
+
+def _is_here(host: str | None) -> bool:
+    """Whether a server with this host is one of this machine that also answers on loopback."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host or "")
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
 def keep_token(data_dir: str) -> str:
     """The token that is kept there; a new one if there is none. Only the user can read the file, and it is there whole or
-    not at all, also when two servers start at the same time. Raises OSError."""
+    not at all, also when two servers start at the same time. Raises OSError, and SettingsError for one that is too short."""
     file = token_file(data_dir)
     kept = read_token(data_dir)
     if kept is None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _place(file, secrets.token_urlsafe(32))
         kept = file.read_text("ascii").strip()
+    if len(kept) < MIN_TOKEN:
+        raise SettingsError(
+            f"{file} holds a token of {len(kept)} characters, and {MIN_TOKEN} are the least: remove the file for a new one"
+        )
     if file.stat().st_mode & 0o077:
         log.warning("%s can be read by others: chmod 600 it, or put a new token in its place", file)
     return kept
 
 
 def _place(file: Path, token: str) -> None:
-    new = file.with_name(f"{_FILE}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    new = _new(file, token)
     try:
-        with os.fdopen(descriptor, "w") as writer:
-            writer.write(token + "\n")
-            writer.flush()
-            os.fsync(writer.fileno())
         with suppress(FileExistsError):  # another server was quicker, and its token counts
             os.link(new, file)
     finally:
         new.unlink()
+
+
+def _write(file: Path, text: str) -> None:
+    _new(file, text).replace(file)
+
+
+def _new(file: Path, text: str) -> Path:
+    """A file beside this one that holds the text, and that only the user can read."""
+    new = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as writer:
+        writer.write(text + "\n")
+        writer.flush()
+        os.fsync(writer.fileno())
+    return new

@@ -7,6 +7,9 @@ from pydantic import model_validator
 from crewel.settings.kinds import Algorithms, Group, Number, OptionalText, Texts, setting
 
 _MS = "ms"
+MIN_TOKEN = 16
+"""Characters that an admin token has at least."""
+
 _CLAIM = r"^\S{1,128}$"
 
 
@@ -98,5 +101,6 @@ class Admin(Group):
         None,
         "Secret that makes an operator. Not set: a random one, kept in admin.token in storage.data_dir.",
         secret=True,
-        expected="a text",
+        expected=f"a text of at least {MIN_TOKEN} characters",
+        min_length=MIN_TOKEN,
     )

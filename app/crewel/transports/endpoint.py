@@ -49,6 +49,7 @@ class Endpoint:
         client = self.origins.client(request.headers, request.remote, request.scheme)
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1
+            self.origins.refused(request.headers, client)
             return web.Response(status=403, text="this origin may not talk to the server", headers={"Vary": "Origin"})
         if request.method == "OPTIONS":
             return web.Response(headers=self.origins.preflight(request.headers))

@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from crewel.settings import Settings
+from crewel.transports.refusal_log import RefusalLog, shown
 
 __all__ = ["Hosts", "is_loopback"]
 
 log = logging.getLogger(__name__)
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@\[\],/]+)(?::[0-9]{1,5})?", re.ASCII)
-_LOGGED: Final = 100  # names that are logged; a page can invent them without end
-_SHOWN: Final = 100  # characters of a foreign name in logs and answers
+_ADVICE: Final = "if it is yours, set http.allowed_hosts, http.public_url or http.trusted_proxies"
 
 
 class Hosts:
@@ -39,7 +39,7 @@ class Hosts:
         if http.public_url is not None:
             public = urlsplit(http.public_url).hostname or ""
             self._names.add(f"[{public}]" if ":" in public else public)
-        self._logged: set[str] = set()
+        self._refusals = RefusalLog(log, "hosts")
 
     def allows(self, host: str, remote: str | None) -> bool:
         """Whether a request for this host, from this address, is served. One that names no host comes from no page."""
@@ -54,16 +54,10 @@ class Hosts:
 
     def refused(self, host: str) -> web.Response:
         """The answer to a request for a name that is not served; each name is logged once."""
-        shown = ascii(host[:_SHOWN])
-        advice = "if it is yours, set http.allowed_hosts, http.public_url or http.trusted_proxies"
-        if shown not in self._logged and len(self._logged) < _LOGGED:
-            self._logged.add(shown)
-            log.warning(
-                "refused a request for the host %s: a server on loopback does not know that name; %s", shown, advice
-            )
-            if len(self._logged) == _LOGGED:
-                log.warning("refused requests for %d hosts; further names are not logged", _LOGGED)
-        return web.Response(status=421, text=f"this server on loopback is not known as {shown}; {advice}")
+        self._refusals.note(
+            host, f"refused a request for the host %s: a server on loopback does not know that name; {_ADVICE}"
+        )
+        return web.Response(status=421, text=f"this server on loopback is not known as {shown(host)}; {_ADVICE}")
 
 
 def is_loopback(host: str) -> bool:

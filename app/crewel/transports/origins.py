@@ -6,14 +6,18 @@ unless the browser says so in `Sec-Fetch-Site`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from crewel.settings import Settings
+from crewel.transports.refusal_log import RefusalLog, shown
 
 __all__ = ["Client", "Origins"]
+
+log = logging.getLogger(__name__)
 
 
 class Client(NamedTuple):
@@ -40,6 +44,7 @@ class Origins:
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address that a connection comes from says who the client is, or who may say it."""
+        self._refusals = RefusalLog(log, "origins")
         self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
@@ -61,10 +66,20 @@ class Origins:
             return self._everybody or headers.get("sec-fetch-site") != "cross-site"
         return self._everybody or _normal(origin) in self._allowed or self.is_own(origin, client)
 
+    def refused(self, headers: Mapping[str, str], client: Client) -> None:
+        """Log an origin that is not allowed, once, with the name by which the server was called: a missing setting shows."""
+        self._refusals.note(
+            headers.get("origin", "(none, cross-site)"),
+            f"refused a request from a page of the origin %s: the server is {shown(self._name(client))} to it; if the page may"
+            " talk to the server, set http.allowed_origins, or http.public_url where a proxy stands before it",
+        )
+
+    def _name(self, client: Client) -> str:
+        return self._own or _normal(f"{client.scheme}://{client.host}")
+
     def is_own(self, origin: str, client: Client) -> bool:
         """Whether the origin is the server's own: `http.public_url`, or the host that the client asked for."""
-        own = self._own or _normal(f"{client.scheme}://{client.host}")
-        return _normal(origin) == own
+        return _normal(origin) == self._name(client)
 
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.

@@ -1,0 +1,36 @@
+"""The admin token of commands: found from any directory of its user, and shown to the address of its server only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.admin.desk import SETS
+from tests.cli.command import Ended, crewel
+from tests.conftest import StartServer
+from tests.server_process import STATE, Server
+
+WITHOUT_TOKEN = [text for text in SETS if not text.startswith("admin.token=")]
+
+
+def ask(server: Server, directory: Path) -> Ended:
+    """Run an operator's command in this directory, without a token."""
+    return crewel("sessions", "list", "--url", server.url, directory=directory, environ={"XDG_STATE_HOME": STATE})
+
+
+def test_a_command_in_another_directory_finds_the_token(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(*WITHOUT_TOKEN)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert (ask(server, elsewhere).status, ask(server, elsewhere).err) == (0, "")
+
+
+def test_a_token_is_shown_to_its_own_server_only(start_server: StartServer, tmp_path: Path) -> None:
+    ours = start_server(*WITHOUT_TOKEN)
+    theirs = start_server(*WITHOUT_TOKEN, "admin.token=of-another-server")
+    assert (tmp_path / "data" / "admin.url").read_text().strip() == ours.url
+    assert ask(ours, tmp_path).status == 0
+    refused = ask(theirs, tmp_path)
+    assert refused.status == 1
+    assert "--token" in refused.err
+    published = crewel("pub", "/a", "1", "--url", theirs.url, directory=tmp_path)
+    assert (published.status, published.err) == (0, ""), "a wrong token would be refused"
