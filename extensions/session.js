@@ -10,6 +10,8 @@
  * in a `storage`, it lives through a reload of the page.
  */
 
+const NAME_PAUSE = 50; // ms
+
 export class SessionExtension {
     #asked;
     #storage;
@@ -90,6 +92,10 @@ export class SessionExtension {
         if (told?.errorCode === "user.configuration.identicalClient") {
             // What was kept is good for nothing: somebody else is this session by now.
             this.#keep(null);
+            if (Number.isInteger(told.retryAfter)) {
+                // Its last client is gone, and the name is free by then unless that comes back.
+                message.advice = {reconnect: "handshake", interval: told.retryAfter + NAME_PAUSE};
+            }
         }
     }
 

@@ -21,6 +21,9 @@ const DEAD_MESSAGE = "user.update.deadMessage";
 const ERASED = "ERASED";
 const REPLIES = "/ret/";
 
+/** After a failure of its own a page is tried again a few times, later each time; and to be away is no failure. */
+const RETRYING = {retries: 5, delay: 1000, factor: 2, maxDelay: 60000, absence: false};
+
 export class UpdateExtension {
     #asked;
     #onRejected;
@@ -95,6 +98,7 @@ export class UpdateExtension {
             this.#heldConnect = null;
             this.#isTelling = false;
             const session = {...message.ext?.session, ...this.#asked, update: true, settle: "message"};
+            session.dispatcher = retrying(session.dispatcher);
             message.ext = {...message.ext, session};
         } else if (message.channel === "/meta/connect" && this.#isGranted) {
             this.#ledger.statuses.release(this.#heldConnect ?? message.id); // an earlier one was not answered
@@ -429,4 +433,10 @@ function hears(pattern, channel) {
     }
     const isBelow = pattern.endsWith("/*") && channel.startsWith(pattern.slice(0, -1));
     return pattern === channel || (isBelow && !channel.slice(pattern.length - 1).includes("/"));
+}
+
+/** The `dispatcher` that the page asks for: what the application leaves out is as above; a delay of its own does not grow. */
+function retrying(asked) {
+    const own = asked?.delay === undefined ? {} : {factor: 1, maxDelay: undefined};
+    return Object.fromEntries(Object.entries({...RETRYING, ...own, ...asked}).filter(([, value]) => value !== undefined));
 }

@@ -61,7 +61,21 @@ SESSION: dict[str, Any] = {
     "id": "/node/heron/client/JOE/1",
     "loginName": "JOE",
     "publicSessionId": 1,
-    "qos": lambda qos: qos["ack"] is True and qos["queue"]["maxEntries"] == 50,
+    "qos": {
+        "name": "client/JOE/1",
+        "ack": True,
+        "update": True,
+        "settle": "message",
+        "ackWait": -1,
+        "pingInterval": 0,
+        "burst": {"maxEntries": None, "maxBytes": 524_288},
+        "ptp": True,
+        "persistent": False,
+        "timeout": 86_400_000,
+        "maxSessions": 10,
+        "dispatcher": {"retries": 0, "delay": 60_000, "factor": 1.0, "maxDelay": -1, "absence": False},
+        "queue": {"maxEntries": 50, "maxBytes": 10_485_760, "onOverflow": "deadMessage"},
+    },
     "callbackConfigured": False,
     "connectionState": "ALIVE",
     "loginDate": DATE.fullmatch,
@@ -151,7 +165,7 @@ def named(expected: Any, place: Place) -> Any:
     if isinstance(expected, str):
         return expected.replace("JOE", place.subject).replace("CHANNEL", place.channel)
     if isinstance(expected, dict):
-        return {named(name, place): value for name, value in expected.items()}
+        return {named(name, place): named(value, place) for name, value in expected.items()}
     return [named(each, place) for each in expected] if isinstance(expected, list) else expected
 
 

@@ -66,6 +66,51 @@ class TestAlive:
         world.advance(0.2)
         assert login(Client(world), name="joe/1")["reconnected"] is True
 
+    def test_a_refusal_says_when_the_name_is_free(self, world: World) -> None:
+        old = Client(world)
+        login(old, name="joe/1")
+        old.connect()
+        world.advance(3.0)
+        told = login(Client(world), name="joe/1")
+        assert (told["errorCode"], told["retryAfter"]) == (IDENTICAL, 7000)
+        world.advance(7.0)
+        assert login(Client(world), name="joe/1")["reconnected"] is True
+
+    def test_while_its_client_is_connected_that_cannot_be_said(self, world: World) -> None:
+        old = Client(world)
+        login(old, name="joe/1")
+        old.connect()
+        old.connect()
+        world.settle()
+        assert "retryAfter" not in login(Client(world), name="joe/1")
+
+    def test_after_its_socket_is_closed_a_named_session_is_alive_for_the_grace_alone(self, world: World) -> None:
+        old = Client(world, Socket())
+        login(old, name="joe/1")
+        old.say("/meta/connect", connectionType="websocket")
+        old.send(old.message("/meta/connect", connectionType="websocket"))
+        world.settle()
+        assert old.socket is not None
+        world.broker.outbound.socket_closed(old.socket)
+        assert login(Client(world), name="joe/1")["retryAfter"] == 10_000
+        world.advance(10.1)
+        assert login(Client(world), name="joe/1")["reconnected"] is True
+
+    def test_after_its_socket_is_closed_an_anonymous_session_lives_as_long_as_its_connect_would_have_been_held(
+        self, world: World
+    ) -> None:
+        old = Client(world, Socket())
+        old.handshake()
+        old.say("/meta/connect", connectionType="websocket")
+        old.send(old.message("/meta/connect", connectionType="websocket"))
+        world.settle()
+        assert old.socket is not None
+        world.broker.outbound.socket_closed(old.socket)
+        world.sweep_after(39)
+        assert old.is_known
+        world.sweep_after(2)
+        assert not old.is_known
+
     def test_an_operator_need_not_wait(self, world: World) -> None:
         world.broker.logins.admin.know("admin")
         old = Client(world)

@@ -82,11 +82,13 @@ test("a refusal is told, and a secret that is worth nothing is forgotten", () =>
     assert.deepEqual(extension.refusal, {errorCode: code, message: "taken"});
     assert.equal(extension.resume, null);
     assert.deepEqual(place.kept, {});
+    const early = {error: `403:client/joe/1:${code}`, ext: {session: {errorCode: code, retryAfter: 9000}}};
+    assert.deepEqual(refuse(extension, early).advice, {reconnect: "handshake", interval: 9050});
     refuse(extension, {error: "402::session_unknown"});
     assert.deepEqual(extension.refusal, {errorCode: "", message: "402::session_unknown"});
     grant(extension, {resume: "new"});
     assert.equal(extension.refusal, null);
-    assert.equal(seen.length, 4);
+    assert.equal(seen.length, 5);
 });
 
 test("a server that does not know of names does no harm", () => {

@@ -117,9 +117,21 @@ test("the handshake asks for it, beside what the application and the session ext
     ];
     for (const extensions of orders) {
         const {shake, update} = await open({asked: {ackWait: 500}, extensions});
-        const session = {name: "joe/1", ackWait: 500, update: true, settle: "message"};
+        const dispatcher = {retries: 5, delay: 1000, factor: 2, maxDelay: 60000, absence: false};
+        const session = {name: "joe/1", ackWait: 500, update: true, settle: "message", dispatcher};
         assert.deepEqual(shake.message.ext, {ack: true, session});
         assert.equal(update.isGranted, true);
+    }
+});
+
+test("a page may ask for retries of its own, and a delay of its own does not grow", async () => {
+    for (const [asked, dispatcher] of [
+        [{retries: 0}, {retries: 0, delay: 1000, factor: 2, maxDelay: 60000, absence: false}],
+        [{delay: 500}, {retries: 5, delay: 500, factor: 1, absence: false}],
+        [{delay: 500, factor: 3, absence: true}, {retries: 5, delay: 500, factor: 3, absence: true}],
+    ]) {
+        const {shake} = await open({asked: {dispatcher: asked}});
+        assert.deepEqual(shake.message.ext.session.dispatcher, dispatcher);
     }
 });
 

@@ -38,15 +38,32 @@ def test_sessions_are_held_and_drained_for_people(post: Post, joe: Receiver) -> 
     publish(post.server, "/a/b", 2)
     table = post.run("sessions", "list", "--no-json").out
     heading, row = table.splitlines()[:2]
-    assert heading.split() == ["session", "state", "waiting", "subscriptions", "held", "back"]
+    assert heading.split() == ["session", "state", "waiting", "subscriptions", "held", "back;", "next"]
     assert row.split()[:4] == ["client/joe/1", "ALIVE", "2", "/a/b"]
     assert "by admin since" in " ".join(table.split())
-    assert "user.lunch, lunch" in " ".join(table.split())
+    assert "user.lunch, lunch; ends at" in " ".join(table.split())
     ended = post.run("sessions", "drain", "joe/1", "--no-json")
     assert ended.out == "client/joe/1: 2 became dead letters, 0 waiting\n"
     assert "lunch" in post.run("sessions", "show", "joe/1", "--no-json").out
     assert post.lines("sessions", "show", "joe/1")[0]["holdback"]["code"] == "user.lunch"
     assert joe.take() == []
+
+
+def test_the_list_says_what_comes_next_and_a_retry_can_be_had_now(post: Post) -> None:
+    name = "joe/1"
+    joe = post.receiver(name, "/a/b", dispatcher={"retries": 3, "delay": 60_000, "absence": False})
+    publish(post.server, "/a/b", 1)
+    joe.reject(joe.take(), "communication.timeout")
+    (session,) = post.lines("sessions", "list")
+    assert (session["state"], session["retry"]["number"], session["retry"]["of"]) == ("POLLING", 1, 3)
+    assert session["qos"]["dispatcher"] == {
+        "retries": 3, "delay": 60_000, "factor": 1.0, "maxDelay": -1, "absence": False,
+    }  # fmt: skip
+    assert session["ends"]["why"] == "its client is away for longer than its timeout, 86400 s"
+    assert "retry 1 of 3, then it ends at" in " ".join(post.run("sessions", "list", "--no-json").out.split())
+    assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: tried again\n"
+    assert [message["data"] for message in joe.take()] == [0]
+    assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: nothing waited for a retry\n"
 
 
 def test_sessions_are_pinged_and_killed(post: Post, joe: Receiver) -> None:

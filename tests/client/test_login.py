@@ -11,6 +11,7 @@ import pytest
 from crewel.client import (
     AccessDenied,
     Client,
+    ClientError,
     DestinationDenied,
     DestinationRefused,
     Event,
@@ -31,6 +32,7 @@ from crewel.client.errors import handshake_refused, publish_refused
 from crewel.client.login import LoginExtension, asked
 from tests.client.support import LIMIT_S, QUICK, Steps
 from tests.conftest import StartServer
+from tests.cutting_proxy import CuttingProxy
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
@@ -150,11 +152,58 @@ async def test_a_session_that_is_left_behind_collects_for_the_next_client(server
             resume = first.resume
         await other.publish("/left", "meanwhile", persistent=True)
         with pytest.raises(NameTaken):
-            async with Client(server.url, transports=[transport], name="ann/1", open_timeout=0):
+            async with Client(server.url, transports=[transport], name="ann/1", name_timeout=0):
                 pass
         async with Client(server.url, transports=[transport], name="ann/1", resume=resume) as second:
             assert second.login["reconnected"] is True
             assert (await (await second.subscribe("/left")).receive(LIMIT_S)).data == "meanwhile"
+
+
+async def test_a_name_whose_client_was_killed_is_waited_for(
+    start_server: StartServer, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its socket is cut as by a kill; the connect that it held is not waited for."""
+    server = start_server("bayeux.max_interval_ms=600")
+    proxy = await CuttingProxy(server.port).__aenter__()
+    async with asyncio.timeout(LIMIT_S):
+        first = Client(f"http://127.0.0.1:{proxy.port}/cometd", transports=[transport], name="ann/1")
+        steps = Steps()
+        first.on_state(steps)
+        await first.__aenter__()
+        await steps.reach(State.CONNECTED)
+        with pytest.raises(NameTaken) as taken:
+            await Client(server.url, name="ann/1", open_timeout=0).__aenter__()
+        assert taken.value.retry_after is None  # its client is connected
+        await proxy.__aexit__(None, None, None)
+        async with Client(server.url, transports=[transport], name="ann/1", open_timeout=0) as second:
+            assert second.login["reconnected"] is True
+        assert "its name is free in 0." in caplog.text
+        await first.__aexit__(None, None, None)
+
+
+async def test_a_resume_file_lets_the_next_process_take_over_at_once(
+    server: Server, transport: str, tmp_path: Path
+) -> None:
+    kept, more = tmp_path / "joe.resume", {"transports": [transport], "open_timeout": 0, "name_timeout": 0}
+    async with asyncio.timeout(LIMIT_S):
+        async with Client(server.url, name="kept/1", resume_file=kept, leave=True, **more) as first:
+            await first.ready()
+            assert kept.read_text().strip() == first.resume
+            assert kept.stat().st_mode & 0o777 == 0o600
+        async with Client(server.url, name="kept/1", resume_file=kept, **more) as second:
+            assert second.login["reconnected"] is True
+            assert kept.read_text().strip() == second.resume != first.resume
+        # The session has ended: what is kept is good for nothing, and does no harm.
+        async with Client(server.url, name="kept/1", resume_file=kept, **more) as third:
+            assert third.login["reconnected"] is False
+            kept.write_text("somebody else's\n")
+            with pytest.raises(NameTaken):
+                await Client(server.url, name="kept/1", resume_file=kept, **more).__aenter__()
+
+
+async def test_a_resume_file_that_cannot_be_read_is_said(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match=r"cannot be read: .*Is a directory"):
+        await Client(server.url, name="kept/2", resume_file=tmp_path).__aenter__()
 
 
 async def test_who_is_taken_over_hears_so_and_ends(server: Server, transport: str) -> None:

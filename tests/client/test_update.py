@@ -425,15 +425,30 @@ def test_the_handshake_asks_for_what_the_application_wants() -> None:
         "update": True,
         "settle": "message",
         "ackWait": 500,
-        "dispatcher": {"retries": 3, "delay": 0},
+        "dispatcher": {"retries": 3, "delay": 0, "absence": False},
         "pingInterval": 1000,
         "queue": {"maxEntries": 5},
     }
     assert not client.settles
 
 
-def test_a_dispatcher_that_nobody_asks_for_is_not_given() -> None:
-    client = Client("http://localhost/cometd", update=True, settle="batch")
+USUAL = {"retries": 5, "delay": 1000, "factor": 2, "maxDelay": 60_000, "absence": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "dispatcher"),
+    [
+        ({"update": True}, USUAL),
+        ({"update": True, "retries": 0}, USUAL | {"retries": 0}),
+        ({"update": True, "delay_ms": 500}, {"retries": 5, "delay": 500, "absence": False}),
+        ({"delay_ms": 500, "delay_factor": 3.0}, {"retries": 5, "delay": 500, "factor": 3.0, "absence": False}),
+        ({"update": True, "absence": True}, USUAL | {"absence": True}),
+        ({"update": True, "session": {"dispatcher": {"retries": 1}}}, USUAL | {"retries": 1}),
+        ({}, None),
+    ],
+)
+def test_retries_with_back_off_are_asked_for_unless_told_otherwise(options: dict[str, Any], dispatcher: Any) -> None:
+    client = Client("http://localhost/cometd", **options)
     shake = client._session.connection.pipe.outgoing({"channel": "/meta/handshake"})
     assert shake is not None
-    assert shake["ext"]["session"] == {"update": True, "settle": "batch"}
+    assert shake["ext"]["session"].get("dispatcher") == dispatcher

@@ -29,6 +29,34 @@ def test_what_is_not_given_has_the_default() -> None:
     assert (qos.burst, qos.queue) == (Burst(), QueueQos())
 
 
+@pytest.mark.parametrize(
+    ("dispatcher", "asked"),
+    [
+        ({}, Retries(None, None, 1.0, None, absence=True)),
+        ({"retries": 3, "factor": 2, "maxDelay": 9000, "absence": False}, Retries(3, None, 2.0, 9000, absence=False)),
+        ({"factor": 1.5}, Retries(factor=1.5)),
+    ],
+)
+def test_retries_may_back_off_and_leave_absence_out(dispatcher: dict[str, Any], asked: Retries) -> None:
+    assert read(dispatcher=dispatcher).dispatcher == asked
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("factor", 0.5, "a number from 1 to 10"),
+        ("factor", True, "a number from 1 to 10"),
+        ("factor", "2", "a number from 1 to 10"),
+        ("maxDelay", 0, "a whole number, 1 or more"),
+        ("absence", 0, "true or false"),
+    ],
+)
+def test_what_does_not_fit_in_the_dispatcher_is_named(field: str, value: object, expected: str) -> None:
+    with pytest.raises(IllegalArgument) as refused:
+        read(dispatcher={field: value})
+    assert refused.value.message == f"dispatcher.{field}: must be {expected}"
+
+
 def test_the_whole_of_it() -> None:
     qos = read(
         name="client/joe/1",

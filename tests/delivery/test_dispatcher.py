@@ -282,6 +282,41 @@ class TestRetries:
         assert (made.is_paused, made.state, made.failures) == (False, ALIVE, 1)
         assert not made.resume(70.0)
 
+    def test_pauses_grow_by_the_factor_up_to_the_longest(self) -> None:
+        made = dispatcher("1", rules=replace(MESSAGE, retries=-1, delay=2.0, factor=3.0, max_delay=20.0))
+        pauses = []
+        for number in range(5):
+            judge(made, ("1", GONE), now=number * 100.0)
+            pauses.append(made.waits_until - number * 100.0)
+            assert made.resume(made.waits_until)
+            made.send(entry("1"), number * 100.0 + 50)
+        assert pauses == [2.0, 6.0, 18.0, 20.0, 20.0]
+        assert made.rules.pause(5000) == 20.0
+
+    @pytest.mark.parametrize(
+        ("retries", "factor", "longest", "seconds"),
+        [
+            (0, 1.0, inf, 0),
+            (3, 1.0, inf, 6),
+            (3, 2.0, inf, 14),
+            (3, 2.0, 3.0, 8),
+            (1000, 1.0, inf, 2000),
+            (-1, 1.0, 3.0, inf),
+        ],
+    )
+    def test_all_pauses_are_what_an_absence_may_take(
+        self, retries: int, factor: float, longest: float, seconds: float
+    ) -> None:
+        rules = replace(MESSAGE, retries=retries, delay=2.0, factor=factor, max_delay=longest)
+        assert rules.all_pauses() == seconds
+
+    def test_a_pause_can_be_ended_now(self) -> None:
+        made = dispatcher("1")
+        assert not made.retry()
+        judge(made, ("1", GONE), now=10.0)
+        assert made.retry()
+        assert (made.is_paused, made.state, made.failures) == (False, ALIVE, 1)
+
     def test_without_a_delay_they_go_out_at_once(self) -> None:
         made = dispatcher("1", rules=replace(MESSAGE, delay=0.0))
         judgement = judge(made, ("1", GONE))

@@ -44,6 +44,7 @@ class TestNames:
         assert re.fullmatch(rf"/node/[\w.-]+/client/{joe}/1", login["name"])
         assert {**login, "name": "", "resume": "", "replyId": ""} == {
             "name": "", "reconnected": False, "queued": 0, "resume": "", "update": False, "durable": True, "replyId": "",
+            "maxMessageBytes": 65536,
         }  # fmt: skip
         assert re.fullmatch("[0-9a-f]{32}", login["resume"])
         assert re.fullmatch("[0-9a-f]{32}", login["replyId"])

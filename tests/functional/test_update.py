@@ -244,9 +244,16 @@ class TestTheTable:
         assert world.notes.times(1) == [0, 1]
         await world.notes.until(lambda notes: notes.subscribed == 2)
 
+    async def test_communication_is_tried_again_by_our_clients_though_nobody_asked(self, meet: Meet) -> None:
+        world = await meet()
+        await world.subscribe(dispatcher={"delay": 50})
+        await world.publish(fails(1, "communication.timeout", times=3), {"n": 2})
+        await world.notes.hears(1, 1, 1, 1, 2)
+        assert await world.letters(0) == []
+
     async def test_communication_without_retries_is_the_end_of_the_session_at_once(self, meet: Meet) -> None:
         world = await meet()
-        await world.subscribe()
+        await world.subscribe(dispatcher={"retries": 0})
         await world.publish({"n": 1}, fails(2, "communication.timeout"))
         assert said(await world.letters(1)) == [("communication.timeout", "no 2", 1)]
         # A session of its own, which has heard nothing yet.
@@ -299,7 +306,7 @@ async def test_older_versions_of_the_official_client_settle_too(version: str, sh
 class TestWaiting:
     async def test_a_message_that_nobody_settles_in_time_is_a_dead_letter(self, meet: Meet) -> None:
         world = await meet()
-        await world.subscribe(ackWait=300)
+        await world.subscribe(ackWait=300, dispatcher={"retries": 0})
         await world.publish({"n": 1, "hold": 60_000})
         await world.notes.hears(1)
         (letter,) = await world.letters(1)

@@ -138,7 +138,7 @@ COMMANDS: Final = (
     Command(_SESSION, "id", _R, "Its public name.", session_facts.identity),
     Command(_SESSION, "loginName", _R, "Its subject.", lambda c: session_facts.subject_of(c.session)),
     Command(_SESSION, "publicSessionId", _R, "Its number.", session_facts.number),
-    Command(_SESSION, "qos", _R, "What its login asked for.", session_facts.qos),
+    Command(_SESSION, "qos", _R, "What its login asked for, as it is in effect.", session_facts.qos),
     Command(
         _SESSION,
         "callbackConfigured",
@@ -256,6 +256,13 @@ COMMANDS: Final = (
         _X,
         "All that waits becomes dead letters: how many did.",
         operations.drain,
+    ),
+    Command(
+        _SESSION,
+        "retryCallbackNow",
+        _X,
+        "Ends the pause after a failure of its client: what waits goes out now. Whether there was one.",
+        operations.retry,
     ),
     Command(
         _SESSION,

@@ -6,7 +6,20 @@ from typing import Any
 
 from crewel.admin.calls import Call
 
-__all__ = ["activate", "clear", "drain", "hold", "kill", "peek", "ping", "refresh", "remove", "set_active", "skip"]
+__all__ = [
+    "activate",
+    "clear",
+    "drain",
+    "hold",
+    "kill",
+    "peek",
+    "ping",
+    "refresh",
+    "remove",
+    "retry",
+    "set_active",
+    "skip",
+]
 
 
 async def set_active(call: Call) -> None:
@@ -32,6 +45,11 @@ async def skip(call: Call) -> int:
 async def drain(call: Call) -> int:
     """Make all that waits dead letters."""
     return await call.admin.dispatching.drain(call.session)
+
+
+def retry(call: Call) -> bool:
+    """Send again at once what the client could not take; whether that was waited with."""
+    return call.admin.dispatching.retry(call.session)
 
 
 async def clear(call: Call) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from crewel.admin.administration import Administration
 from crewel.admin.calls import Call
 from crewel.admin.moments import shown
+from crewel.broker.outlook import outlook
 from crewel.broker.sessions import Session, State
 from crewel.delivery.states import DispatcherState
 
@@ -63,6 +64,9 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "transport": _transport(session),
         "loggedIn": int(admin.clock_ms(session.added_at)),
         "expires": _expires_ms(admin, session),
+        "ends": _ends(admin, session),
+        "retry": _retry(admin, session),
+        "qos": _qos(admin, session),
         "pingMs": admin.pings.get(session),
     }
 
@@ -93,14 +97,37 @@ def uptime(call: Call) -> int:
 
 
 def qos(call: Call) -> dict[str, Any]:
-    """How the session is served, by the names of `ext.session`."""
-    session = call.session
-    max_entries, max_bytes, policy = bounds(call.admin, session)
+    """How the session is served, by the names of `ext.session`: what its login asked for as far as it has it, and for the rest
+    what the server has configured."""
+    return _qos(call.admin, call.session)
+
+
+def _qos(admin: Administration, session: Session) -> dict[str, Any]:
+    max_entries, max_bytes, policy = bounds(admin, session)
+    settings = admin.broker.settings
+    rules, asked = admin.dispatching.rules(session), session.asked
     return {
         "name": session.name,
         "ack": session.is_reliable,
+        "update": rules.tells,
+        "settle": rules.settle.value,
+        "ackWait": _ms(rules.ack_wait),
+        "pingInterval": asked.ping_interval_ms,
+        "burst": {
+            "maxEntries": session.burst.max_entries,
+            "maxBytes": session.burst.max_bytes or settings.bayeux.max_response_bytes,
+        },
+        "ptp": session.takes_ptp,
+        "persistent": asked.persistent,
         "timeout": session.grace_ms,
-        "burst": {"maxEntries": session.burst.max_entries, "maxBytes": session.burst.max_bytes},
+        "maxSessions": asked.max_sessions,
+        "dispatcher": {
+            "retries": rules.retries,
+            "delay": _ms(rules.delay),
+            "factor": rules.factor,
+            "maxDelay": _ms(rules.max_delay),
+            "absence": asked.dispatcher is not None and asked.dispatcher.absence,
+        },
         "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
     }
 
@@ -154,7 +181,7 @@ def polling_since(call: Call) -> str:
         return ""
     dispatcher = session.dispatcher
     if dispatcher is not None and dispatcher.waits_until > 0:
-        since = dispatcher.waits_until - dispatcher.rules.delay
+        since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
     elif session.state is State.CONNECTED:
         away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
         rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
@@ -204,6 +231,26 @@ def _transport(session: Session) -> str | None:
     if session.socket is not None:
         return session.socket.transport
     return None if session.held is None else session.held.peer.transport
+
+
+def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
+    """When the session ends unless its client comes, and why; None while it is connected."""
+    broker = admin.broker
+    ends_at, why = outlook(session, broker.timing, broker.loop.time())
+    return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
+
+
+def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
+    """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
+    dispatcher = session.dispatcher
+    if dispatcher is None or not dispatcher.waits_until:
+        return None
+    at = int(admin.clock_ms(dispatcher.waits_until))
+    return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
+
+
+def _ms(seconds: float) -> int:
+    return -1 if seconds == inf else round(seconds * 1000)
 
 
 def _expires_ms(admin: Administration, session: Session) -> int | None:

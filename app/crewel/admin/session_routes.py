@@ -98,6 +98,10 @@ async def _drain(call: Call, _: dict[str, Any]) -> dict[str, Any]:
     return {"letters": await operations.drain(call)}
 
 
+async def _retry(call: Call, _: dict[str, Any]) -> dict[str, Any]:
+    return {"retried": operations.retry(call)}
+
+
 async def _ping(call: Call, _: dict[str, Any]) -> dict[str, Any]:
     return {"pingMs": await operations.ping(call)}
 
@@ -157,6 +161,14 @@ SESSION_ROUTES: Final = (
         "Make all that waits dead letters. The session stays as it is.",
         _does("drain", _drain),
         "The session, and `letters`: how many became dead letters.",
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "POST",
+        _ONE + "/retry",
+        "End the pause after a failure of the client: what waits goes out now.",
+        _does("retry", _retry),
+        "The session, and `retried`: whether there was a pause.",
         refusals=_UNKNOWN,
     ),
     Route(

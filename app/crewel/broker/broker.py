@@ -264,7 +264,7 @@ class Broker:
         if session.name:
             self.logins.names.forget(session)
         if session.dispatcher is not None or session.durable is not None:
-            self.dispatching.leave(session)
+            self.dispatching.leave(session, event)
         if session.durable is not None and self.durability is not None:
             self.durability.membership.end(session.durable)
             session.durable = None

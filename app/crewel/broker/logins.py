@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +21,20 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Exchange
 from crewel.broker.names import Names, digest, new_reply_id, new_resume
-from crewel.broker.refusals import IDENTICAL, limited, login_refusal, refused, superseded, told_name, unavailable
+from crewel.broker.refusals import (
+    IDENTICAL,
+    NameHeld,
+    limited,
+    login_refusal,
+    refused,
+    superseded,
+    told_name,
+    unavailable,
+)
 from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.steps import Steps
 from crewel.delivery.bounds import Bounds, OverflowPolicy
-from crewel.delivery.connect_qos import ConnectQos, read_connect_qos
+from crewel.delivery.connect_qos import NOTHING_ASKED, ConnectQos, read_connect_qos
 from crewel.delivery.durable import Durable
 from crewel.delivery.fields import MAX_NUMBER
 from crewel.delivery.names import ANONYMOUS, Name
@@ -93,7 +104,7 @@ class Logins:
 
     def _read(self, message: Message) -> ConnectQos:
         if "session" not in message.ext:
-            return ConnectQos()
+            return NOTHING_ASKED
         return read_connect_qos(message.ext["session"], self._broker.settings.bayeux.max_queue_messages)
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
@@ -157,9 +168,8 @@ class Logins:
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
         if session.grants is None and self._is_alive(there):
-            raise login_refusal(
-                IDENTICAL, name.relative, "another client is this session, and its resume was not shown"
-            )
+            left = self._broker.timing.gone_in(there, self._broker.loop.time())
+            raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there
 
     def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
@@ -235,6 +245,7 @@ class Logins:
     def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._broker.settings.delivery
+        session.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None)
         session.burst, session.takes_ptp = qos.burst, qos.ptp
         if is_stored:
             session.bounds = Bounds(
@@ -329,7 +340,7 @@ class Logins:
             qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
         except IllegalArgument as error:  # it was granted by a server of another version
             log.warning("a session comes back without what its login asked for: %s", error.message)
-            qos = ConnectQos()
+            qos = NOTHING_ASKED
         self._dress(session, qos, is_stored=True)
         session.grace_ms = qos.timeout_ms if durable.is_named else None
         for extension in broker.outbound.pipe.extensions:

@@ -387,8 +387,9 @@ class Outbound:
             self.release(session, self._loop.time())
 
     def socket_closed(self, socket: Peer) -> None:
-        """The socket is gone. Its session stays, for a reload or another transport, as long as its connect would have
-        been held and the grace after it."""
+        """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
+        been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
+        alone, so that the next process of its name need not wait for a connect that nobody holds."""
         session = socket.session
         if session is None:
             return
@@ -397,7 +398,8 @@ class Outbound:
         held = session.held
         if held is not None and held.peer is socket:
             self._let_go(session, held)
-            self._timing.rest(session, max(held.deadline, self._loop.time()))
+            now = self._loop.time()
+            self._timing.rest(session, max(held.deadline, now) if session.grace_ms is None else now)
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from crewel.bayeux import advice, replies
-from crewel.bayeux.message import Message
+from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.sessions import Verdict
 from crewel.delivery.names import parse_name
@@ -18,6 +18,7 @@ from crewel.security.policy import Refusal
 
 __all__ = [
     "IDENTICAL",
+    "NameHeld",
     "denied",
     "limited",
     "login_refusal",
@@ -36,12 +37,25 @@ def login_refusal(code: str, name: str, told: str) -> Refused:
     return Refused(coded(code, name, 403), code, told)
 
 
+class NameHeld(Refused):
+    """The login's name belongs to a session that counts as alive. `retry_after_ms` is for how long, unless its client comes
+    again; None if that cannot be said, for it is connected."""
+
+    def __init__(self, name: str, retry_after_ms: int | None) -> None:
+        told = "another client is this session, and its resume was not shown"
+        super().__init__(coded(IDENTICAL, name, 403), IDENTICAL, told)
+        self.retry_after_ms = retry_after_ms
+
+
 def refused(message: Message, error: Refused) -> Reply:
     """The reply to a handshake that is refused for good."""
     reply = replies.failed(message, error.error)
     reply["advice"] = advice.none()
     if "session" in message.ext:
-        reply["ext"] = {"session": {"errorCode": error.code, "message": error.message}}
+        told: Fields = {"errorCode": error.code, "message": error.message}
+        if isinstance(error, NameHeld) and error.retry_after_ms is not None:
+            told["retryAfter"] = error.retry_after_ms
+        reply["ext"] = {"session": told}
     return reply
 
 

@@ -16,7 +16,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
 from crewel.delivery.batches import Batches
 from crewel.delivery.bounds import Bounds
-from crewel.delivery.connect_qos import Burst
+from crewel.delivery.connect_qos import NOTHING_ASKED, Burst, ConnectQos
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -109,6 +109,7 @@ class Session:
         "added_at",
         "advised_on",
         "alarm",
+        "asked",
         "batches",
         "batching",
         "bounds",
@@ -209,6 +210,8 @@ class Session:
     turn: int
     """When it last got a message that one of several receivers gets, as a running number of the server; 0: never. Of receivers
     with equally little to do, the one with the lowest gets the next."""
+    asked: ConnectQos
+    """What its last login asked for, less its secrets."""
     takes_ptp: bool
     """Whether messages may be addressed to it."""
     is_paused: bool
@@ -267,6 +270,7 @@ class Session:
         self.dispatcher = None
         self.is_paused = False
         self.turn = 0
+        self.asked = NOTHING_ASKED
         self.takes_ptp = True
         self.is_absent = False
         self.grace_ms = None

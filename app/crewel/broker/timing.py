@@ -78,8 +78,13 @@ class Timing:
     def is_gone(self, session: Session, now: float) -> bool:
         """Whether the client has been away for longer than between two connects: it is not ALIVE, however long its
         session may live."""
+        left = self.gone_in(session, now)
+        return left is not None and left <= 0
+
+    def gone_in(self, session: Session, now: float) -> float | None:
+        """Seconds until the client counts as gone unless it connects again; None while it is connected."""
         if session.held is not None or session.socket is not None:
-            return False
+            return None
         away = (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
         rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
-        return rested_at + away <= now
+        return rested_at + away - now

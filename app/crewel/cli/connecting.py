@@ -29,6 +29,13 @@ Token = Annotated[
         " shown to the address of that server only.",
     ),
 ]
+ResumeFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Keep the session's secret here (0600), so that the next process takes the session over at once.",
+    ),
+]
 AsJson = Annotated[
     bool | None,
     typer.Option("--json/--no-json", help="One JSON object a line; the default unless on a terminal."),

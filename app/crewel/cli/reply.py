@@ -47,6 +47,7 @@ def reply(
         str | None,
         typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
     ] = None,
+    resume_file: connecting.ResumeFile = None,
     group: asking.Group = None,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
@@ -58,7 +59,7 @@ def reply(
         raise typer.BadParameter("either --echo or --command CMD says how requests are answered")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
     try:
-        client = connecting.client(url, transport, token, name=name, update=True)
+        client = connecting.client(url, transport, token, name=name, resume_file=resume_file, update=True)
         connecting.run(_reply(client, channel, answer, at_once, count, {} if group is None else {"group": group}))
     except connecting.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.

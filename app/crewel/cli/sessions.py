@@ -1,5 +1,6 @@
 """`crewel sessions`: who is there, who is held back, and what to do about it."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -46,7 +47,7 @@ def list_sessions(
                 break
             query["after"] = page["next"]
         if not administering.wants_json(as_json):
-            administering.print_table(("session", "state", "waiting", "subscriptions", "held back"), rows)
+            administering.print_table(("session", "state", "waiting", "subscriptions", "held back; next"), rows)
             if unnamed:
                 print(f"and {unnamed} without a name")
 
@@ -55,7 +56,23 @@ def list_sessions(
 
 def _row(session: dict[str, Any]) -> tuple[Any, ...]:
     channels = ", ".join(session["subscriptions"])
-    return session["name"], session["state"], session["waiting"], channels, _why(session["holdback"])
+    # In one column: on a narrow terminal two of them could not be read.
+    last = "; ".join(filter(None, (_why(session["holdback"]), _next(session))))
+    return session["name"], session["state"], session["waiting"], channels, last
+
+
+def _next(session: dict[str, Any]) -> str:
+    """What will happen to the session, and when, if nothing else does."""
+    from crewel.admin.moments import shown
+
+    retry, ends = session["retry"], session["ends"]
+    told = []
+    if retry is not None:
+        most = "" if retry["of"] < 0 else f" of {retry['of']}, then it ends"
+        told.append(f"retry {retry['number']}{most} at {shown(retry['at'])}")
+    if ends is not None:
+        told.append(f"ends at {shown(ends['at'])}: {ends['why']}")
+    return "; ".join(told)
 
 
 def _why(holdback: dict[str, Any] | None) -> str:
@@ -147,6 +164,17 @@ def ping(
 
 
 @app.command()
+def retry(
+    names: Names,
+    token: connecting.Token = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    as_json: connecting.AsJson = None,
+) -> None:
+    """Send again now what clients could not take, without waiting for the end of the pause."""
+    _do(names, "retry", url, token, as_json, _retried)
+
+
+@app.command()
 def kill(
     names: Names,
     token: connecting.Token = None,
@@ -157,13 +185,17 @@ def kill(
     _do(names, "kill", url, token, as_json, "ended")
 
 
+def _retried(session: dict[str, Any]) -> str:
+    return "tried again" if session["retried"] else "nothing waited for a retry"
+
+
 def _do(
     names: list[str],
     what: str,
     url: str,
     token: str | None,
     as_json: bool | None,
-    told: str,
+    told: str | Callable[[dict[str, Any]], str],
     given: dict[str, str] | None = None,
 ) -> None:
     paths = [_path(name) for name in names]
@@ -174,7 +206,8 @@ def _do(
             if administering.wants_json(as_json):
                 administering.print_json(answer)
             else:
-                print(f"{answer['name']}: {told.format_map(answer)}")
+                words = told.format_map(answer) if isinstance(told, str) else told(answer)
+                print(f"{answer['name']}: {words}")
 
     administering.operate(url, token, work)
 

@@ -63,6 +63,7 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
+    resume_file: connecting.ResumeFile = None,
     update_exception: UpdateException = None,
     update_message: UpdateMessage = "",
     retries: Retries = None,
@@ -86,7 +87,7 @@ def sub(
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     try:
-        client = connecting.client(url, transport, token, name=name, leave=leave, **settling)
+        client = connecting.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
         take = _taker(_printer(as_json), update_exception, update_message)
         reader = Reader(client, wanted, options, take, count)
         connecting.run(_read(reader, named=name is not None, rejects=update_exception is not None))

@@ -7,6 +7,8 @@ import copy
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
 from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -58,7 +60,10 @@ class Client:
     unless `leave` says that the session is to stay.
 
     `name`, `token`, `resume` and `persistent` say who the client is, `session`
-    is for the other fields of `ext.session` (docs/sessions.md).
+    is for the other fields of `ext.session` (docs/sessions.md). While the last
+    client of a name is gone and its session still counts as alive, entering
+    waits for that, at most as long as the server says. `resume_file` keeps the
+    `resume` in a file of the owner's, so that the next process need not wait.
 
     With `update` the server hears how each message fared, and what cannot be
     done is repeated, held back or kept as a dead letter (docs/client.md);
@@ -83,11 +88,13 @@ class Client:
         name: str | None = None,
         token: str | None = None,
         resume: str | None = None,
+        resume_file: str | PathLike[str] | None = None,
         persistent: bool = False,
         session: Fields | None = None,
         leave: bool = False,
         network_delay: float = 10.0,
         open_timeout: float = 10.0,
+        name_timeout: float | None = None,
         close_timeout: float = 2.0,
         backoff: BackoffRule | None = None,
         ssl: SSLContext | None = None,
@@ -103,11 +110,13 @@ class Client:
             settling=settling,
             network_delay=network_delay,
             open_timeout=open_timeout,
+            name_timeout=name_timeout,
             close_timeout=close_timeout,
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=reporting(login) if ack and not update else login,
+            login=settling.retrying(reporting(login) if ack and not update else login),
+            resume_file=None if resume_file is None else Path(resume_file),
             leave=leave,
             backoff=backoff or BackoffRule(),
             ssl=ssl,

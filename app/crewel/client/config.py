@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from ssl import SSLContext
 from typing import TypedDict
 
@@ -18,6 +19,15 @@ TRANSPORTS = ("websocket", "long-polling")
 SETTLES = ("message", "batch")
 """What settles a message that did not fail."""
 
+RETRIES = 5
+"""How often a message is repeated after a failure of the client, unless the application says otherwise."""
+DELAY_MS = 1000
+"""How long after the first failure."""
+DELAY_FACTOR = 2
+"""How many times as long as the one before each further pause is."""
+MAX_DELAY_MS = 60_000
+"""The longest pause."""
+
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
@@ -27,6 +37,9 @@ class MoreSettling(TypedDict, total=False):
     ack_wait_ms: int | None
     retries: int | None
     delay_ms: int | None
+    delay_factor: float | None
+    max_delay_ms: int | None
+    absence: bool | None
     ping_interval_ms: int | None
     unclaimed_ms: int | None
     on_rejected: Callable[[Fields], None] | None
@@ -43,9 +56,17 @@ class Settling:
     ack_wait_ms: int | None = None
     """How long a message may stay unsettled; -1: for ever."""
     retries: int | None = None
-    """How often a message is repeated after a `communication.*` failure; -1: for ever."""
+    """How often a message is repeated after a `communication.*` failure; -1: for ever. None: `RETRIES`."""
     delay_ms: int | None = None
-    """How long after the failure."""
+    """How long after the first failure. None: `DELAY_MS`, and each pause of a row is `DELAY_FACTOR` times as long as the one
+    before, `MAX_DELAY_MS` at most."""
+    delay_factor: float | None = None
+    """How many times as long as the one before each pause of a row is; 1 if only `delay_ms` is given."""
+    max_delay_ms: int | None = None
+    """The longest pause."""
+    absence: bool | None = None
+    """Whether a client that is away counts as failing: True lets a named session end after as long as all retries would take.
+    None: it does not, and the session lives for its `timeout`."""
     ping_interval_ms: int | None = None
     """How long the connection may be idle before the server tries it; 0: for ever."""
     unclaimed_ms: int | None = None
@@ -74,16 +95,32 @@ class Settling:
     @property
     def fields(self) -> Fields:
         """What `ext.session` asks for."""
-        given = {"retries": self.retries, "delay": self.delay_ms}
-        # Given, even with the defaults, `dispatcher` also says how long the session outlives its client.
-        dispatcher = {name: value for name, value in given.items() if value is not None} or None
         return {
             "update": self.update,
             "settle": self.settle if self.update else None,
             "ackWait": self.ack_wait_ms,
-            "dispatcher": dispatcher,
             "pingInterval": self.ping_interval_ms,
         }
+
+    def retrying(self, login: Fields) -> Fields:
+        """The same `ext.session` with what a failure of this client does, for one that reports failures or asks for some of
+        it. What its `dispatcher` says by itself stays."""
+        asked = {
+            "retries": self.retries,
+            "delay": self.delay_ms,
+            "factor": self.delay_factor,
+            "maxDelay": self.max_delay_ms,
+            "absence": self.absence,
+        }
+        own = login.get("dispatcher")
+        given = dict(own) if isinstance(own, dict) else {}
+        given |= {name: value for name, value in asked.items() if value is not None}
+        if not login.get("update") and not given:
+            return login
+        # Left out, `dispatcher` would also say how long the session outlives its client.
+        usual = {"retries": RETRIES, "delay": DELAY_MS, "absence": False}
+        growing = {} if "delay" in given else {"factor": DELAY_FACTOR, "maxDelay": MAX_DELAY_MS}
+        return login | {"dispatcher": usual | growing | given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +139,8 @@ class Config:
     """How long an answer may take, beyond the time the server holds a connect."""
     open_timeout: float = 10.0
     """How long the first handshake is tried again; 0: one attempt."""
+    name_timeout: float | None = None
+    """How long to wait at most for a name whose last client is gone; None: as long as the server says, 0: not at all."""
     close_timeout: float = 2.0
     """How long the polite disconnect may take."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +151,8 @@ class Config:
     """More fields of the handshake, mostly `ext`."""
     login: Fields = field(default_factory=dict)
     """Who the client is: `ext.session` of the handshake."""
+    resume_file: Path | None = None
+    """Where the secret that takes the session over is kept, for the next process."""
     leave: bool = False
     """Whether closing leaves the session with the server, which keeps it for a later client with its name."""
     ssl: SSLContext | None = None

@@ -167,6 +167,14 @@ class AccessDenied(HandshakeRefused):
 class NameTaken(HandshakeRefused):
     """Somebody else is this session: with a positive name, show its `resume` or a token of its subject."""
 
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the name is free, if its client is gone and does not come back; None: it is connected."""
+        ext = self.reply.get("ext")
+        told = ext.get("session") if isinstance(ext, dict) else None
+        after = told.get("retryAfter") if isinstance(told, dict) else None
+        return after / 1000 if type(after) is int and 0 <= after <= _LONGEST_WAIT_MS else None
+
 
 class SubscribeRefused(RefusedError):
     """The server refused a subscription."""
@@ -251,6 +259,7 @@ def is_below(code: str, prefix: str) -> bool:
     return code == prefix or code.startswith(f"{prefix}.")
 
 
+_LONGEST_WAIT_MS: Final = 3_600_000
 _IDENTICAL = "user.configuration.identicalClient"
 
 

@@ -18,13 +18,21 @@ class LoginExtension(Extension):
 
     def __init__(self, asked: Fields) -> None:
         self._asked = asked
+        self.kept: str | None = None
+        """The secret that an earlier process has kept in a file, until a login has shown whether it is still good."""
         self.reply: Fields = {}
         """What the server answered to the last handshake that it granted."""
 
     @property
     def resume(self) -> str | None:
         """What takes this session over, from here or from elsewhere; it is a secret."""
-        return _text(self.reply.get("resume")) or _text(self._asked.get("resume"))
+        return _text(self.reply.get("resume")) or _text(self._asked.get("resume")) or self.kept
+
+    def forget_kept(self) -> bool:
+        """Show the secret of the earlier process no more; whether it was shown."""
+        was_shown = self.kept is not None and self.kept == self.resume
+        self.kept = None
+        return was_shown
 
     @property
     def max_message_bytes(self) -> int | None:
@@ -37,7 +45,8 @@ class LoginExtension(Extension):
         if message.get("channel") == HANDSHAKE:
             ext = message.get("ext")
             # Who says nothing of who it is wants no session back either.
-            asked = self._asked | ({"resume": self.resume} if self._asked and self.resume else {})
+            asks = bool(self._asked or self.kept)
+            asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
             message["ext"] = {**(ext if isinstance(ext, dict) else {}), "session": asked}
         return message
 
@@ -47,6 +56,7 @@ class LoginExtension(Extension):
         if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(ext, dict):
             answer = ext.get("session")
             self.reply = answer if isinstance(answer, dict) else {}
+            self.kept = None
         return message
 
 

@@ -28,6 +28,7 @@ from crewel.client.errors import (
     ClientError,
     DisconnectedError,
     HandshakeRefused,
+    NameTaken,
     RefusedError,
     TransportError,
     UpgradeRefusedError,
@@ -39,6 +40,7 @@ from crewel.client.life import Life
 from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, is_successful
 from crewel.client.negotiation import common_transports
 from crewel.client.router import Router
+from crewel.client.secret_file import read_secret, write_secret
 from crewel.client.states import Event, State
 from crewel.client.subscriber import UNKNOWN_SESSION, Subscriber
 
@@ -46,6 +48,27 @@ log = logging.getLogger("crewel.client")
 
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
+_NAME_SLACK = 5.0
+"""Seconds for which a client tries beyond the time at which its name should be free."""
+_NAME_PAUSE = 0.05
+
+
+class NameWait:
+    """How long a client waits for its name while the session's last client is gone: as long as the server says."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = limit
+        self._until: float | None = None
+
+    def delay(self, error: NameTaken, now: float) -> float | None:
+        """Seconds until the next attempt; None: there is no use in waiting, or not any more."""
+        if error.retry_after is None:
+            return None
+        if self._until is None:
+            known = error.retry_after + _NAME_SLACK
+            self._until = now + (known if self._limit is None else min(known, self._limit))
+        delay = error.retry_after + _NAME_PAUSE
+        return delay if now + delay <= self._until else None
 
 
 class Session:
@@ -70,6 +93,8 @@ class Session:
             TransportError: no server within `open_timeout`.
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
+        if self._config.resume_file is not None:
+            self.connection.login.kept = await asyncio.to_thread(read_secret, self._config.resume_file)
         self.life.move(Event.OPENED)
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
@@ -152,9 +177,19 @@ class Session:
     async def _shake_hands(self, deadline: float) -> None:
         """Try until there is a session. Raises what makes trying again useless, and the last failure at `deadline`."""
         self._router.forget_session()
+        names = NameWait(self._config.name_timeout)
         while True:
             try:
                 return await self._begin(await self._offer_hands())
+            except NameTaken as error:
+                self.life.failure = error
+                if self.connection.login.forget_kept():
+                    log.warning("%s holds no secret of %s any more: trying without it", self._config.resume_file, error)
+                    continue
+                delay = names.delay(error, asyncio.get_running_loop().time())
+                if delay is None:
+                    raise
+                log.warning("%s: its last client is gone, and its name is free in %.1f s: waiting for it", error, delay)
             except (TransportError, HandshakeRefused) as error:
                 self.life.failure = error
                 delay = self._advice.interval + self._backoff.failed()
@@ -202,7 +237,16 @@ class Session:
             await self.connection.use(self._common[0])
         self.connection.client_id = client_id
         self._dismissed = False
+        await self._keep_secret()
         self.life.move(Event.HANDSHAKEN)
+
+    async def _keep_secret(self) -> None:
+        path, secret = self._config.resume_file, self.connection.login.resume
+        if path is not None and secret is not None:
+            try:
+                await asyncio.to_thread(write_secret, path, secret)
+            except ClientError as error:
+                log.warning("%s: the next process of this session has to wait for it", error)
 
     async def _stay_connected(self) -> None:
         """Connect again and again; returns when the session is lost or being closed."""

@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from crewel.delivery.bounds import OverflowPolicy
-from crewel.delivery.fields import Check, flag, one_of, read_fields, text, whole
+from crewel.delivery.fields import Check, flag, number, one_of, read_fields, text, whole
 from crewel.delivery.names import ANONYMOUS, Name, parse_name
 from crewel.errors import IllegalArgument
 
-__all__ = ["Burst", "ConnectQos", "QueueQos", "Retries", "Settle", "read_connect_qos"]
+__all__ = ["NOTHING_ASKED", "Burst", "ConnectQos", "QueueQos", "Retries", "Settle", "read_connect_qos"]
 
 MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
@@ -56,6 +56,12 @@ class Retries:
 
     retries: int | None = None
     delay_ms: int | None = None
+    factor: float = 1.0
+    """How many times as long as the one before each further pause of a row is."""
+    max_delay_ms: int | None = None
+    """The longest pause; None: as long as the factor makes it."""
+    absence: bool = True
+    """Whether a client that is away counts as failing: it is given up after as long as all retries would take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,10 @@ class ConnectQos:
     dispatcher: Retries | None = None
     """None: not given, which is not the same as given with the defaults."""
     queue: QueueQos = QueueQos()
+
+
+NOTHING_ASKED: Final = ConnectQos()
+"""The login of a client that says nothing of itself."""
 
 
 def _name(value: object) -> Name:
@@ -118,7 +128,15 @@ _BURST: Final = _part(
     {"maxEntries": whole(1), "maxBytes": whole(1)}, {"maxEntries": "max_entries", "maxBytes": "max_bytes"}, Burst
 )
 _RETRIES: Final = _part(
-    {"retries": whole(0, or_else=-1), "delay": whole(0)}, {"retries": "retries", "delay": "delay_ms"}, Retries
+    {
+        "retries": whole(0, or_else=-1),
+        "delay": whole(0),
+        "factor": number(1, 10),
+        "maxDelay": whole(1),
+        "absence": flag,
+    },
+    {"retries": "retries", "delay": "delay_ms", "factor": "factor", "maxDelay": "max_delay_ms", "absence": "absence"},
+    Retries,
 )
 _BOUNDS: Final = _part(
     {"maxEntries": whole(1), "maxBytes": whole(1), "onOverflow": _overflow},

@@ -37,9 +37,25 @@ class Rules:
     retries: int = 0
     """How often in a row the client may fail before it is given up; -1: for ever."""
     delay: float = 60.0
+    """Seconds between the first failure and the first retry."""
+    factor: float = 1.0
+    """How many times as long as the one before each further pause of a row is."""
+    max_delay: float = inf
     on_user_error: OnUserError = OnUserError.CONTINUE
     gives_up: float = inf
     """How long the client may be gone before it is given up, if its login said so."""
+
+    def pause(self, failures: int) -> float:
+        """Seconds until the next retry, after so many failures in a row (1, 2, ...)."""
+        # The exponent is bounded: 10.0**1000 is an OverflowError, not infinity.
+        return min(self.delay * self.factor ** min(failures - 1, 64), self.max_delay)
+
+    def all_pauses(self) -> float:
+        """Seconds that all retries take together."""
+        if self.retries < 0:
+            return inf
+        growing = min(self.retries, 64)
+        return sum(map(self.pause, range(1, growing + 1))) + (self.retries - growing) * self.pause(65)
 
 
 class Buried(NamedTuple):
@@ -267,7 +283,7 @@ class Dispatcher:
             return True
         if self.rules.delay:
             self.move(DispatcherEvent.FAILED)
-            self.waits_until = now + self.rules.delay
+            self.waits_until = now + self.rules.pause(self.failures)
         return False
 
     # What time does
@@ -286,6 +302,10 @@ class Dispatcher:
         self.waits_until = 0.0
         self.move(DispatcherEvent.RESUMED)
         return True
+
+    def retry(self) -> bool:
+        """Let the delay after a failure be over now; whether there was one."""
+        return self.resume(self.waits_until)
 
     def overdue(self, now: float) -> Judgement:
         """What the statuses that did not come in time mean for their messages."""

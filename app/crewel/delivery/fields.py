@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from crewel.errors import IllegalArgument
 
-__all__ = ["MAX_NUMBER", "Check", "flag", "json_values", "list_of", "one_of", "read_fields", "text", "whole"]
+__all__ = ["MAX_NUMBER", "Check", "flag", "json_values", "list_of", "number", "one_of", "read_fields", "text", "whole"]
 
 Check = Callable[[object], Any]
 
@@ -58,6 +58,17 @@ def whole(low: int, high: int = MAX_NUMBER, *, or_else: int | None = None) -> Ch
         if type(value) is not int or not (low <= value <= high or value == or_else):
             raise ValueError(expected)
         return value
+
+    return check
+
+
+def number(low: float, high: float) -> Check:
+    """A number within these bounds, with a fraction perhaps."""
+
+    def check(value: object) -> float:
+        if type(value) not in (int, float) or not low <= value <= high:  # type: ignore[operator]
+            raise ValueError(f"a number from {low:g} to {high:g}")
+        return float(value)  # type: ignore[arg-type]
 
     return check
 

@@ -699,6 +699,49 @@ class TestEnds:
         assert not joe.is_known
         assert [each.code for each in stored.letters()] == [DEAD_SESSION]
 
+    def test_absence_need_not_count_as_failing(self, stored: StoredWorld) -> None:
+        dispatcher = {"retries": 2, "delay": 20_000, "absence": False}
+        joe = Receiver(stored).started("/a", dispatcher=dispatcher, **MESSAGE)
+        store(stored, "/a", 1)
+        stored.sweep_after(15)
+        stored.sweep_after(3600)
+        assert joe.is_known
+        assert data(joe.take()) == [1]
+
+    def test_an_absence_that_counts_may_take_as_long_as_all_retries(self, stored: StoredWorld) -> None:
+        dispatcher = {"retries": 3, "delay": 10_000, "factor": 2}
+        joe = Receiver(stored).started("/a", dispatcher=dispatcher, **MESSAGE)
+        stored.sweep_after(15)
+        stored.sweep_after(69)
+        assert joe.is_known
+        stored.sweep_after(2)
+        assert not joe.is_known
+
+    def test_the_end_of_a_session_with_a_backlog_is_logged(
+        self, stored: StoredWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 500}, **MESSAGE)
+        store(stored, "/a", 1, 2, 3)
+        stored.sweep_after(15)
+        caplog.clear()
+        stored.sweep_after(1)
+        (line,) = [record.getMessage() for record in caplog.records if "has ended" in record.getMessage()]
+        assert line.startswith("the session client/joe/1 has ended (its client is away, which counts as failing")
+        assert "3 waiting messages become dead letters" in line
+
+    def test_the_end_of_a_session_by_a_failure_is_logged_with_its_code(
+        self, stored: StoredWorld, joe: Receiver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store(stored, "/a", 1)
+        joe.take(failed(joe.take()[0], GONE))
+        assert any(f"has ended ({GONE}" in record.getMessage() for record in caplog.records)
+
+    def test_the_end_of_a_session_without_a_backlog_is_not(
+        self, joe: Receiver, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        joe.say("/meta/disconnect")
+        assert not [record for record in caplog.records if "has ended" in record.getMessage()]
+
     def test_one_whose_login_said_nothing_is_waited_for_until_its_time_is_over(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE)
         stored.sweep_after(15)
@@ -729,6 +772,17 @@ class TestTakeOver:
         assert {origin(each).get("redeliver", 0) for each in messages} == {1}
         assert "ext" not in new.tell(*map(ok, messages))
         assert stored.broker.dispatching.waiting(new.session) == 0
+
+    def test_a_retry_can_be_had_now(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 60_000}, **MESSAGE)
+        store(stored, "/a", 1)
+        assert not stored.broker.dispatching.retry(joe.session)
+        joe.take(failed(joe.take()[0], GONE))
+        assert stored.broker.dispatching.state(joe.session) is POLLING
+        assert stored.broker.dispatching.retry(joe.session)
+        stored.settle()
+        assert stored.broker.dispatching.state(joe.session) is ALIVE
+        assert data(joe.take()) == [1]
 
     def test_after_a_failure_it_need_not_wait(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", dispatcher={"retries": -1, "delay": 60_000}, **MESSAGE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from math import inf
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ import orjson
 from crewel.broker.dispatch.pings import Pings
 from crewel.broker.dispatch.unsettled import Unsettled
 from crewel.broker.durability.membership import DEAD_SESSION
+from crewel.broker.outlook import cause
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.connect_qos import ConnectQos, Retries
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
@@ -81,15 +83,22 @@ class Dispatching:
         retries = delivery.retries if asked.retries is None else asked.retries
         delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
         wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
-        return Rules(
+        rules = Rules(
             tells=qos.update and self.is_offered and session.is_reliable,
             settle=qos.settle,
             ack_wait=wait_ms / 1000 if wait_ms > 0 else inf,
             retries=retries,
             delay=delay,
+            factor=asked.factor,
+            max_delay=inf if asked.max_delay_ms is None else asked.max_delay_ms / 1000,
             on_user_error=OnUserError(delivery.on_user_error),
-            gives_up=inf if qos.dispatcher is None or retries < 0 else retries * delay,
         )
+        counts = qos.dispatcher is not None and asked.absence
+        return replace(rules, gives_up=rules.all_pauses()) if counts else rules
+
+    def rules(self, session: Session) -> Rules:
+        """What the session's dispatcher goes by, or would."""
+        return self._rules(session, session.asked) if session.dispatcher is None else session.dispatcher.rules
 
     def restore(self, session: Session, record: SessionRecord) -> None:
         """The session came back from the store: its dispatcher stands where it stood."""
@@ -110,11 +119,12 @@ class Dispatching:
         if not session.is_reliable:
             raise IllegalArgument("dispatcherActive", f"{session.name} does not acknowledge: nothing is kept for it")
         if session.dispatcher is None:
-            session.dispatcher = Dispatcher(self._rules(session, ConnectQos()))
+            session.dispatcher = Dispatcher(self._rules(session, session.asked))
         return session.dispatcher
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: Session, event: Event) -> None:
         """The session ends: what of it is in memory only becomes dead letters, if somebody may come back for it."""
+        self._log_end(session, event)
         self.telling.discard(session)
         self.pings.ended(session)
         durable = session.durable
@@ -129,6 +139,23 @@ class Dispatching:
         if session.is_paused:
             self._pause(session, is_paused=False)
             session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
+
+    def _log_end(self, session: Session, event: Event) -> None:
+        """Say what ends with the session: its messages are letters, or nobody's, from here on."""
+        waiting = self.unsettled.count(session)
+        if not waiting or not session.is_reliable:
+            return
+        broker, durable = self._broker, session.durable
+        keeps = broker.settings.delivery.letters_for_anonymous
+        is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
+        log.log(
+            logging.WARNING if is_kept else logging.INFO,
+            "the session %s has ended (%s): %d waiting messages %s",
+            session.name or "of a client without a name",
+            cause(session, event, broker.timing, broker.loop.time()),
+            waiting,
+            "become dead letters, or go back to their subject or group" if is_kept else "lapse",
+        )
 
     # What clients say
 
@@ -340,6 +367,14 @@ class Dispatching:
             self._look(session)
             self._broker.shared.here(session)
             await self._stored(session)
+
+    def retry(self, session: Session) -> bool:
+        """Send again what its client could not take, without waiting longer; whether it was waited with."""
+        if session.dispatcher is None or not session.dispatcher.retry():
+            return False
+        self._look(session)
+        self._broker.shared.here(session)
+        return True
 
     async def _stored(self, session: Session) -> None:
         stored = self._store(session)
