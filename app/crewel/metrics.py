@@ -116,6 +116,9 @@ DECLARED = (
     Declared(
         "crewel_addresses", "gauge", "Addresses now that have a session, or have lately done something that is limited."
     ),
+    Declared(
+        "crewel_queued_bytes", "gauge", "Bytes of the messages that wait in memory for all sessions now, each once."
+    ),
     Declared("crewel_limited_total", "counter", "Requests beyond a limit, by the setting that it has.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.order import comes_before, give_way, in_order, insert, least, place_of, priority_of, rank_of
+from crewel.delivery.order import comes_before, in_order, insert, least, place_of, priority_of, rank_of
 from crewel.delivery.records import LogId
 
 PRIORITIES = st.integers(0, 9)
@@ -68,20 +68,6 @@ class TestGivingWay:
         self, priorities: tuple[int, ...], front: int, found: int | None
     ) -> None:
         assert least(entries(*priorities), front) == found
-
-    @pytest.mark.parametrize(
-        ("arriving", "makes_room", "left"),
-        [(5, True, [(9, 0), (5, 2)]), (9, True, [(9, 0), (5, 2)]), (1, False, [(9, 0), (5, 1), (5, 2)])],
-    )
-    def test_what_arrives_itself_gives_way_to_what_is_all_above_it(
-        self, arriving: int, left: list[Any], *, makes_room: bool
-    ) -> None:
-        queue = entries(9, 5, 5)
-        assert give_way(queue, Entry({"channel": "/a"}, priority=arriving)) is makes_room
-        assert told(queue) == left
-
-    def test_in_an_empty_queue_there_is_nothing_to_give_way(self) -> None:
-        assert give_way([], Entry({"channel": "/a"}))
 
 
 @pytest.mark.parametrize(

@@ -115,3 +115,23 @@ def test_an_idle_socket_that_is_not_read_is_closed_all_the_same(serve: Serve) ->
     batch = json.dumps([client.message("/flood/" + "x" * 900, data=1) for _ in range(30)])
     assert stuck(client, lambda: client.socket.text(batch))
     until(lambda: figures(server)["crewel_sockets"] == 0, 10)
+
+
+@one_lane
+def test_many_calls_for_histories_in_one_request_take_bounded_memory(serve: Serve) -> None:
+    """Each answer is as large as a response may be; 500 of them would be 250 MB."""
+    server = serve('topics={"/h/**":{"history":{"max_entries":100}}}')
+    client = Client(server).start()
+    for number in range(30):
+        client.publish("/h/a", [number, TEXT])
+    before = resident(server)
+    calls = [client.message("/service/get", data={"channel": "/h/a", "numEntries": -1}) for _ in range(500)]
+    assert len(json.dumps(calls)) < 65_536
+    client.send(*calls)
+    answers: list[bool] = []
+    most = 0
+    while len(answers) < 500:
+        answers += [each["successful"] for each in client.connect() if each["channel"] == "/service/get"]
+        most = max(most, resident(server) - before)
+    assert answers.count(True) >= 10
+    assert most < 80 * MIB

@@ -344,3 +344,66 @@ async def test_a_superseded_server_reads_and_changes_nothing(store: Store) -> No
         with pytest.raises(Fenced):
             await stranger.do(step)
     assert (await read(owner)).total == 1
+
+
+# Bytes
+
+
+async def test_the_oldest_messages_go_when_a_history_has_too_many_bytes(store: Store) -> None:
+    owner = await started(store)
+    bodies_of = [b'"%d%b"' % (number, b"x" * 1000) for number in range(100)]
+    for body in bodies_of:
+        await owner.append([kept(body, history_max=1000)], history_max_bytes=20_000)
+    left = await bodies(owner)
+    assert left == bodies_of[-len(left) :]
+    assert 18 <= len(left) <= 19, "each takes some bytes beside its body"
+
+
+async def test_a_message_larger_than_the_bound_is_kept_alone(store: Store) -> None:
+    owner = await started(store)
+    for body in (b'"1"', b'"2"', b'"%b"' % (b"x" * 5000)):
+        await owner.append([kept(body, history_max=10)], history_max_bytes=1000)
+    assert await bodies(owner) == [b'"%b"' % (b"x" * 5000)]
+
+
+async def test_one_large_message_makes_room_for_itself_in_few_publishes(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b'"%d"' % number, history_max=1000) for number in range(200)])
+    for _ in range(5):
+        await owner.append([kept(b'"%b"' % (b"x" * 5000), history_max=1000)], history_max_bytes=11_000)
+    assert len(await bodies(owner)) == 2
+
+
+async def test_what_left_for_its_bytes_is_forgotten_by_the_expiry_and_missed_by_a_position(store: Store) -> None:
+    owner = await started(store)
+    first = (await owner.append([kept(b'"%b"' % (b"x" * 900), expires=in_an_hour())], history_max_bytes=1500)).ids[0]
+    await owner.append([kept(b'"%b"' % (b"y" * 900), expires=in_an_hour())], history_max_bytes=1500)
+    assert await store.reader.zcard(store.keys.expiry) == 1
+    assert not (await read(owner, since=first)).reaches
+    assert not (await read(owner, since=0)).reaches
+
+
+async def test_a_history_from_before_bytes_were_counted_is_shortened_too(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b'"old"', history_max=1000)] * 10)
+    history, older = store.keys.history("/a"), []
+    for entry, fields in await store.reader.xrange(history):
+        fields.pop(b"z")
+        await store.reader.xdel(history, entry)
+        older.append((int(entry.split(b"-")[0]), fields))
+    await store.reader.delete(history)
+    await store.reader.hdel(store.keys.topic("/a"), "added")
+    for number, fields in older:
+        await store.reader.xadd(history, fields, id=f"{number}-0")
+    large = b'"%b"' % (b"x" * 900)
+    await owner.append([kept(large, history_max=1000)] * 2, history_max_bytes=1000)
+    assert await bodies(owner) == [large]
+
+
+async def test_a_reading_stops_at_so_many_bytes_with_one_message_more(store: Store) -> None:
+    owner = await started(store)
+    await owner.append([kept(b'"%03d%b"' % (number, b"x" * 995), history_max=1000) for number in range(300)])
+    step = histories.history(owner.keys, owner.token, "/a", newest=None, max_bytes=150_000)
+    found: histories.History = await owner.do(step)
+    assert len(found.entries) == 151
+    assert found.entries[-1].body.startswith(b'"299')

@@ -1,5 +1,6 @@
 """How much memory there is, for the default of `storage.max_memory_bytes`."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -21,4 +22,4 @@ def test_a_container_has_less_than_its_machine(tmp_path: Path) -> None:
 async def test_the_stores_memory_is_bounded_by_default(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         found = await store.reader.config_get("maxmemory")
-    assert int(found["maxmemory"]) == memory_bytes() // 2
+    assert int(found["maxmemory"]) == await asyncio.to_thread(memory_bytes) // 2

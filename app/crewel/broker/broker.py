@@ -106,6 +106,7 @@ class Broker:
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
         self.metrics.gauge("channels", lambda: len(self.channels))
         self.metrics.gauge("subscriptions", lambda: self.channels.subscriptions)
+        self.metrics.gauge("queued_bytes", lambda: self.outbound.backlog.size)
         self.metrics.gauge("addresses", lambda: len(self.limits.addresses))
         self.metrics.gauge("topics", lambda: len(self.topics.known))
         for extension in self.outbound.pipe.extensions:
@@ -276,6 +277,8 @@ class Broker:
         if session.socket is not None:
             self.outbound.push(session)
             session.socket = None
+        if event is Event.SILENCE:
+            session.queue = []  # its socket may stay open, and would keep what it does not read
         self.outbound.alarms.forget(session)
 
     def scoped(self, key: str, channel: Channel, publisher: Session | None) -> str:

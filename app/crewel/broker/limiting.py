@@ -7,6 +7,7 @@ tokens for publishes in advance (`Session.credit`), so that a publish within its
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
 from random import random
@@ -68,6 +69,8 @@ class Limits:
         self._exempt = [ip_network(network) for network in self._settings.exempt_addresses]
         self.addresses = Accounts(_MOST_ACCOUNTS)
         self.subjects = Accounts(_MOST_ACCOUNTS)
+        self.calls: Counter[Session] = Counter()
+        """Remote calls that wait for their results."""
 
     # Handshakes
 
@@ -170,6 +173,20 @@ class Limits:
         if wait:
             raise self._limited("channels_per_s", "too many new channels from this address", wait, session)
 
+    def may_call(self, session: Session) -> bool:
+        """Whether a session may have one more remote call that waits for its result."""
+        most = self._settings.max_calls_per_session
+        if not most or self.calls[session] < most:
+            return True
+        self._broker.metrics.limited["max_calls_per_session"] += 1
+        return False
+
+    def called(self, session: Session) -> None:
+        """A remote call of the session has its result."""
+        self.calls[session] -= 1
+        if not self.calls[session]:
+            del self.calls[session]
+
     def post(self, session: Session, address: str | None) -> None:
         """A back end at this address publishes without a session of its own: this one speaks for it. Raises Limited."""
         session.account, session.is_exempt = self.account_of(address), self._is_exempt(address)
@@ -210,6 +227,8 @@ class Limits:
 
     def sweep(self) -> None:
         """Forget accounts that have nothing and did nothing for a while."""
+        self._broker.outbound.backlog.sessions = len(self._broker.sessions)
+        self._broker.outbound.shorten(self._broker.sessions.values())
         for accounts in (self.addresses, self.subjects):
             accounts.sweep(self._rate, self._now, _SWEPT)
 

@@ -254,9 +254,11 @@ class Logins:
                 asked.policy or OverflowPolicy.DEAD_MESSAGE,
             )
             session.queue_limit = session.bounds.max_entries
+            session.queue_max_bytes = session.bounds.max_bytes
         else:
             session.ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.queue_limit = asked.max_entries or 0
+            session.queue_max_bytes = asked.max_bytes or self._broker.settings.bayeux.max_queue_bytes
         self._broker.dispatching.equip(session, qos)
 
     # A session that goes on

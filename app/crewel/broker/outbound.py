@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
 from crewel.broker.alarms import Alarms
+from crewel.broker.backlog import Backlog, queue_bytes
 from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
 from crewel.broker.expiring import Expiring
@@ -26,7 +27,7 @@ from crewel.broker.timing import Timing
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.order import give_way, insert
+from crewel.delivery.order import insert, least
 from crewel.extension import Pipe
 from crewel.metrics import Metrics
 
@@ -53,6 +54,9 @@ class Outbound:
     ) -> None:
         self._loop = loop
         self._settings = settings.bayeux
+        self._limits = settings.limits
+        self.backlog = Backlog(settings.limits)
+        """What waits in all queues."""
         self._metrics = metrics
         self._browsers = browsers
         self._timing = timing
@@ -97,9 +101,16 @@ class Outbound:
 
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""
+        size = session.queue_bytes + len(entry.wire)
         limit = session.queue_limit or self._settings.max_queue_messages
-        if len(session.queue) + session.retained >= limit and not self._make_room(session, entry):
-            return
+        if len(session.queue) + session.retained >= limit or size > session.queue_max_bytes or self.backlog.is_full:
+            if not self._make_room(session, entry, limit):
+                return
+            size = session.queue_bytes + len(entry.wire)
+        if entry.weight is None and not entry.position:
+            self.backlog.weigh(entry)
+        session.queue_bytes = size
+        session.queue_counted += 1
         queue = session.queue
         if queue and queue[-1].priority < entry.priority:
             insert(queue, entry, 0 if session.batches is None else session.batches.resending)
@@ -131,20 +142,63 @@ class Outbound:
             session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
             self.alarms.at(session, session.lazy_at)
 
-    def _make_room(self, session: Session, entry: Entry) -> bool:
+    def _make_room(self, session: Session, entry: Entry, limit: int) -> bool:
         if session.durable is not None and self.has_room is not None:
             # What is stored was asked about when it was taken, and comes in order.
             return bool(entry.position) or self.has_room(session, session.durable, entry)
         if session.recovered is not None and session.recovered not in session.queue:
             session.recovered = None  # it has gone out
+        if self._fits(session, entry, limit):
+            return True
         if session.is_reliable or session.ends_when_full or session.recovered is not None:
             if entry.is_notice:
                 return True
             self._metrics.dropped["disconnect"] += 1
             self.end_soon(session)
             return False
-        self._metrics.dropped["drop_oldest"] += 1
-        return give_way(session.queue, entry)
+        while True:
+            self._metrics.dropped["drop_oldest"] += 1
+            if not self._drop_oldest(session, entry):
+                return False
+            if self._fits(session, entry, limit):
+                return True
+
+    def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
+        queue = session.queue
+        if len(queue) + session.retained >= limit and queue:
+            return False
+        return not queue or self.has_bytes(session, len(entry.wire))
+
+    def has_bytes(self, session: Session, size: int) -> bool:
+        """Whether the queue of the session may have so many bytes more."""
+        most = self.backlog.share(session.queue_max_bytes)
+        return queue_bytes(session) + size <= most
+
+    def shorten(self, sessions: Iterable[Session]) -> None:
+        """Cut the queues that have more than their share, if all together have too much. A queue that nothing more comes to
+        would keep what it has."""
+        if not self.backlog.is_full:
+            return
+        for session in list(sessions):
+            while session.durable is None and session.queue and not self.has_bytes(session, 0):
+                if session.is_reliable or session.ends_when_full or session.recovered is not None:
+                    self._metrics.dropped["disconnect"] += 1
+                    self.end_soon(session)
+                    break
+                self._metrics.dropped["drop_oldest"] += 1
+                self._drop_oldest(session, session.queue[-1])
+
+    @staticmethod
+    def _drop_oldest(session: Session, entry: Entry) -> bool:
+        """Drop what gives way first, so that there is room for this entry. False: that is the entry itself."""
+        queue = session.queue
+        position = least(queue, 0)
+        if position is None or queue[position].priority > entry.priority:
+            return position is None
+        queue_bytes(session)
+        session.queue_bytes -= len(queue.pop(position).wire)
+        session.queue_counted -= 1
+        return True
 
     def end_soon(self, session: Session) -> None:
         """End the session with the next flush; until then it hears what it has, from the front: never a gap."""

@@ -19,7 +19,17 @@ from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, Then, wait
 from crewel.delivery.publish_qos import PublishQos, read_publish_qos
-from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, RemoteCallError, StoreError, coded, denied
+from crewel.errors import (
+    BayeuxCode,
+    Denied,
+    IllegalArgument,
+    Limited,
+    Refused,
+    RemoteCallError,
+    StoreError,
+    coded,
+    denied,
+)
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -58,7 +68,7 @@ def _ask_and_publish(broker: Broker, session: Session, message: Message) -> Step
         raise Refused(denied(reason, Denied.PUBLISH))
     ext = message.fields.get("ext")
     if type(ext) is dict and "publish" in ext:
-        yield from _ask_for_qos(broker, session, message, _asked(broker, channel, ext["publish"]))
+        yield from _ask_for_qos(broker, session, message, _asked(broker, session, channel, ext["publish"]))
     if broker.registry.listeners and session.is_live:
         yield from _listen(broker, session, message)
     if not session.is_live:
@@ -84,7 +94,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
     channel = message.channel
     ext = message.fields.get("ext")
     if type(ext) is dict and "publish" in ext:
-        return _publish_with_qos(broker, session, message, _asked(broker, channel, ext["publish"]))
+        return _publish_with_qos(broker, session, message, _asked(broker, session, channel, ext["publish"]))
     if channel.is_broadcast:
         if not broker.topics.plain(channel, session):
             return _publish_with_qos(broker, session, message, broker.topics.usual(channel))
@@ -193,10 +203,18 @@ def _publish_to_destinations(broker: Broker, session: Session, message: Message,
     return reply
 
 
-def _asked(broker: Broker, channel: Channel, asked: object) -> PublishQos:
+def _asked(broker: Broker, session: Session, channel: Channel, asked: object) -> PublishQos:
     topics = broker.topics
     is_administrative = type(asked) is dict and asked.get("administrative") is True
-    return read_publish_qos(asked, topics.administered(channel) if is_administrative else topics.usual(channel))
+    usual = topics.administered(channel) if is_administrative else topics.usual(channel)
+    qos = read_publish_qos(asked, usual)
+    if qos.history_max != usual.history_max and not session.is_operator:
+        most = broker.settings.limits.max_history_entries
+        if 0 < most < qos.history_max:
+            raise IllegalArgument(
+                "history.maxEntries", f"must be a whole number from 0 to {most} (limits.max_history_entries)"
+            )
+    return qos
 
 
 def _failed(code: str, text: str) -> Fields:
@@ -237,12 +255,18 @@ def _listen(broker: Broker, session: Session, message: Message) -> Steps[None]:
 
 def _call(broker: Broker, call: RemoteCall, session: Session, message: Message) -> None:
     """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
+    if not broker.limits.may_call(session):
+        most = broker.settings.limits.max_calls_per_session
+        told = f"limits.max_calls_per_session: {most} calls of this session wait for their results"
+        _tell(broker, session, message, {"errorCode": Limited.CAP, "message": told}, successful=False)
+        return
     try:
         result = call(session, message.data)
     except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
         _tell(broker, session, message, _failure(message, error), successful=False)
     else:
         if isawaitable(result):
+            broker.limits.calls[session] += 1
             broker.spawn(_call_later(broker, result, session, message))
         else:
             _tell(broker, session, message, result, successful=True)
@@ -250,7 +274,10 @@ def _call(broker: Broker, call: RemoteCall, session: Session, message: Message) 
 
 async def _call_later(broker: Broker, pending: Awaitable[Any], session: Session, message: Message) -> None:
     try:
-        result = await pending
+        try:
+            result = await pending
+        finally:
+            broker.limits.called(session)
     except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
         _tell(broker, session, message, _failure(message, error), successful=False)
     else:

@@ -144,7 +144,10 @@ class Session:
         "peer",
         "plain",
         "queue",
+        "queue_bytes",
+        "queue_counted",
         "queue_limit",
+        "queue_max_bytes",
         "recovered",
         "reply_id",
         "retained",
@@ -193,6 +196,10 @@ class Session:
     """What it was sent and has not acknowledged; None unless it acknowledges."""
     queue_limit: int
     """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says; below 0: none."""
+    queue_max_bytes: int
+    """Most bytes that wait for it."""
+    queue_bytes: int
+    """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `backlog.queue_bytes` of all."""
     recovered: Entry | None
     """The last message that it was told to have missed: while that waits, the session ends rather than lose one."""
     ends_when_full: bool
@@ -259,6 +266,8 @@ class Session:
         self.is_reliable = False
         self.batches = None
         self.queue_limit = 0
+        self.queue_max_bytes = broker.settings.bayeux.max_queue_bytes
+        self.queue_bytes = self.queue_counted = 0
         self.recovered = None
         self.ends_when_full = False
         self.burst = _ANY_BURST
@@ -342,9 +351,12 @@ class Session:
                 size += len(entry.wire) + 1
                 if (size > max_bytes or position >= most) and position:
                     self.queue = queue[position:]
+                    self.queue_bytes -= size - len(entry.wire) - 1 - position
+                    self.queue_counted -= position
                     self.urgent = True  # the rest goes with the next connect, at once
                     return queue[:position]
         self.queue = []
+        self.queue_bytes = self.queue_counted = 0
         self.urgent = False
         self.lazy_at = inf
         return queue

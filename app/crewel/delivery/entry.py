@@ -28,6 +28,7 @@ class Entry:
         "priority",
         "taken",
         "to",
+        "weight",
         "wire",
     )
 
@@ -42,6 +43,8 @@ class Entry:
         """Its JSON."""
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
+        self.weight: object | None = None
+        """What counts its body among all that waits in memory; None until a queue takes it."""
         self.taken: Taken | None = None
         """What the engine has noted of it, if it was taken for all receivers at once."""
         self.origin: Origin | None = None
@@ -82,6 +85,7 @@ class Entry:
         entry.taken = None
         entry.origin = origin
         entry.begun = b""
+        entry.weight = None
         entry.priority, entry.expires, entry.to = priority, expires, to
         entry.is_oneway, entry.ends = False, 0
         return entry
@@ -119,7 +123,7 @@ class Entry:
         entry = cls.__new__(cls)
         entry.channel, entry.lazy, entry.wire = "", False, b""
         entry.position, entry.taken = position, None
-        entry.origin, entry.begun = None, b""
+        entry.origin, entry.begun, entry.weight = None, b"", None
         entry.priority, entry.expires, entry.to = NORMAL, 0, ""
         entry.is_oneway, entry.ends = False, 0
         return entry

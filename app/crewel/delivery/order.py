@@ -13,7 +13,7 @@ from typing import Final
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import NORMAL, LogId
 
-__all__ = ["comes_before", "give_way", "in_order", "insert", "least", "place_of", "priority_of", "rank_of"]
+__all__ = ["comes_before", "in_order", "insert", "least", "place_of", "priority_of", "rank_of"]
 
 _SPAN: Final = 1 << 56
 """Beyond the places of one priority: microseconds since 1970 stay below it until the year 4253."""
@@ -59,16 +59,6 @@ def comes_before(place: LogId, priority: int, queue: Iterable[Entry]) -> bool:
     """Whether a message of this place and priority goes before something that is stored and lies in the queue."""
     rank = rank_of(place, priority)
     return any(rank < rank_of(entry.position, entry.priority) for entry in queue if entry.position)
-
-
-def give_way(queue: list[Entry], entry: Entry) -> bool:
-    """Drop what gives way first, so that there is room for this entry. False: that is the entry itself."""
-    position = least(queue, 0)
-    if position is not None and queue[position].priority > entry.priority:
-        return False
-    if position is not None:
-        del queue[position]
-    return True
 
 
 def _descending(entry: Entry) -> int:

@@ -147,6 +147,12 @@ class Bayeux(Group):
         live=True,
         ge=1,
     )
+    max_queue_bytes: Number = setting(
+        10485760,
+        "Most bytes that wait for one session. What does not fit is treated like a message too many.",
+        unit=_BYTES,
+        ge=1,
+    )
     max_sessions_per_browser: Number = setting(
         1,
         "Connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",

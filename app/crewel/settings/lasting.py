@@ -61,6 +61,13 @@ class Storage(Group):
         ge=0,
         le=100,
     )
+    history_max_bytes: Number = setting(
+        67108864,
+        "Most bytes of the messages in one topic's history, however many it may have; then the oldest go. 0: no limit.",
+        unit=_BYTES,
+        live=True,
+        ge=0,
+    )
     max_memory_bytes: Number = setting(
         -1,
         "Most memory of the server's own store. At 90 % of it persistent publishes are refused. -1: half of what the"

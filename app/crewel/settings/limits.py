@@ -26,6 +26,19 @@ class Limits(Group):
     max_channels: Number = setting(
         100000, "Most channels that clients may have published to and that live.", live=True, ge=0
     )
+    max_queued_bytes: Number = setting(
+        100663296,
+        "Most bytes of messages that wait in memory for all sessions together. Then the longest queues give way.",
+        unit="bytes",
+        live=True,
+        ge=0,
+    )
+    max_calls_per_session: Number = setting(
+        1000, "Most remote calls of one session that wait for their result.", live=True, ge=0
+    )
+    max_history_entries: Number = setting(
+        1000000, "Longest history that a publish may ask for. Rules for topics may ask for more.", live=True, ge=0
+    )
     handshakes_per_s: Number = setting(200, "Handshakes of one address.", unit="handshakes a second", live=True, ge=0)
     handshakes_burst: Number = setting(10000, "Handshakes of one address at once, after a pause.", live=True, ge=1)
     publishes_per_s: Number = setting(

@@ -89,11 +89,21 @@ def new_epoch() -> str:
     return secrets.token_hex(6)
 
 
-def history(k: Keys, token: str, channel: str, *, newest: int | None, since: LogId | None = None) -> Step[History]:
-    """Read the newest so many messages, or all (None), that came after `since`."""
+def history(
+    k: Keys,
+    token: str,
+    channel: str,
+    *,
+    newest: int | None,
+    since: LogId | None = None,
+    max_bytes: int | None = None,
+) -> Step[History]:
+    """Read the newest so many messages, or all (None), that came after `since`. Where their bodies are more than `max_bytes`,
+    those that fit, and one more."""
     keys = (k.node(token), k.history(channel), k.topic(channel), k.last)
     count = _NONE if newest is None else newest
-    return Step("history", keys, (count, _NONE if since is None else since), _history)
+    size = _NONE if max_bytes is None else max_bytes
+    return Step("history", keys, (count, _NONE if since is None else since, size), _history)
 
 
 @unless_refused

@@ -187,7 +187,8 @@ KEYS: tuple[Key, ...] = (
         "topic:<channel>",
         "hash",
         "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since;"
-        " `erased` 1 and nothing else: it was erased gently, and messages of it may still wait",
+        " `added` bytes that have gone into the history; `erased` 1 and nothing else: it was erased gently, and messages of it"
+        " may still wait",
         "until the topic is erased, and nothing of it waits any more",
         "publish, configure, expire, erase, forget",
         "history; each start",
@@ -197,7 +198,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "h:<channel>",
         "stream",
-        "as `log`, and `e` microseconds since 1970 when it expires, if it does",
+        "as `log`; `z` bytes that had gone into the history before it; and `e` microseconds since 1970 when it expires, if it"
+        " does",
         "the newest, as many as the topic keeps; until it expires",
         "publish, expire, erase",
         "history; each start",

@@ -61,16 +61,22 @@ class Appended(NamedTuple):
 
 
 def append(
-    k: Keys, token: str, submissions: Sequence[Submission], facts_max: int, once_ms: int = 120_000
+    k: Keys,
+    token: str,
+    submissions: Sequence[Submission],
+    facts_max: int,
+    once_ms: int = 120_000,
+    history_max_bytes: int = 0,
 ) -> Step[Appended]:
     """Put messages into the log, all or none, with a fact that says so; and in the same step into the histories of their
-    topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds.
+    topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest
+    messages of a history go when it has more than `history_max_bytes`; 0: it may have any number.
 
     Raises Fenced if the server with this token has been superseded. After an unknown outcome it must not be repeated, but for
     messages that all have a key.
     """
     keys = [k.node(token), k.last, k.log, k.facts]
-    arguments: list[bytes | str | int] = [k.base, facts_max, once_ms]
+    arguments: list[bytes | str | int] = [k.base, facts_max, once_ms, history_max_bytes]
     for each in submissions:
         further: list[bytes | str | int] = []
         if each.sender:

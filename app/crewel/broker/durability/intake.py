@@ -92,7 +92,13 @@ class Intake:
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
         durability = self._durability
-        return stored_log.append(durability.store.keys, durability.token, submissions, durability.facts_max)
+        return stored_log.append(
+            durability.store.keys,
+            durability.token,
+            submissions,
+            durability.facts_max,
+            history_max_bytes=durability.settings.storage.history_max_bytes,
+        )
 
     def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
         if isinstance(answer, StoreError):

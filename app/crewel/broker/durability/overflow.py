@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from crewel.broker.backlog import SIZE
 from crewel.broker.sessions import Session
 from crewel.delivery.bounds import Bounds, OverflowPolicy
 from crewel.delivery.durable import Durable
@@ -47,8 +48,12 @@ class Overflow:
         if sink is None:
             # Counted in a hurry: what is open at the client and waits again counts twice.
             waiting = len(session.queue) + session.retained + len(durable.parked)
-            if bounds is None or (waiting < bounds.max_entries and durable.fits(bounds.max_bytes)):
+            if bounds is None:
                 return True
+            if waiting < bounds.max_entries and durable.fits(bounds.max_bytes):
+                if entry.position or not session.queue or self._broker.outbound.has_bytes(session, len(entry.wire)):
+                    return True
+                return self._apply(session, durable, entry, bounds.policy, SIZE)
             code = self._exceeded(session, durable, entry, bounds)
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life was over

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import parse
+from crewel.broker.backlog import queue_bytes
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.subscribing import replaying
@@ -105,7 +106,8 @@ def room_of(broker: Broker, session: Session) -> Room:
     waiting = len(session.queue) + session.retained
     durable, bounds = session.durable, session.bounds
     if durable is None or bounds is None:
-        return Room(max(limit - waiting, 0))
+        most = broker.outbound.backlog.share(session.queue_max_bytes)
+        return Room(max(limit - waiting, 0), max(most - queue_bytes(session), 0))
     return Room(max(limit - waiting - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
 
 
@@ -181,12 +183,12 @@ class Reading:
         room = self._room.entries
         if start.is_initial:
             newest = room if start.entries == ALL else min(start.entries, room)
-            return [histories.history(keys, token, start.channel, newest=max(newest, 1), since=None)]
+            return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=self._room.size)]
         since = None if start.since is None else start.since.id
         newest = room if start.replay == replaying.ALL else room + 1  # one more than fits shows that they do not
         return [
-            histories.history(keys, token, start.channel, newest=newest, since=since),
-            histories.history(keys, token, start.channel, newest=1, since=None),
+            histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=self._room.size),
+            histories.history(keys, token, start.channel, newest=1),
         ]
 
     def _answered(self, answer: History | StoreError) -> None:

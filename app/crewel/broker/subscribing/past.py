@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
+from crewel.broker.backlog import SIZE
 from crewel.broker.sessions import Session
 from crewel.broker.steps import complete, start
 from crewel.broker.subscribing.beginning import Room
@@ -22,9 +25,10 @@ from crewel.storage.histories import History
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["SERVICE", "get", "past"]
+__all__ = ["SERVICE", "Past", "past"]
 
 SERVICE: Final = "/service/get"
+_AT_ONCE: Final = 16
 
 
 async def past(broker: Broker, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
@@ -34,7 +38,13 @@ async def past(broker: Broker, channel: Channel, count: int | None, room: Room |
     if durability is None or not broker.subscribing.has_history(channel):
         return []
     newest = count if room is None else min(room.entries if count is None else count, room.entries)
-    step = histories.history(durability.store.keys, durability.token, channel.name, newest=newest)
+    step = histories.history(
+        durability.store.keys,
+        durability.token,
+        channel.name,
+        newest=newest,
+        max_bytes=None if room is None else room.size,
+    )
     history: History = await durability.writing.ask(step)
     entries = history.entries if room is None else room.newest(history.entries)
     return [Entry.read_back(each) for each in entries]
@@ -59,6 +69,21 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
+class Past:
+    """The remote call. One session reads one history at a time, and all together a few: what was read and not yet queued is
+    bounded, however many calls come in one request."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._all = asyncio.Semaphore(_AT_ONCE)
+        self._own: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
+
+    async def get(self, session: Session, data: Any) -> Fields:
+        """Answer one call, as `get` does. Raises RemoteCallError."""
+        async with self._own.setdefault(session, asyncio.Lock()), self._all:
+            return await get(self._broker, session, data)
+
+
 async def get(broker: Broker, session: Session, data: Any) -> Fields:
     """Answer `{"messages": [...]}` to `{"channel", "numEntries": 1, "newestFirst": true}`: as many of the newest as one
     response holds. Raises RemoteCallError."""
@@ -79,6 +104,9 @@ async def get(broker: Broker, session: Session, data: Any) -> Fields:
         entries = await past(broker, channel, None if count == ALL else count, room)
     except StoreError as error:
         raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
+    if entries and not broker.outbound.has_bytes(session, sum(len(each.wire) for each in entries)):
+        told_why = "the queue of the session has no room for the messages: take what waits, then ask again"
+        raise RemoteCallError({"errorCode": SIZE, "message": told_why})
     if asked.get("newestFirst", True):
         entries.reverse()
     tells = session.dispatcher is not None and session.dispatcher.rules.tells

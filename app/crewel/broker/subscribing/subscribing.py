@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel, matches
@@ -13,7 +12,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
 from crewel.broker.subscribing.choice import Budgets, Heard, Question
 from crewel.broker.subscribing.newest import outdate
-from crewel.broker.subscribing.past import SERVICE, get, past, told
+from crewel.broker.subscribing.past import SERVICE, Past, past, told
 from crewel.broker.subscribing.replaying import Numbers
 from crewel.delivery.entry import Entry
 from crewel.delivery.subscribe_qos import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
@@ -42,7 +41,7 @@ class Subscribing:
         """Numbers events for the replay extension; None: it is not loaded."""
         self._budgets = Budgets(broker.metrics, broker.loop.time)
         self._question: Question | None = None  # about the message that sessions are being asked about
-        broker.registry.calls[SERVICE] = partial(get, broker)
+        broker.registry.calls[SERVICE] = Past(broker).get
 
     # Messages
 

@@ -12,9 +12,11 @@
 -- KEYS[4]  last
 -- ARGV[1]  entries to be returned at most, the newest of them; -1: all
 -- ARGV[2]  log id: only what came after it; -1: everything
+-- ARGV[3]  bytes of bodies after which no more are read, the newest first; the one that goes beyond is returned too; -1: any
 local node, history, topic, last = unpack(KEYS)
 local most, since = tonumber(ARGV[1]), ARGV[2]
-local portion = 1000
+local max_bytes = tonumber(ARGV[3])
+local portion = max_bytes < 0 and 1000 or 64
 local call = redis.call
 
 if call('EXISTS', node) == 0 then
@@ -33,15 +35,28 @@ local function has_expired(entry)
   return false
 end
 
+local function size_of(entry)
+  for at = 1, #entry[2], 2 do
+    if entry[2][at] == 'b' then
+      return #entry[2][at + 1]
+    end
+  end
+  return 0
+end
+
 -- The entries after a place, newest first.
 local function newest_after(place)
-  local found, before = {}, '+'
+  local found, before, size = {}, '+', 0
   while most < 0 or #found < most do
     local wanted = most < 0 and portion or math.min(most - #found, portion)
     local entries = call('XREVRANGE', history, before, place, 'COUNT', wanted)
     for _, entry in ipairs(entries) do
       if not has_expired(entry) then
         found[#found + 1] = entry
+        size = size + size_of(entry)
+        if max_bytes >= 0 and size > max_bytes then
+          return found
+        end
       end
     end
     if #entries < wanted then

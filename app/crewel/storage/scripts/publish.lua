@@ -18,14 +18,15 @@
 -- ARGV[1]     what all keys begin with; h:, topic:, q: and qb: are built from it
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     how long a key is remembered, milliseconds
--- ARGV[4...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
+-- ARGV[4]     bytes that one history may have; then its oldest messages go. 0: any number
+-- ARGV[5...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
 --             the fields of the log's entry (s, x, q) with their values, which follow channel and body; channel; body;
 --             these fields; and if something is asked for: entries that the history may have, 0 if it goes into none; '1'
 --             if it is to be told in any case, else '0'; '1' if it may not come second, else '0'; when it leaves the
 --             history, and when it leaves the queues, microseconds since 1970, 0 for never; its priority; number of the
 --             queues; these queues
 local node, last, log, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local base, facts_max, once_ms = ARGV[1], ARGV[2], ARGV[3]
+local base, facts_max, once_ms, history_bytes = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local call, format = redis.call, string.format
 
 if call('EXISTS', node) == 0 then
@@ -73,6 +74,30 @@ local function for_topics()
     call('ZREM', base .. 'expiry', unpack(members))
   end
 
+  -- Lets the oldest messages go as long as a history has too many bytes. Each entry has, as z, the bytes that had gone into
+  -- the history before it, so what came since an entry is a difference, whatever has left meanwhile. One without z is older.
+  local function shorten(history, channel, added)
+    local length, members = call('XLEN', history), {}
+    for _, entry in ipairs(call('XRANGE', history, '-', '+', 'COUNT', 64)) do
+      local z
+      for at = 1, #entry[2], 2 do
+        if entry[2][at] == 'z' then
+          z = tonumber(entry[2][at + 1])
+        end
+      end
+      if #members == length - 1 or (z and added - z <= history_bytes) then
+        break
+      end
+      members[#members + 1] = string.match(entry[1], '^%d+') .. ' ' .. channel
+    end
+    if #members > 0 then
+      if call('EXISTS', base .. 'expiry') == 1 then
+        call('ZREM', base .. 'expiry', unpack(members))
+      end
+      call('XTRIM', history, 'MAXLEN', length - #members)
+    end
+  end
+
   -- Copies a message into the history of its topic.
   local function keep(text, entry, most, expires)
     local channel = entry[2]
@@ -87,7 +112,15 @@ local function for_topics()
       entry = {'e', expires, unpack(entry)}
       call('ZADD', base .. 'expiry', format('%.0f', math.ceil(expires / 1000)), text .. ' ' .. channel)
     end
-    call('XADD', history, 'MAXLEN', most, text .. '-0', unpack(entry))
+    local size = 0
+    for _, part in ipairs(entry) do
+      size = size + #part
+    end
+    local added = call('HINCRBY', base .. 'topic:' .. channel, 'added', size)
+    call('XADD', history, 'MAXLEN', most, text .. '-0', 'z', added - size, unpack(entry))
+    if history_bytes > 0 and added > history_bytes then
+      shorten(history, channel, added)
+    end
   end
 
   -- Puts a message into the queues of groups, and notes the fact.
@@ -106,7 +139,7 @@ local function for_topics()
 end
 
 local says_the_same, keep, share
-local at = 4
+local at = 5
 while at <= #ARGV do
   local kind, more, channel, body = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
   local asked = at + 4 + more

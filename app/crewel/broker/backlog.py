@@ -1,0 +1,73 @@
+"""What waits in the queues of all sessions, in bytes, each body once however many queues have it.
+
+A body is weighed when the first queue takes it, and counts until the last reference to its entry is gone; so nothing has to
+be said when an entry leaves a queue, which happens in many places.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crewel.broker.sessions import Session
+from crewel.delivery.entry import Entry
+from crewel.settings.limits import Limits
+
+__all__ = ["ENTRIES", "OVERHEAD", "SIZE", "Backlog", "queue_bytes"]
+
+ENTRIES: Final = "resource.overflow.queue.entries"
+SIZE: Final = "resource.overflow.queue.bytes"
+
+OVERHEAD: Final = 400
+"""Bytes that an entry takes beside its body, about."""
+
+
+class Backlog:
+    """The bodies that wait; `size` in bytes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.size = 0
+        self.is_full = False
+        """Whether all queues together have more than they may."""
+        self.sessions = 0
+        """Sessions that share the room; set by the sweep, because nobody needs it exactly."""
+
+    def weigh(self, entry: Entry) -> None:
+        """Count the body of this entry from now on."""
+        size = len(entry.wire) + OVERHEAD
+        entry.weight = _Weight(self, size)
+        self.change(size)
+
+    def change(self, size: int) -> None:
+        """So many bytes wait more, or less."""
+        self.size += size
+        self.is_full = 0 < self._limits.max_queued_bytes < self.size
+
+    def share(self, most: int) -> int:
+        """The bytes that one queue may have which may have `most` by itself: less, if all together have too much. So those
+        that wait for little go on, and those that have filled the memory make room."""
+        if not self.is_full:
+            return most
+        return min(most, self._limits.max_queued_bytes // max(self.sessions, 1))
+
+
+class _Weight:
+    """The bytes of one body, for as long as an entry refers to it."""
+
+    __slots__ = ("_backlog", "_size")
+
+    def __init__(self, backlog: Backlog, size: int) -> None:
+        self._backlog = backlog
+        self._size = size
+
+    def __del__(self) -> None:
+        self._backlog.change(-self._size)
+
+
+def queue_bytes(session: Session) -> int:
+    """The bytes of the bodies in the session's queue. It is counted as entries come and leave in the usual way; after others
+    have left, all are counted again."""
+    if session.queue_counted != len(session.queue):
+        session.queue_bytes = sum(len(entry.wire) for entry in session.queue)
+        session.queue_counted = len(session.queue)
+    return session.queue_bytes
