@@ -47,6 +47,7 @@ BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
+_BACKLOG = 4096  # connections that may wait to be accepted; the system's own bound (net.core.somaxconn) may be lower
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
@@ -216,7 +217,7 @@ async def listening(
             connect = partial(FastConnection, lane)
         # The address first: a server that cannot have it must not have touched the store.
         listener = await loop.create_server(
-            connect, http.host, http.port, backlog=1024, start_serving=False, **_tls_options(tls, http)
+            connect, http.host, http.port, backlog=_BACKLOG, start_serving=False, **_tls_options(tls, http)
         )
         stack.callback(listener.close)
         stack.push_async_callback(runner.cleanup)

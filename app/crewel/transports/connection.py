@@ -172,6 +172,7 @@ class Connection(RequestHandler):
             self._parked.abandon()
         if self._socket is not None:
             self._socket.lost()
+            self._socket = None  # they refer to each other
         if self._fast is not None:
             self._fast.gone()
             self._fast = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections import deque
 from contextlib import suppress
 from time import perf_counter
@@ -30,17 +31,24 @@ log = logging.getLogger(__name__)
 _HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")
 _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 _CLOSE_TIMEOUT = 2.0  # seconds that a peer has to answer our close
+_WORTH_DEFLATING = 256  # bytes
+_WINDOW_BITS = 12  # a window of 4 KiB, which any larger one that a client has can read
+_MEMORY_LEVEL = 6
+_COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 _BINARY_REFUSED = 1003
 _GOING_AWAY = 1001
 _LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 
 class Frames:
-    """Ready frames. The last one is remembered: a message goes to all its receivers one after another."""
+    """Ready frames. The last one is remembered: a message goes to all its receivers one after another. Each compressed frame is
+    compressed by itself, so that sockets need no compressor of their own, which is most of what one would cost."""
 
     def __init__(self) -> None:
         self._part = b""
         self._frame = b""
+        self._deflated_part = b""
+        self._deflated_frame = b""
 
     def of(self, parts: list[bytes]) -> bytes:
         """The text frame that carries these messages."""
@@ -50,6 +58,24 @@ class Frames:
             self._part = parts[0]
             self._frame = Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
         return self._frame
+
+    def deflated(self, parts: list[bytes]) -> bytes:
+        """The same for sockets that have agreed on permessage-deflate; short ones are as they are."""
+        if sum(map(len, parts)) < _WORTH_DEFLATING:
+            return self.of(parts)
+        if len(parts) > 1:
+            return _deflated(join(parts))
+        if parts[0] is not self._deflated_part:
+            self._deflated_part = parts[0]
+            self._deflated_frame = _deflated(join(parts))
+        return self._deflated_frame
+
+
+def _deflated(payload: bytes) -> bytes:
+    compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -_WINDOW_BITS, _MEMORY_LEVEL)
+    data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    frame = Frame(Opcode.TEXT, data[:-4]).serialize(mask=False)  # less the mark that every flush ends with
+    return bytes((frame[0] | _COMPRESSED,)) + frame[1:]
 
 
 class _Response(web.WebSocketResponse):
@@ -67,13 +93,14 @@ class _Response(web.WebSocketResponse):
 
 
 class Socket(ParsedPeer):
-    """One WebSocket, in one of two ways. Where nothing is compressed, frames are made by websockets and written straight on
-    the transport: all receivers of a message share one frame. Else aiohttp writes them, in a task of the socket's own, for
-    compression may have to be waited for. Either way the broker waits for no reader; what a slow one does not take stays
-    in the session's bounded queue."""
+    """One WebSocket, in one of two ways. On connections of our own, frames are made by websockets and written straight on the
+    transport: all receivers of a message share one frame. In somebody else's server, or with a small window, aiohttp writes
+    them, in a task of the socket's own, for compression may have to be waited for. Either way the broker waits for no reader;
+    what a slow one does not take stays in the session's bounded queue."""
 
     __slots__ = (
         "_caught_up",
+        "_frame",
         "_is_clogged",
         "_last_frame_at",
         "_payloads",
@@ -101,6 +128,7 @@ class Socket(ParsedPeer):
             decode_text=False,
         )
         self._transport: asyncio.Transport | None = None
+        self._frame = endpoint.frames.of
         self._is_clogged = False
         self._caught_up = asyncio.Event()
         self._payloads: deque[bytes] = deque()
@@ -119,7 +147,7 @@ class Socket(ParsedPeer):
             self._waits(len(payload))
             self._wake.set()
         elif not (self._ws.closed or transport.is_closing()):
-            transport.write(self._endpoint.frames.of(parts))
+            transport.write(self._frame(parts))
 
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
@@ -160,9 +188,12 @@ class Socket(ParsedPeer):
         sockets.add(self)
         writer = None
         connection = self._request.protocol
-        if isinstance(connection, Connection) and not self._ws.compress:
+        window = self._ws.compress  # in bits; 0: nothing is compressed
+        if isinstance(connection, Connection) and (not window or window >= _WINDOW_BITS):
             connection.carries(self)
             self._transport = self._request.transport
+            if window:
+                self._frame = self._endpoint.frames.deflated
         else:
             writer = asyncio.create_task(self._write())
         self._watch_idleness()
@@ -177,7 +208,17 @@ class Socket(ParsedPeer):
                 writer.cancel()
                 await asyncio.gather(writer, return_exceptions=True)
             self._endpoint.broker.outbound.socket_closed(self)
+            self._part()
         return self._ws
+
+    def _part(self) -> None:
+        """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
+        session, self.session = self.session, None
+        if session is not None and session.peer is self:
+            session.peer = None
+        failure = self._ws.exception()
+        if failure is not None:
+            failure.__traceback__ = failure.__context__ = None
 
     async def close(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people. A peer that does not read is cut off."""
