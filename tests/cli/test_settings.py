@@ -3,8 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from crewel.settings.table import declared
+from tests.admin.desk import TOKEN
 from tests.cli.command import crewel
+from tests.conftest import StartServer
+from tests.functional.bayeux import Client
 
 
 def test_json_has_one_object_a_line_for_each_setting(tmp_path: Path) -> None:
@@ -42,3 +47,37 @@ def test_the_table_has_a_line_for_each_setting_even_through_a_pipe(tmp_path: Pat
     assert [line.split()[0] for line in lines] == list(declared())
     extensions = next(line for line in lines if line.startswith("bayeux.extensions"))
     assert extensions.split()[1:] == ["ack,my_app.extensions:Shout", "ack,update,replay,timesync", "toml"]
+
+
+def test_a_setting_changes_while_the_server_runs(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(f"admin.token={TOKEN}", "bayeux.timeout_ms=60000")
+    environ = {"CREWEL_URL": server.url, "CREWEL_TOKEN": TOKEN}
+    client = Client(server).start()
+    ended = crewel("settings", "set", "bayeux.timeout_ms=40", "--json", directory=tmp_path, environ=environ)
+    row = json.loads(ended.out)
+    assert (row["name"], row["value"], row["source"]) == ("bayeux.timeout_ms", 40, "operator")
+    assert client.connect()[-1]["successful"] is True  # a connect of a minute would not be answered in time
+    asked = crewel("settings", "get", "bayeux.timeout_ms", "--json", directory=tmp_path, environ=environ)
+    assert json.loads(asked.out) == row
+    (noted,) = [line for line in server.stderr.splitlines() if "changed a setting" in line]
+    assert "bayeux.timeout_ms" in noted
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("http.port=1", "http.port: cannot change while the server runs"),
+        ("bayeux.timeout_ms=soon", "expected a whole number of milliseconds"),
+        ("bayeux.time_out_ms=1", "bayeux.time_out_ms"),
+    ],
+)
+def test_what_cannot_change_is_refused_with_all_that_came_with_it(
+    start_server: StartServer, tmp_path: Path, change: str, told: str
+) -> None:
+    server = start_server(f"admin.token={TOKEN}")
+    environ = {"CREWEL_URL": server.url, "CREWEL_TOKEN": TOKEN}
+    ended = crewel("settings", "set", "bayeux.interval_ms=7", change, directory=tmp_path, environ=environ)
+    assert (ended.status, ended.out) == (1, "")
+    assert told in ended.err
+    asked = crewel("settings", "get", "bayeux.interval_ms", "--json", directory=tmp_path, environ=environ)
+    assert json.loads(asked.out)["value"] == 0

@@ -25,6 +25,7 @@ from crewel.admin.refusals import told
 from crewel.admin.routes import API, Ask, Field, NotThere, Route, read
 from crewel.admin.running import run
 from crewel.admin.session_routes import SESSION_ROUTES
+from crewel.admin.settings_routes import SETTINGS_ROUTES
 from crewel.admin.subject_routes import SUBJECT_ROUTES
 from crewel.admin.topic_routes import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
@@ -79,6 +80,7 @@ ROUTES: Final = (
     *TOPIC_ROUTES,
     *LETTER_ROUTES,
     *ALERT_ROUTES,
+    *SETTINGS_ROUTES,
     Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
 )
 

@@ -38,6 +38,10 @@ class Admin:
         """The JSON that answers this body. Raises CrewelError."""
         return await self._ask("POST", path, **({} if body is None else {"json": body}))
 
+    async def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON that answers this change of what is at the path. Raises CrewelError."""
+        return await self._ask("PATCH", path, json=body)
+
     async def delete(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
         """The JSON that answers the removal of what is at this path. Raises CrewelError."""
         return await self._ask("DELETE", path, params=query or {})

@@ -156,7 +156,6 @@ class Bayeux(Group):
     max_sessions_per_browser: Number = setting(
         1,
         "Connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
-        live=True,
         ge=-1,
     )
     multi_session_interval_ms: Number = setting(
@@ -320,6 +319,11 @@ class Settings(BaseSettings):
     def remember_sources(self, sources: Mapping[str, str]) -> None:
         """Keep where values came from, by dotted name; all others are defaults."""
         self._sources = sources
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Where values came from, by dotted name, as far as they are no defaults."""
+        return self._sources
 
     def source(self, name: str) -> str:
         """Return where the value of the setting `name` comes from: default, toml, env or --set."""

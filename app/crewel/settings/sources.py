@@ -73,7 +73,7 @@ def _read_toml(path: Path | str | None) -> Layer:
         else:
             raise SettingsError(f"{file}: {group}: {_unknown(group)}")
     for name in layer:
-        _require_known(name, f"{file}: {name}")
+        require_known(name, f"{file}: {name}")
     return layer
 
 
@@ -93,7 +93,7 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
         # CREWEL_PORT that Kubernetes sets for a service of that name.
         if "__" in variable:
             name = variable.removeprefix(_PREFIX).lower().replace("__", ".", 1)
-            _require_known(name, variable)
+            require_known(name, variable)
             layer[name] = text
     return layer
 
@@ -108,7 +108,7 @@ def _read_overrides(overrides: Iterable[str]) -> Layer:
         if name == TOPICS:
             layer |= _rules(read_json, text, f"--set {TOPICS}")
             continue
-        _require_known(name, f"--set {name}")
+        require_known(name, f"--set {name}")
         rule = split_rule_name(name)
         layer[name if rule is None else rule_name(*rule)] = text
     return layer
@@ -120,11 +120,12 @@ def _rules(read: Callable[[Any], Layer], given: Any, place: str) -> Layer:
     except ValueError as error:
         raise SettingsError(f"{place}: {error}") from None
     for name in layer:
-        _require_known(name, f"{place}: {name}")
+        require_known(name, f"{place}: {name}")
     return layer
 
 
-def _require_known(name: str, place: str) -> None:
+def require_known(name: str, place: str) -> None:
+    """Raise SettingsError, which suggests the nearest name, if there is no such setting; `place` is where it stands."""
     if declared_as(name) is None:
         raise SettingsError(f"{place}: {_unknown(name)}")
 

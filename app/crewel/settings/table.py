@@ -93,6 +93,25 @@ def shown(settings: Settings, name: str) -> Any:
     return _PASSWORD.sub(r"\1\2***", value) if "://" in value else "***"
 
 
+def rows(settings: Settings) -> list[dict[str, Any]]:
+    """Return all settings and rules for topics as JSON can say them, in the order of declaration: `name`, `value`, `unit`,
+    `default`, `source`, `live` (whether it can change while the server runs) and `why`."""
+    values = {name: shown(settings, name) for name in declared()} | rules_of(settings)
+    return [
+        {
+            "name": name,
+            "value": value,
+            "unit": setting.unit,
+            "default": setting.default,
+            "source": settings.source(name),
+            "live": setting.live,
+            "why": setting.why,
+        }
+        for name, value in values.items()
+        if (setting := declared_as(name)) is not None
+    ]
+
+
 def as_text(value: Any) -> str:
     """Return a value as it can be written after `--set NAME=`; nothing set is the empty text."""
     if value is None:
