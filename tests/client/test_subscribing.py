@@ -208,6 +208,51 @@ async def test_the_notice_of_the_end_is_the_last_message_of_its_subscriptions() 
     assert world.asked == [None] * 3  # the server is asked again
 
 
+async def test_what_comes_after_the_notice_is_read_before_it() -> None:
+    world = World()
+    exact = await world.subscribe({})
+    world.deliver("1")
+    world.deliver("9", state="ERASED")
+    world.deliver("2")
+    world.deliver("9", state="ERASED")
+    world.deliver("3")
+    assert not exact.is_ended
+    assert [message.id async for message in exact] == ["1", "2", "3", "9"]
+    assert exact.is_ended
+
+
+async def test_a_full_queue_takes_the_notice_all_the_same() -> None:
+    world = World()
+    exact = await world.subscribe({})
+    for number in range(exact.bound):
+        world.deliver(str(number))
+    world.deliver("erased", state="ERASED")
+    assert [message.is_erased async for message in exact] == [False] * exact.bound + [True]
+
+
+async def test_a_new_subscription_does_not_share_its_messages_with_one_that_ends() -> None:
+    world = World()
+    former = await world.subscribe({})
+    world.deliver("1")
+    world.deliver("2", state="ERASED")
+    latter = await world.subscribe({})
+    world.deliver("3")
+    assert [message.id async for message in former] == ["1", "2"]
+    assert (await anext(latter)).id == "3"
+    world.router.end(None)
+    assert latter.is_ended
+
+
+async def test_the_end_of_the_session_ends_one_whose_notice_was_not_read() -> None:
+    world = World()
+    exact = await world.subscribe({})
+    world.deliver("1", state="ERASED")
+    world.router.end(None)
+    assert exact.is_ended
+    world.deliver("2")
+    assert [message.id async for message in exact] == ["1"]
+
+
 async def test_listeners_hear_what_nobody_subscribed_to() -> None:
     world = World()
     listener = Subscription("/**", bound=1, overflow=Overflow.HOLD, release=nobody, on_room=world.router.made_room)

@@ -48,6 +48,7 @@ class Router:
         self._interests: dict[str, Interest] = {}
         self._listeners: dict[str, list[Subscription]] = {}
         self._remainders: dict[str, list[Subscription]] = {}
+        self._parting: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
         self._unwanted: set[str] = set()
         self._knows_all: bool | None = None
         self._is_over = False
@@ -134,9 +135,10 @@ class Router:
         self._is_over = True
         for interest in self._interests.values():
             _end(interest.subscriptions, error)
-        for listeners in (*self._listeners.values(), *self._remainders.values()):
+        for listeners in (*self._listeners.values(), *self._remainders.values(), *self._parting.values()):
             _end(listeners, error)
         self._interests.clear()
+        self._parting.clear()
         self._listeners.clear()
         self._remainders.clear()
         self.unclaimed.stop()
@@ -178,13 +180,22 @@ class Router:
         if channel is None:
             return True  # a server that says such things says them to nobody
         hearing = self._hearing(channel.patterns) or self._hearing_last(channel.patterns)
+        if Message(channel.name, fields["data"], fields).is_erased:
+            self._part(channel.name)
         message = self._offer(fields, handling, hearing, retained=retained)
         for pattern in channel.patterns:
             if (interest := self._interests.get(pattern)) is not None and interest.progress:
                 interest.progress.advance(message)
-        if message.is_erased and (erased := self._interests.pop(channel.name, None)) is not None:
-            _end(erased.subscriptions, None)  # the server has forgotten it with its topic
         return bool(hearing)
+
+    def _part(self, name: str) -> None:
+        """The topic was erased, and the server has ended the subscription to its name. Those who have it here hear all that
+        still comes until the application has read the notice, which is their last message."""
+        erased = self._interests.pop(name, None)
+        if erased is not None:
+            for subscription in erased.subscriptions:
+                subscription.part()
+            self._parting[name] = erased.subscriptions
 
     def _offer(
         self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
@@ -228,9 +239,17 @@ class Router:
         for pattern in reversed(tuple(patterns)):
             if pattern in self._interests:
                 hearing += self._interests[pattern].subscriptions
+            elif pattern in self._parting:
+                hearing += self._still_parting(pattern)
             if pattern in self._listeners:
                 hearing += self._listeners[pattern]
         return [each for each in hearing if not each.is_ended]
+
+    def _still_parting(self, name: str) -> list[Subscription]:
+        rest = [each for each in self._parting.pop(name) if not each.is_ended]
+        if rest:
+            self._parting[name] = rest
+        return rest
 
     def _hearing_last(self, patterns: Iterable[str]) -> list[Subscription]:
         """Those that hear what nothing else hears."""

@@ -74,6 +74,7 @@ class Subscription:
         self._taken: Message | None = None
         self._changed = asyncio.Event()
         self._ended = False
+        self._is_parting = False
         self._error: Exception | None = None
         self._release = release
         self.is_unwanted = False
@@ -114,11 +115,29 @@ class Subscription:
         """Queue a message, or apply the policy. `retained`: the server keeps it until its batch is acknowledged."""
         if self._ended:
             return
+        if self._is_parting:
+            self._offer_last(message)
+            return
         if self.is_full and not (retained and self.overflow is Overflow.HOLD):
             self._overflow(message)
             return
         # A held batch was let in because there was room at its start: the bound is exceeded by one batch at most.
         self._queue.append(message)
+        self._changed.set()
+
+    def part(self) -> None:
+        """Its topic was erased. The notice of that, which comes next or is here, ends it when the application has read it;
+        what else comes is read before."""
+        self._is_parting = True
+
+    def _offer_last(self, message: Message) -> None:
+        has_notice = bool(self._queue) and self._queue[-1].is_erased
+        if not has_notice:
+            self._queue.append(message)
+        elif message.is_erased:
+            message.settle()
+        else:
+            self._queue.insert(len(self._queue) - 1, message)
         self._changed.set()
 
     def _overflow(self, message: Message) -> None:
@@ -185,6 +204,8 @@ class Subscription:
         # No await from here on: a cancelled reader has not taken a message.
         was_full = self.is_full
         message = self._queue.popleft()
+        if self._is_parting and message.is_erased:
+            self.end()
         if was_full and not self.is_full:
             self._on_room()
         self._progress.advance(message)
