@@ -68,6 +68,7 @@ DECLARED = (
         "counter",
         "Messages that were delivered unjudged, because filters took more steps than they may, once a receiver.",
     ),
+    Declared("crewel_unhandled_total", "counter", "Publishes to service channels that no part of the server takes."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_queued", "gauge", "Messages that wait in the queues of subjects and groups now."),
@@ -140,6 +141,7 @@ class Metrics(Collector):
         self.ended: Counter[str] = Counter()
         self.filter_failures = 0
         self.filters_over_budget = 0
+        self.unhandled = 0
         self.stored_publishes = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()

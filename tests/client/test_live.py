@@ -147,6 +147,15 @@ async def test_a_remote_call_that_nobody_answers_times_out(server: Server, trans
         assert await client.remote_call("echo", 1) == 1
 
 
+async def test_a_remote_call_that_nothing_answers_is_logged(
+    server: Server, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client(server.url, transports=[transport]) as client:
+        with pytest.raises(RemoteCallTimeoutError):
+            await client.remote_call("nobody", timeout=0.2)
+    assert "nothing in the server answers /service/nobody" in caplog.text
+
+
 async def test_refusals_are_errors_with_their_parts(server: Server, transport: str) -> None:
     async with Client(server.url, transports=[transport]) as client:
         with pytest.raises(PublishRefused) as vetoed:

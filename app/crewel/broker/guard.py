@@ -90,6 +90,15 @@ class Guard:
         """Whether the session may configure and erase the topic of this channel, to which it may publish."""
         return self._grants("can_configure", session, channel, message)
 
+    def erase(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
+        """Whether the session may erase the topic of this channel: it is an operator's, or the policy tells who may configure
+        from who may publish, and grants both."""
+        if _is_operator(session):
+            return True
+        if getattr(self.policy, "can_configure", None) is None or (yield from self.publish(session, channel, message)):
+            return False
+        return (yield from self.configure(session, channel, message))
+
     def group(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
         """Whether the session may join a consumer group on this channel or pattern, to which it may subscribe."""
         return self._grants("can_group", session, channel, message)

@@ -107,7 +107,18 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
         if call is not None:
             _call(broker, call, session, message)
         broker.metrics.publishes += 1
+        if call is None and broker.registry.listeners.keys().isdisjoint(channel.patterns):
+            return _unhandled(broker, message)
     return replies.ok(message)
+
+
+def _unhandled(broker: Broker, message: Message) -> Reply:
+    """A message to the server that no part of it takes. Bayeux acknowledges it; who asks is told."""
+    broker.metrics.unhandled += 1
+    reply = replies.ok(message)
+    if "service" in message.ext:
+        reply["ext"] = {"service": {"handled": False}}
+    return reply
 
 
 def _publish_with_qos(

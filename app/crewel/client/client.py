@@ -29,7 +29,7 @@ from crewel.client.login import asked, reporting
 from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
 from crewel.client.publishing import PublishOptions, publication
 from crewel.client.repeating import checked, repeated
-from crewel.client.replies import Reply
+from crewel.client.replies import Reply, told_of
 from crewel.client.requests import Requests
 from crewel.client.responders import OnRequest, Responder
 from crewel.client.router import Router
@@ -241,10 +241,10 @@ class Client:
 
         Raises:
             RemoteCallFailedError: the procedure failed; `data` tells how.
-            RemoteCallTimeoutError: no result within `timeout`.
+            RemoteCallTimeoutError: no result within `timeout`. If the server says that nothing answers it, that is logged.
             PublishRefused: the call itself was refused.
         """
-        message = publication(f"/service/{target.removeprefix('/')}", data, None)
+        message = publication(f"/service/{target.removeprefix('/')}", data, {"service": {}})
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._call(message, timeout)
@@ -263,6 +263,8 @@ class Client:
             [reply] = await self._session.request([message])
             if not is_successful(reply) and not result.done():
                 raise publish_refused(reply)
+            if told_of(reply, "service").get("handled") is False:
+                log.warning("nothing in the server answers %s", message["channel"])
             return await result
 
     async def request(

@@ -21,6 +21,7 @@ from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.looks import Looks
 from crewel.broker.topics.references import channel_of, queued
 from crewel.broker.topics.ruling import read_rules
+from crewel.broker.topics.service import SERVICE, erase
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import LogId
@@ -50,6 +51,7 @@ class Topics:
         """Those that are configured, and those that were erased and still have messages in queues."""
         self.looks = Looks(broker, self)
         self.endings = Endings(broker, self)
+        broker.registry.calls[SERVICE] = partial(erase, broker)
 
     # What a publish asks
 
