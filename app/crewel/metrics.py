@@ -39,6 +39,11 @@ DECLARED = (
         "How often a long-lived task of the server has failed and was started again.",
         "task",
     ),
+    Declared(
+        "crewel_descriptor_shortages_total",
+        "counter",
+        "How often the process ran out of file descriptors, and accepted no connections for a while.",
+    ),
     Declared("crewel_tasks", "gauge", "Tasks of the event loop now: one that only grows is a leak."),
     Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
     Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
@@ -158,6 +163,7 @@ class Metrics(Collector):
         self.errors: Counter[str] = Counter()
         self.refused_payloads: Counter[str] = Counter()
         self.task_restarts: Counter[str] = Counter()
+        self.descriptor_shortages = 0
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:

@@ -38,6 +38,7 @@ from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.fast_lane import FastConnection, FastLane
 from crewel.transports.hosts import is_loopback
+from crewel.transports.listener import Listener, bind
 
 __all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
 
@@ -47,7 +48,6 @@ BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
-_BACKLOG = 4096  # connections that may wait to be accepted; the system's own bound (net.core.somaxconn) may be lower
 _TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
@@ -216,19 +216,19 @@ async def listening(
             lane = FastLane(app[ENDPOINT], by_aiohttp)
             connect = partial(FastConnection, lane)
         # The address first: a server that cannot have it must not have touched the store.
-        listener = await loop.create_server(
-            connect, http.host, http.port, backlog=_BACKLOG, start_serving=False, **_tls_options(tls, http)
-        )
+        sockets = await bind(http.host, http.port)
+        broker = app[BROKER]
+        listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
         stack.callback(listener.close)
+        broker.concerns["descriptors"] = lambda: listener.trouble
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
         if lane is not None:
             stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
         stack.callback(listener.close)  # before all others, when the server ends
-        await listener.start_serving()
-        port = listener.sockets[0].getsockname()[1]
+        await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host
-        yield f"{'https' if tls else 'http'}://{host}:{port}{settings.bayeux.path}"
+        yield f"{'https' if tls else 'http'}://{host}:{listener.port}{settings.bayeux.path}"
 
 
 def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop) -> Connection:

@@ -1,0 +1,127 @@
+"""File descriptors that run out: connections wait, nothing is closed, the store is reached again, and it is told."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from tests.conftest import StartServer
+from tests.faults.health import store_pid
+from tests.functional.bayeux import Client
+from tests.functional.wire import Connection
+from tests.server_process import LIMIT_S, Server
+from tests.store_process import until
+
+FEW = 128
+REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """What is started meanwhile may have few descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def limit(server: Server, count: int) -> None:
+    """Let the server have so many descriptors from now on."""
+    _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (count, hard))
+
+
+def used(server: Server) -> int:
+    return sum(1 for _ in Path(f"/proc/{server.pid}/fd").iterdir())
+
+
+def connected(server: Server, stack: ExitStack) -> socket.socket:
+    """A connection that has sent a request."""
+    assert server.port is not None
+    made = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S))
+    made.sendall(REQUEST)
+    made.setblocking(False)
+    return made
+
+
+def answered(connection: socket.socket) -> bool:
+    """Whether the answer has come; fails if the connection was closed."""
+    with suppress(BlockingIOError):
+        answer = connection.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        return True
+    return False
+
+
+def split(connections: list[socket.socket]) -> tuple[list[socket.socket], list[socket.socket]]:
+    """Those that are answered, and those that wait, once nothing has changed for half a second."""
+    done: list[socket.socket] = []
+    waiting = connections
+    changed = time.monotonic()
+    while time.monotonic() - changed < 0.5:
+        came = [each for each in waiting if answered(each)]
+        if came:
+            changed = time.monotonic()
+            done += came
+            waiting = [each for each in waiting if each not in came]
+        time.sleep(0.01)
+    return done, waiting
+
+
+def metric(server: Server, name: str) -> float:
+    with urllib.request.urlopen(f"{server.base}/metrics", timeout=LIMIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_connections_beyond_the_descriptors_wait_and_are_served_later(start_server: StartServer) -> None:
+    with few_descriptors():
+        server = start_server("storage.enabled=false")
+    with ExitStack() as stack:
+        everybody = [connected(server, stack) for _ in range(2 * FEW)]
+        served, waiting = split(everybody)
+        assert 50 < len(served) < FEW
+        assert len(waiting) > FEW - 10
+        for each in served:
+            each.close()
+        later, still = split(waiting)
+        for each in later:
+            each.close()
+        last, none = split(still)
+        assert not none
+        assert len(served) + len(later) + len(last) == 2 * FEW
+    until(lambda: metric(server, "crewel_descriptor_shortages_total") >= 1)
+    assert "all 128 file descriptors are in use (ulimit -n)" in server.stderr
+    assert server.stderr.count("file descriptors are in use") == 1  # and not once for each shortage
+
+
+def test_a_server_without_descriptors_says_so_and_heals(start_server: StartServer) -> None:
+    server = start_server("storage.url=")
+    publisher, health = Client(server), Connection(server)
+    publisher.handshake()
+
+    def readiness() -> int:
+        health.request("GET", "/health/ready")
+        return health.response().status
+
+    assert readiness() == 200
+    limit(server, used(server) - 2)
+    until(lambda: readiness() == 503)
+    message = publisher.message("/a", data=1, ext={"publish": {"persistent": True}})
+    assert publisher.send(message)[-1]["successful"] is True  # what is connected goes on
+    os.kill(store_pid(server), signal.SIGKILL)
+    until(lambda: "cannot be started: Too many open files" in server.stderr)
+    limit(server, 4096)
+    until(lambda: readiness() == 200)
+    assert publisher.send(publisher.message("/a", data=1, ext={"publish": {"persistent": True}}))[-1]["successful"]
+    assert Connection(server).socket  # and others may come again
+    assert server.terminate() == 0
