@@ -21,7 +21,7 @@ class Held:
     """A held connect. It waits for long, and many do: what it keeps is memory, and has left the caches when it is needed.
     So of a bare connect (a connect that says what it must, and nothing else) only the id is kept."""
 
-    __slots__ = ("advise", "deadline", "not_before", "peer", "reply", "request")
+    __slots__ = ("advise", "deadline", "not_before", "peer", "reply", "request", "twin")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class Held:
         self.not_before = not_before
         """Loop time (s) before which it is not answered, whatever comes (`SessionPart`s slow a futile client down)."""
         self.advise = advise
+        self.twin: Peer | None = None
+        """A second request that brought the very same connect, and gets the same answer."""
 
     def message(self, session: Session) -> Message:
         """The message; that of a bare connect as it was."""

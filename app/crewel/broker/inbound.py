@@ -99,20 +99,26 @@ class Inbound:
 
     def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
         """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
-        nothing unusual about it, for a session that has nothing to be told. It is what the general way below does, less
-        everything that cannot apply. False: nothing has been done, and the general way takes it."""
-        if type(fields) is not dict or fields.get("channel") != CONNECT or "advice" in fields:
+        nothing unusual about it, for a session that has nothing to be told; or the repeat of its last connect. It is what the
+        general way below does, less everything that cannot apply. False: nothing has been done, and the general way takes
+        it."""
+        if type(fields) is not dict or fields.get("channel") != CONNECT:
             return False
         client_id, message_id = fields.get("clientId"), fields.get("id")
         if type(client_id) is not str or type(message_id) is not str:
             return False
         broker = self._broker
         session = broker.sessions.get(client_id)
-        if session is None or not broker.outbound.would_hold(session, peer):
+        if session is None:
+            return False
+        if message_id == session.connect_id and broker.outbound.repeat(session, peer, message_id):
+            return True
+        if "advice" in fields or not broker.outbound.would_hold(session, peer):
             return False
         if not (message_id.isalnum() and message_id.isascii()):
             return False
         session.peer = peer
+        session.connect_id = message_id
         session.last_seen = now = broker.loop.time()
         request: Message | str = message_id
         is_bare = len(fields) == _BARE and not session.parts and fields.get("connectionType") == peer.transport

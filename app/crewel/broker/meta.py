@@ -112,6 +112,7 @@ def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: 
 def connect(broker: Broker, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
     """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
     peer = exchange.peer
+    session.connect_id = None if peer.pushes else message.id
     broker.metrics.connects += 1
     if session.grants is not None:
         broker.logins.look(session)

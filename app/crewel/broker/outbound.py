@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 log = logging.getLogger(__name__)
+
+REPEATED_S: Final = 1.0
+"""How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
+nothing."""
 
 
 class Outbound:
@@ -383,10 +387,31 @@ class Outbound:
         if held.deadline < session.alarm or held.not_before:
             self.alarms.at(session, held.not_before or held.deadline)
 
+    def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
+        """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
+        browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
+        acknowledged or told a second time. While the first is held both get the answer; else this one is answered at once and
+        takes no message, for the client may have the first answer. False: it is a connect like any other."""
+        if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
+            return False
+        held = session.held
+        if held is not None:
+            if held.twin is not None or held.peer.pushes:
+                return False
+            held.twin, peer.session = peer, session
+            return True
+        if self._loop.time() - session.last_seen > REPEATED_S:
+            return False
+        session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
+        peer.send([CONNECTED % message_id.encode()])
+        return True
+
     def _let_go(self, session: Session, held: Held) -> None:
         session.held = None
         self.held -= 1
         peer = held.peer
+        if held.twin is not None:
+            held.twin.session = None
         if not peer.pushes:
             peer.session = None
             if session.peer is peer:
@@ -418,6 +443,8 @@ class Outbound:
             self._timing.rest(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
+        if held.twin is not None:
+            held.twin.send(parts)
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
@@ -425,19 +452,28 @@ class Outbound:
         if held is not None:
             self._let_go(session, held)
             held.peer.supersede()
+            if held.twin is not None:
+                held.twin.supersede()
 
     def vanished(self, peer: Peer) -> None:
         """The connection of this request is gone: whatever comes waits for the next connect."""
         session = peer.session
-        if session is not None and session.held is not None and session.held.peer is peer:
-            self._let_go(session, session.held)
+        held = None if session is None else session.held
+        if session is None or held is None:
+            return
+        if held.twin is not None and peer in (held.peer, held.twin):
+            held.peer, held.twin = held.twin if held.peer is peer else held.peer, None
+            peer.session = None
+        elif held.peer is peer:
+            self._let_go(session, held)
             self._timing.rest(session, self._loop.time())
 
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
         the connect is answered now: the one gets its answer, the other does not stay parked."""
         session = peer.session
-        if session is not None and session.held is not None and session.held.peer is peer:
+        held = None if session is None else session.held
+        if session is not None and held is not None and peer in (held.peer, held.twin):
             self.release(session, self._loop.time())
 
     def socket_closed(self, socket: Peer) -> None:

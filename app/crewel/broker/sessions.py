@@ -116,6 +116,7 @@ class Session:
         "broadcast_to_publisher",
         "browser",
         "burst",
+        "connect_id",
         "connect_only",
         "credit",
         "dispatcher",
@@ -188,6 +189,8 @@ class Session:
     """Loop time (s) at which lazy messages stop waiting."""
     retained: int
     """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
+    connect_id: str | None
+    """The id of its last connect, if that came over HTTP and was not answered a second time."""
     connect_only: bool
     """Whether only connect replies carry its messages."""
     is_reliable: bool
@@ -262,6 +265,7 @@ class Session:
         self.urgent = False
         self.lazy_at = inf
         self.retained = 0
+        self.connect_id = None
         self.connect_only = False
         self.is_reliable = False
         self.batches = None

@@ -1,0 +1,136 @@
+"""A connect that comes twice is one connect: proxies send requests twice, and browsers repeat what they got no answer to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.bayeux.message import Fields
+from crewel.extensions.ack import AckExtension
+from tests.broker.world import Client, Request, World, data_of
+
+
+@pytest.fixture(params=["", "ack"])
+def world(request: pytest.FixtureRequest) -> Any:
+    world = World("storage.enabled=false", extensions=[AckExtension()] if request.param else [])
+    world.asks = {"ext": {"ack": True}} if request.param else {}  # type: ignore[attr-defined]
+    yield world
+    world.close()
+
+
+def joined(world: World) -> Client:
+    client = Client(world).joined("/a", **world.asks)  # type: ignore[attr-defined]
+    world.advance(5.0)
+    return client
+
+
+def connect(client: Client, batch: int | None = None) -> tuple[Request, Fields]:
+    """A connect and its bytes, so that they can come again."""
+    ext = {} if batch is None else {"ext": {"ack": batch}}
+    message = client.message("/meta/connect", connectionType="long-polling", **ext)
+    request = client.send(message)
+    assert isinstance(request, Request)
+    return request, message
+
+
+def again(client: Client, message: Fields) -> Request:
+    request = client.send(dict(message))
+    assert isinstance(request, Request)
+    return request
+
+
+def test_both_copies_of_a_held_connect_get_the_same_answer(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    second = again(client, message)
+    assert (first.is_held, second.is_held) == (True, True)
+    world.broker.publish("/a", 1)
+    world.settle()
+    assert first.answer == second.answer
+    assert data_of(first.answer[:1]) == [1]
+
+
+def test_a_repeat_of_an_answered_connect_takes_no_message_and_acknowledges_nothing(world: World) -> None:
+    client = joined(world)
+    world.broker.publish("/a", 1)
+    first, message = connect(client)
+    assert data_of(first.answer[:1]) == [1]
+    world.broker.publish("/a", 2)
+    second = again(client, message)
+    assert second.answer == [{"channel": "/meta/connect", "successful": True, "id": message["id"]}]
+    told = first.answer[-1].get("ext", {}).get("ack")
+    third, _ = connect(client, told)
+    assert data_of(third.answer[:-1]) == [2]
+
+
+def test_a_newer_connect_replaces_both_copies(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    second = again(client, message)
+    third, _ = connect(client)
+    assert (first.superseded, second.superseded, third.is_held) == (1, 1, True)
+
+
+def test_a_connect_that_is_no_repeat_replaces_as_ever(world: World) -> None:
+    client = joined(world)
+    first, _ = connect(client)
+    second, _ = connect(client)
+    assert (first.superseded, second.is_held) == (1, True)
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_when_one_copy_vanishes_the_other_is_still_held(world: World, gone: int) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    copies = [first, again(client, message)]
+    world.broker.outbound.vanished(copies[gone])
+    world.broker.publish("/a", 1)
+    world.settle()
+    assert data_of(copies[1 - gone].answer[:1]) == [1]
+    assert world.broker.outbound.held == 0
+
+
+def test_when_both_vanish_the_connect_is_held_no_more(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    second = again(client, message)
+    for each in (first, second):
+        world.broker.outbound.vanished(each)
+    assert client.session.held is None
+    world.sweep_after(11)
+    assert not client.is_known
+
+
+def test_a_third_copy_is_a_newer_connect(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    second, third = again(client, message), again(client, message)
+    assert (first.superseded, second.superseded, third.is_held) == (1, 1, True)
+
+
+def test_another_browser_does_not_get_the_answer(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    stranger = world.post(dict(message), browser="another")
+    assert stranger.answer[0]["error"] == "402::session_unknown"
+    assert first.is_held
+
+
+def test_a_client_that_numbers_nothing_is_held_at_its_second_attempt(world: World) -> None:
+    client = joined(world)
+    world.broker.publish("/a", 1)
+    _, message = connect(client)
+    assert again(client, message).payloads
+    assert again(client, message).is_held
+
+
+def test_long_after_its_answer_the_same_connect_is_the_next_one(world: World) -> None:
+    client = joined(world)
+    first, message = connect(client)
+    world.broker.publish("/a", 1)
+    world.settle()
+    assert first.payloads
+    world.advance(1.5)
+    assert not again(client, message).superseded
+    assert client.session.held is not None or world.broker.outbound.held == 0

@@ -1,0 +1,66 @@
+"""A TCP proxy that sends each request to the server twice, on two connections, and passes on the answers to the first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Self
+
+_BYTES = 65536
+
+
+class DuplicatingProxy:
+    """Whatever a client writes goes to the server twice; `duplicated` counts the bytes. It knows nothing of HTTP: each of the
+    two connections carries the same requests in the same order."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.duplicated = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._forward(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first_reader, first = await asyncio.open_connection("127.0.0.1", self._server_port)
+        second_reader, second = await asyncio.open_connection("127.0.0.1", self._server_port)
+        answers = [asyncio.create_task(_carry(first_reader, writer)), asyncio.create_task(_carry(second_reader, None))]
+        try:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(_BYTES):
+                    self.duplicated += len(data)
+                    for copy in (first, second):
+                        copy.write(data)
+                        await copy.drain()
+        finally:
+            for task in answers:
+                task.cancel()
+            for each in (first, second, writer):
+                each.close()
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(_BYTES):
+            if writer is not None:
+                writer.write(data)
+                await writer.drain()

@@ -1,0 +1,33 @@
+"""A proxy that sends each request twice: the clients behind it hear everything, for a connect that comes twice is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.duplicating_proxy import DuplicatingProxy
+from tests.interop.conftest import OpenPeer
+from tests.interop.peers import KINDS, Kind, kinds_that_can
+from tests.server_process import Server
+
+STOCK = [kind for kind in kinds_that_can("extensions") if (kind.library, kind.transport) == ("cometd", "long-polling")]
+MESSAGES = 20
+
+
+@pytest.mark.parametrize("extensions", [[], ["ack"]], ids=["no ack", "ack"])
+@pytest.mark.parametrize("kind", STOCK, ids=str)
+async def test_behind_a_proxy_that_sends_requests_twice_each_message_is_heard_once(
+    kind: Kind, server: Server, open_peer: OpenPeer, extensions: list[str]
+) -> None:
+    channel = f"/twice/{len(extensions)}"
+    publisher = await open_peer(KINDS[0], server.port)
+    async with DuplicatingProxy(server.port) as proxy:
+        peer = await open_peer(kind, proxy.port, extensions=extensions)
+        await peer.subscribe(channel)
+        connects = len(peer.told("connected"))
+        for number in range(MESSAGES):
+            await publisher.publish(channel, {"n": number})
+            await peer.hears({"n": number})
+        assert [data["n"] for data in peer.heard()] == list(range(MESSAGES))
+        # Each message came with the answer to one connect: none was a 500 that had to be tried again.
+        assert len(peer.told("connected")) - connects <= MESSAGES + 2
+        assert proxy.duplicated
