@@ -5,15 +5,12 @@ in a checkout as links (docs/decisions/0001), so one expression finds both.
 """
 
 from pathlib import Path
+from typing import Final
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE: Final = Path(__file__).resolve().parent
 
+STATIC: Final = (_PACKAGE / "static").resolve()
+"""The directory of the pages: index.html, style.css, chat/, vendor/."""
 
-def static_dir() -> Path:
-    """Return the directory of the pages: index.html, style.css, chat/, vendor/."""
-    return (_PACKAGE / "static").resolve()
-
-
-def extensions_dir() -> Path:
-    """Return the directory whose `*.js` files are the extensions' browser halves."""
-    return (_PACKAGE / "extensions").resolve()
+EXTENSIONS: Final = {file.stem: file for file in (_PACKAGE / "extensions").resolve().glob("*.js")}
+"""The extensions' browser halves by name: `update` is update.js."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -9,7 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from crewel.broker.broker import Broker
 
-__all__ = ["mount_pages"]
+__all__ = ["mount_demos", "mount_extensions", "mount_health", "mount_metrics", "protect_pages"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -21,22 +24,15 @@ _PAGE_HEADERS = {
 }
 
 
-class Pages:
-    """The handlers, with the broker and the directories that they read."""
+def mount_health(app: web.Application, broker: Broker) -> None:
+    """Serve `/health/live`, the process answers, and `/health/ready`: the server takes all traffic; not while its store is
+    away or full, while one of its tasks is down, or while it has no descriptors for connections; and not any more when it goes
+    down or has lost its store."""
 
-    def __init__(self, broker: Broker, static: Path, extensions: Path) -> None:
-        self._broker = broker
-        self._static = static
-        self._extensions = extensions
-
-    async def live(self, _: web.Request) -> web.Response:
-        """The process answers."""
+    async def live(_: web.Request) -> web.Response:
         return web.json_response({"status": "live"})
 
-    async def ready(self, _: web.Request) -> web.Response:
-        """The server takes all traffic; not while its store is away or full, while one of its tasks is down, or while it has
-        no descriptors for connections; and not any more when it goes down or has lost its store."""
-        broker = self._broker
+    async def ready(_: web.Request) -> web.Response:
         if broker.has_lost_store:
             return web.json_response({"status": "fenced", "store": broker.concerns["store"]()}, status=503)
         if broker.is_draining:
@@ -46,55 +42,65 @@ class Pages:
             return web.json_response({"status": "degraded", **found}, status=503)
         return web.json_response({"status": "ready"})
 
-    async def metrics(self, _: web.Request) -> web.Response:
-        """The figures for Prometheus."""
-        await self._broker.letters.count()
-        return web.Response(body=self._broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def extension(self, request: web.Request) -> web.StreamResponse:
-        """The browser half of an extension."""
-        path = self._extensions / f"{request.match_info['name']}.js"
-        if not path.is_file():
-            raise web.HTTPNotFound(text=f"there is no extension script {path.name}")
-        return web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
-
-    async def file(self, request: web.Request) -> web.StreamResponse:
-        """What several pages share. Named one by one: in a checkout, the directory holds npm's files too."""
-        return web.FileResponse(self._static / request.match_info["name"])
-
-    async def index(self, _: web.Request) -> web.StreamResponse:
-        """The page that introduces the demos."""
-        return web.FileResponse(self._static / "index.html")
-
-    async def chat(self, _: web.Request) -> web.StreamResponse:
-        """The chat demo."""
-        return web.FileResponse(self._static / "chat" / "index.html")
+    app.router.add_get("/health/live", live)
+    app.router.add_get("/health/ready", ready)
 
 
-def mount_pages(app: web.Application, broker: Broker, static: Path, extensions: Path) -> None:
-    """Serve the pages in this application; the demos only if `http.demos` says so."""
-    pages = Pages(broker, static, extensions)
-    app.router.add_get("/health/live", pages.live)
-    app.router.add_get("/health/ready", pages.ready)
-    app.router.add_get("/metrics", pages.metrics)
-    app.router.add_get("/extensions/{name:[a-z-]+}.js", pages.extension)
-    if broker.settings.http.demos:
-        app.router.add_get("/", pages.index)
-        app.router.add_get("/chat/", pages.chat)
-        app.router.add_get("/chat", _to_chat)
-        app.router.add_get("/static/{name:style\\.css|icon\\.svg}", pages.file)
-        for directory in ("chat", "vendor"):
-            if (static / directory).is_dir():
-                app.router.add_static(f"/static/{directory}/", static / directory)
-    app.on_response_prepare.append(_protect)
+def mount_metrics(app: web.Application, broker: Broker) -> None:
+    """Serve the figures for Prometheus at `/metrics`."""
+
+    async def metrics(_: web.Request) -> web.Response:
+        await broker.letters.count()
+        return web.Response(body=broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.router.add_get("/metrics", metrics)
+
+
+def mount_extensions(app: web.Application, scripts: Mapping[str, Path]) -> None:
+    """Serve the browser halves of the extensions, by name, at `/extensions/`."""
+
+    async def extension(request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        path = scripts.get(name)
+        if path is None:
+            raise web.HTTPNotFound(text=f"there is no extension script {name}.js")
+        response = web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
+        _protect(response)
+        return response
+
+    app.router.add_get("/extensions/{name:[a-z-]+}.js", extension)
+
+
+def mount_demos(app: web.Application, static: Path) -> None:
+    """Serve the page of first steps at `/`, the chat at `/chat/`, and what they need at `/static/`."""
+
+    def page(file: Path) -> Handler:
+        async def send(_: web.Request) -> web.StreamResponse:
+            return web.FileResponse(file)
+
+        return send
+
+    app.router.add_get("/", page(static / "index.html"))
+    app.router.add_get("/chat/", page(static / "chat" / "index.html"))
+    app.router.add_get("/chat", _to_chat)
+    for name in ("style.css", "icon.svg"):  # one by one: in a checkout, the directory holds npm's files too
+        app.router.add_get(f"/static/{name}", page(static / name))
+    for directory in ("chat", "vendor"):
+        if (static / directory).is_dir():
+            app.router.add_static(f"/static/{directory}/", static / directory)
 
 
 async def _to_chat(_: web.Request) -> web.Response:
     raise web.HTTPMovedPermanently("/chat/")
 
 
-async def _protect(_: web.Request, response: web.StreamResponse) -> None:
+async def protect_pages(_: web.Request, response: web.StreamResponse) -> None:
+    """Give pages and scripts the headers that keep them to themselves; a signal handler for `on_response_prepare`."""
     if response.content_type in ("text/html", "text/javascript", "application/javascript", "text/css"):
-        for name, value in _PAGE_HEADERS.items():
-            response.headers.setdefault(name, value)
-        response.headers.setdefault("Cache-Control", "no-cache")
+        _protect(response)
+
+
+def _protect(response: web.StreamResponse) -> None:
+    for name, value in _PAGE_HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-cache")

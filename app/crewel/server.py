@@ -11,10 +11,10 @@ import importlib
 import logging
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -28,7 +28,7 @@ from crewel.broker.services import Service
 from crewel.broker.sweeper import sweep_forever
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
-from crewel.pages import mount_pages
+from crewel.pages import mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -40,7 +40,7 @@ from crewel.transports.fast_lane import FastConnection, FastLane
 from crewel.transports.hosts import is_loopback
 from crewel.transports.listener import Listener, bind
 
-__all__ = ["BROKER", "attach", "build", "load_extensions", "serve"]
+__all__ = ["BROKER", "MOUNTS", "attach", "build", "load_extensions", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -83,10 +83,24 @@ def _extension(name: str) -> Extension:
     return made
 
 
-def attach(app: web.Application, settings: Settings | None = None, services: Iterable[Service] = ()) -> Broker:
+def attach(
+    app: web.Application,
+    settings: Settings | None = None,
+    services: Iterable[Service] = (),
+    *,
+    mount: Iterable[str] = (),
+) -> Broker:
     """Serve Bayeux in this application, at `bayeux.path`, and return the broker. To be called while an event loop runs,
-    before the application starts; the broker lives and ends with the application."""
+    before the application starts; the broker lives and ends with the application.
+
+    `mount` names what is served besides, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
+    operators' commands find nothing; `health`, `metrics` and `extensions` are the paths below these names. Raises
+    SettingsError for an unknown name."""
     settings = settings or Settings()
+    mounted = list(mount)
+    for name in mounted:
+        if name not in MOUNTS:
+            raise SettingsError(f"mount: there is no {name!r}; known are {', '.join(MOUNTS)}")
     broker = Broker(settings, load_extensions(settings.bayeux.extensions))
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
@@ -104,7 +118,23 @@ def attach(app: web.Application, settings: Settings | None = None, services: Ite
         app.cleanup_ctx.append(_life_of_store)
     # Held requests are answered before the server waits for requests to end.
     app.on_shutdown.append(_drain)
+    for name in mounted:
+        MOUNTS[name](app)
     return broker
+
+
+def _mount_admin(app: web.Application) -> None:
+    mount_rest(app, app[ADMIN], assets.STATIC)
+
+
+MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
+    "api": lambda app: mount_api(app, app[BROKER]),
+    "admin": _mount_admin,
+    "health": lambda app: mount_health(app, app[BROKER]),
+    "metrics": lambda app: mount_metrics(app, app[BROKER]),
+    "extensions": lambda app: mount_extensions(app, assets.EXTENSIONS),
+}
+"""What `attach` can serve beside Bayeux, and `crewel serve` does."""
 
 
 async def _access(app: web.Application) -> AsyncIterator[None]:
@@ -154,12 +184,12 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
         from crewel.demo.chat import chat_service
 
         services.append(chat_service())
-    attach(app, settings, services)
+    attach(app, settings, services, mount=MOUNTS)
     app.middlewares.append(app[ENDPOINT].guard)
     app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
-    mount_api(app, app[BROKER])
-    mount_rest(app, app[ADMIN], assets.static_dir())
-    mount_pages(app, app[BROKER], assets.static_dir(), assets.extensions_dir())
+    app.on_response_prepare.append(protect_pages)
+    if settings.http.demos:
+        mount_demos(app, assets.STATIC)
     return app
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.broker import Broker
 from crewel.broker.services import Service, load_services
 from crewel.errors import ServiceError
 from crewel.extension import Extension
 from crewel.security.policy import OpenPolicy
+from crewel.settings import Settings
 from tests.broker.world import Client, World, data_of
 
 MakeWorld = Callable[..., World]
@@ -138,6 +140,25 @@ class TestInstalling:
         assert service.broker is world.broker
         with pytest.raises(ServiceError, match="already installed"):
             world.broker.install([service])
+
+    async def test_it_serves_in_two_servers_at_once_and_in_a_later_one(self) -> None:
+        service, settings = Service("echo"), Settings()
+        service.remote_call("echo")(lambda session, data: data)
+        first, second = Broker(settings), Broker(settings)
+        first.install([service])
+        second.install([service])
+        assert all("/service/echo" in broker.registry.calls for broker in (first, second))
+        with pytest.raises(ServiceError, match="installed in 2 servers"):
+            service.publish("/a", 1)
+        await first.close()
+        assert service.broker is second
+        await second.close()
+        with pytest.raises(ServiceError, match="not installed"):
+            service.publish("/a", 1)
+        third = Broker(settings)
+        third.install([service])
+        assert service.broker is third
+        await third.close()
 
     def test_one_service_brings_the_policy(self, world: World) -> None:
         services = [Service("one"), Service("two")]

@@ -11,7 +11,6 @@ from aiohttp import ClientSession, web
 import crewel.extensions.ack  # imported by name when a server is made, which in a test would block its loop
 import crewel.extensions.timesync  # noqa: F401
 from crewel import server as crewel_server
-from crewel.pages import mount_pages
 from crewel.settings import Settings
 from crewel.settings.declared import Http
 from crewel.settings.lasting import Storage
@@ -35,8 +34,7 @@ def test_health(server: Server) -> None:
 async def test_a_server_that_goes_down_is_alive_and_not_ready(tmp_path: Path) -> None:
     app = web.Application()
     settings = Settings(http=Http(demos=False), storage=Storage(data_dir=str(tmp_path)))
-    broker = crewel_server.attach(app, settings)
-    mount_pages(app, broker, ROOT / "static", ROOT / "extensions")
+    broker = crewel_server.attach(app, settings, mount=["health"])
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from crewel.settings import Settings, SettingsError, load
+from crewel.settings.lasting import Storage
 from crewel.settings.table import as_text, declared, shown, value_of
 
 NONE: dict[str, str] = {}
@@ -251,3 +252,11 @@ def test_a_value_that_changes_while_running_is_checked_too() -> None:
     with pytest.raises(ValueError, match="greater than or equal to 0"):
         settings.bayeux.timeout_ms = -5
     assert settings.bayeux.timeout_ms == 1000
+
+
+def test_a_program_may_give_files_and_directories_as_paths(tmp_path: Path) -> None:
+    storage = Storage(data_dir=tmp_path, server_binary=tmp_path / "valkey-server")
+    assert (storage.data_dir, storage.server_binary) == (str(tmp_path), str(tmp_path / "valkey-server"))
+    settings = Settings()
+    settings.storage.data_dir = tmp_path / "other"  # type: ignore[assignment]
+    assert settings.storage.data_dir == str(tmp_path / "other")

@@ -101,6 +101,8 @@ class Broker:
         self.inbound = Inbound(self)
         self.durability: Durability | None = None
         """What makes messages and sessions outlive this process; None without a store."""
+        self.on_close: list[Callable[[], None]] = []
+        """Called when this broker has ended."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics.gauge("sessions", lambda: len(self.sessions))
         self.metrics.gauge("held_connects", lambda: self.outbound.held)
@@ -371,6 +373,8 @@ class Broker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.supervisor.close()
         await self.letters.close()
+        for ended in self.on_close:
+            ended()
 
     def _rebind(self, socket: Peer, session: Session) -> None:
         before = socket.session

@@ -46,21 +46,24 @@ class Registry:
 
 
 class Service:
-    """One application, or one part of it. `broker` is set once it is installed."""
+    """One application, or one part of it. It may be installed in any number of servers, one after the other or at once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.policy: SecurityPolicy | None = None
         """The security policy of the whole server; at most one service may bring one."""
-        self._broker: Broker | None = None
+        self.brokers: list[Broker] = []
+        """Those of the servers that it is installed in and that have not ended."""
         self._bindings: list[Callable[[Broker], None]] = []
 
     @property
     def broker(self) -> Broker:
-        """The broker it is installed in. Raises ServiceError before that."""
-        if self._broker is None:
-            raise ServiceError(f"the service {self.name!r} is not installed in a server yet")
-        return self._broker
+        """The broker of the server that it is installed in. Raises ServiceError if there is none, or more than one: then
+        `attach` has returned the one that is meant."""
+        if len(self.brokers) != 1:
+            servers = f"is installed in {len(self.brokers)} servers" if self.brokers else "is not installed in a server"
+            raise ServiceError(f"the service {self.name!r} {servers}: there is not one broker that is meant")
+        return self.brokers[0]
 
     def publish(
         self,
@@ -148,13 +151,14 @@ class Service:
         return self._collect(lambda broker, authorizer: broker.guard.authorize(pattern, authorizer))
 
     def install(self, broker: Broker) -> None:
-        """Bind everything to this broker. Raises ServiceError if it is already installed, or a second one brings a
-        policy."""
-        if self._broker is not None:
-            raise ServiceError(f"the service {self.name!r} is already installed")
+        """Bind everything to this broker, until it ends. Raises ServiceError if it is installed there already, or a second
+        service brings a policy."""
+        if broker in self.brokers:
+            raise ServiceError(f"the service {self.name!r} is already installed in this server")
         if self.policy is not None:
             broker.set_policy(self.policy)
-        self._broker = broker
+        self.brokers.append(broker)
+        broker.on_close.append(lambda: self.brokers.remove(broker))
         for bind in self._bindings:
             bind(broker)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from crewel.settings.kinds import Algorithms, Group, Number, OptionalText, Texts, setting
+from crewel.settings.kinds import Algorithms, Group, Number, OptionalFileName, OptionalText, Texts, setting
 
 _MS = "ms"
 MIN_TOKEN = 16
@@ -21,7 +21,7 @@ class Security(Group):
         "Security policy. open: names are not proved, so it serves loopback only. jwt: clients show a JSON Web Token.",
     )
     allow_open: bool = setting(False, "Let the open policy serve other addresses than loopback.")
-    jwt_keys: OptionalText = setting(
+    jwt_keys: OptionalFileName = setting(
         None,
         "What tokens are verified with: a file that holds a public key, a certificate, a shared secret or a JWK set,"
         " or the address of a JWK set.",

@@ -21,6 +21,7 @@ from crewel.settings.kinds import (
     Hosts,
     Networks,
     Number,
+    OptionalFileName,
     OptionalText,
     Origins,
     Transports,
@@ -65,10 +66,10 @@ class Http(Group):
         "Peers whose X-Forwarded-* headers are believed.",
         expected="IP addresses or networks such as 10.0.0.0/8",
     )
-    tls_cert: OptionalText = setting(
+    tls_cert: OptionalFileName = setting(
         None, "Certificate chain (PEM). With tls_key: serve https.", expected="a file name"
     )
-    tls_key: OptionalText = setting(None, "Private key (PEM) of tls_cert.", expected="a file name")
+    tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.", expected="a file name")
     header_timeout_ms: Number = setting(
         10000, "A peer that has not sent its headers by then is cut off.", unit=_MS, ge=1
     )

@@ -6,6 +6,7 @@ setting of such a kind.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable
 from ipaddress import ip_network
@@ -121,8 +122,14 @@ def _store_address(given: str | None) -> str | None:
     return given
 
 
+def _path_as_text(given: object) -> object:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+FileName = Annotated[str, BeforeValidator(_path_as_text)]
+OptionalFileName = Annotated[str | None, BeforeValidator(_empty_is_unset), BeforeValidator(_path_as_text)]
 WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)]
 HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_hook_address)]
 StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_store_address)]

