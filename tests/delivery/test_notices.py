@@ -57,9 +57,8 @@ def test_it_moves_behind_what_is_found_late() -> None:
     durable.park(LogId(2))
     durable.place_notices()
     assert parked(durable) == [1, 2, 9]
-    durable.place_notices(0)  # something in memory has a lower priority
-    assert parked(durable) == [1, 2, 9]
-    assert durable.notices[LogId(9)].priority == 0
+    durable.notice(LogId(10), "/b", 0)  # something in memory has a lower priority
+    assert durable.notices[LogId(10)].priority == 0
 
 
 def test_one_that_is_not_parked_is_not_parked_by_being_moved() -> None:

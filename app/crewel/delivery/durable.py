@@ -331,11 +331,11 @@ class Durable(Owed):
 
     # Notices that topics were erased
 
-    def notice(self, log_id: LogId, channel: str) -> list[LogId]:
+    def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL) -> list[LogId]:
         """The store has put the notice that the topic of this channel was erased at this place, instead of any that waited
-        there for the session. Returns the places of these."""
+        there for the session; its priority is at most `lowest`. Returns the places of the others."""
         former = self.forget_notice(channel)
-        self.notices[log_id] = Waiting(channel=channel)
+        self.notices[log_id] = Waiting(channel=channel, priority=lowest)
         self._stored_notices[channel] = log_id
         self.place_notices()
         return former
@@ -349,13 +349,15 @@ class Durable(Owed):
             del self.notices[place]
         return places
 
-    def place_notices(self, lowest: int = NORMAL) -> None:
+    def place_notices(self) -> None:
         """Let each notice wait behind all messages of its topic that came before it: within the lowest priority that any of
-        them has, and at most `lowest`."""
+        them has."""
         for place, notice in self.notices.items():
-            waiting = (*self.open.items(), *self.inbox.items())
-            of_topic = [each.priority for at, each in waiting if each.channel == notice.channel and at < place]
-            priority = min([lowest, notice.priority, *of_topic])
+            priority = notice.priority
+            for messages in (self.open, self.inbox):
+                for at, each in messages.items():
+                    if each.priority < priority and each.channel == notice.channel and at < place:
+                        priority = each.priority
             if priority != notice.priority:
                 was_parked = self.is_parked(place)
                 self.forget_parked(place)

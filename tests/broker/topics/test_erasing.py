@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker import turns
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from crewel.topics.lifecycle import State
@@ -313,3 +316,47 @@ class TestGroups:
         assert data(take_all(joe)) == [None]
         assert [reason for _, reason, _ in stored.ended()] == ["erased"] * 4
         assert joe.session.subscriptions == set()
+
+
+class TestPortions:
+    """A large erase: no step of it is long, whatever waits in all."""
+
+    @staticmethod
+    def prepared(world: StoredWorld) -> None:
+        for number in range(20):
+            Receiver(world).started("/a/b", name=f"reader{number}/1", settle="message")
+
+        async def published() -> None:
+            await asyncio.gather(*(world.broker.publish_stored("/a/b", number) for number in range(500)))
+
+        world.wait(published())
+        world.commit()
+
+    @pytest.mark.parametrize("is_away", [False, True])
+    def test_the_store_is_told_of_some_before_others_end(self, stored: StoredWorld, is_away: bool) -> None:
+        self.prepared(stored)
+        if is_away:
+            let_go(stored)
+        erase(stored, "/a/b", force=True)
+        stored.commit()
+        facts: Any = stored.wait(stored.store.reader.xrange(stored.store.keys.facts))
+        told = [orjson.loads(fields[b"d"]) for _, fields in facts if fields[b"t"] == b"ended"]
+        counts = [sum(len(each["ids"]) for each in fact["ended"]) for fact in told]
+        assert sum(counts) == 20 * 500
+        assert max(counts) <= 3000
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_others_have_their_turn(self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, force: bool) -> None:
+        self.prepared(stored)
+        monkeypatch.setattr(turns, "LONGEST_S", 0.0)
+        count = 0
+
+        async def counted() -> None:
+            nonlocal count
+            erasing = stored.loop.create_task(stored.broker.topics.erase("/a/b", force=force))
+            while not erasing.done():
+                count += 1
+                await asyncio.sleep(0)
+
+        stored.wait(counted())
+        assert count >= 20

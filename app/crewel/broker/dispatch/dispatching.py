@@ -419,11 +419,10 @@ class Dispatching:
 
     def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
         """The store has put the notice that a topic was erased into the session's record."""
-        former = durable.notice(place, channel)
+        of_topic = [each.priority for each in self.unsettled.transients(session) if each.channel == channel]
+        former = durable.notice(place, channel, min([NORMAL, *of_topic]))
         if former:
             session.queue = [each for each in session.queue if each.position not in former]
-        of_topic = [each.priority for each in self.unsettled.transients(session) if each.channel == channel]
-        durable.place_notices(min(of_topic, default=NORMAL))
         if self._broker.durability is not None:
             self._broker.durability.node.touch(durable)
         notice = durable.notices[place]

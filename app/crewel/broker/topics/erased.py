@@ -25,13 +25,13 @@ __all__ = ["end_messages", "end_shared", "leave_group", "take_leave"]
 
 log = logging.getLogger(__name__)
 
-_SESSIONS_AT_ONCE: Final = 256
+_SESSIONS_AT_ONCE: Final = 16
 """Sessions that are told before the store has answered for them."""
-_ENDS_AT_ONCE: Final = 2000
+_ENDS_AT_ONCE: Final = 1000
 """Messages of one session that end in one step."""
 _DISCARDED_AT_ONCE: Final = 500
 """Messages of a shared queue that end in one step of the store."""
-_UNCOMMITTED: Final = 10_000
+_UNCOMMITTED: Final = 2000
 """Messages that have ended before the store is told of them."""
 
 
