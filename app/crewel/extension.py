@@ -163,7 +163,15 @@ class Pipe:
 
     def send(self, session: Session | None, fields: Fields) -> bool:
         """Whether the message goes out."""
-        return not self._send or _agree(self._send, session, fields)
+        if not self._send:
+            return True
+        passes = _agree(self._send, session, fields)
+        if "ext" in fields and type(fields["ext"]) is not dict:
+            log.error(
+                "an extension made of ext what is no object in a message on %s: it is left out", fields["channel"]
+            )
+            del fields["ext"]
+        return passes
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Whether the reply goes out."""
@@ -189,7 +197,10 @@ class Pipe:
         """The entries that leave in one response, as the session's parts leave them."""
         for part in session.parts_out:
             try:
-                entries = part.send(session, entries)
+                sent = part.send(session, entries)
+                if not (part.is_plain or (isinstance(sent, list) and all(isinstance(each, Entry) for each in sent))):
+                    raise TypeError("expected the list of the entries that leave")
+                entries = sent
             except Exception:
                 log.exception("a session part failed in send: the messages go out unchanged")
         return entries

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import MAX_ADVICE_MS, Accepted, Message, delivered
-from crewel.errors import BayeuxCode, Refused
+from crewel.errors import BayeuxCode, IllegalArgument, Refused
 
 names = st.sampled_from(["channel", "id", "clientId", "data", "ext", "advice", "subscription", "successful", "x"])
 values = st.recursive(
@@ -82,9 +82,19 @@ class TestFields:
         assert message(data=[1]).data == [1]
         assert message().data is None
 
-    @pytest.mark.parametrize(("value", "read"), [({"a": 1}, {"a": 1}), (None, {}), ("x", {}), ([], {})])
-    def test_ext_is_an_object_or_counts_as_empty(self, value: Any, read: dict[str, Any]) -> None:
-        assert message(ext=value).ext == read
+    def test_ext_is_empty_if_it_is_missing(self) -> None:
+        assert message(ext={"a": 1}).ext == {"a": 1}
+        assert message().ext == {}
+
+    @pytest.mark.parametrize(
+        ("value", "told"),
+        [(None, "null"), ("x", "a string"), ([], "a list"), (5, "a number"), (1.5, "a number"), (True, "a boolean")],
+    )
+    def test_an_ext_that_is_no_object_is_refused_and_named(self, value: Any, told: str) -> None:
+        with pytest.raises(IllegalArgument) as caught:
+            message(ext=value)
+        assert caught.value.error == "400:ext:user.illegalArgument"
+        assert caught.value.message == f"ext: must be an object, not {told}"
 
     @pytest.mark.parametrize(
         ("value", "read"),
@@ -163,9 +173,6 @@ class TestDelivered:
 
     def test_an_empty_ext_is_left_out(self) -> None:
         assert "ext" not in delivered(message(data=1, ext={}))
-
-    def test_an_ext_that_is_no_object_is_copied(self) -> None:
-        assert delivered(message(ext="x"))["ext"] == "x"
 
     def test_missing_data_is_delivered_as_null(self) -> None:
         assert delivered(message()) == {"channel": "/foo", "data": None}

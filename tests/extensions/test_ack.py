@@ -43,7 +43,7 @@ class TestHandshake:
         assert client.session.connect_only
 
     @pytest.mark.parametrize(
-        "ext", [{"ack": 1}, {"ack": 1.0}, {"ack": False}, {"ack": {"enabled": True}}, {"ack": "yes"}, {}, 5]
+        "ext", [{"ack": 1}, {"ack": 1.0}, {"ack": False}, {"ack": {"enabled": True}}, {"ack": "yes"}, {}]
     )
     def test_anything_else_leaves_it_off(self, world: World, ext: Any) -> None:
         client = Client(world)

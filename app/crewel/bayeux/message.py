@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.errors import BayeuxCode, Refused
+from crewel.errors import BayeuxCode, IllegalArgument, Refused
 
-__all__ = ["MAX_ADVICE_MS", "Accepted", "Fields", "Message", "delivered"]
+__all__ = ["MAX_ADVICE_MS", "Accepted", "Fields", "Message", "delivered", "no_object"]
 
 Fields = dict[str, Any]
 """A JSON object: a message on the wire."""
@@ -22,6 +22,14 @@ the server has to remember."""
 
 # Bayeux 1.0 gives these a meaning in what a server sends; a publisher that sets them would speak with the server's voice.
 _SERVER_FIELDS: Final = frozenset(("clientId", "id", "advice", "successful", "error", "subscription"))
+_KINDS: Final = {
+    str: "a string",
+    list: "a list",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
 _SERVER_EXT: Final = frozenset(("publish", "update", "session", "ack", "subscribe"))
 
 
@@ -38,7 +46,7 @@ class Message:
     @classmethod
     def read(cls, fields: Fields) -> Message:
         """The message, or Refused: first the channel is there, then its grammar, then the id (the order of the checks is
-        that of the reference, 1.7)."""
+        that of the reference, 1.7), then that `ext` is an object."""
         name = fields.get("channel")
         if name is None:
             raise Refused(BayeuxCode.CHANNEL_MISSING)
@@ -51,6 +59,8 @@ class Message:
                 message_id = echoed_id(fields) or ""
             if not (message_id.isalnum() and message_id.isascii()):
                 raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
+        if "ext" in fields and type(fields["ext"]) is not dict:
+            raise no_object(fields["ext"])
         return cls(fields, channel, message_id)
 
     @property
@@ -66,7 +76,7 @@ class Message:
 
     @property
     def ext(self) -> Fields:
-        """The `ext` object; empty if there is none or it is not an object."""
+        """The `ext` object; empty if there is none."""
         value = self.fields.get("ext")
         return value if isinstance(value, dict) else {}
 
@@ -109,6 +119,11 @@ class Accepted(Message):
     def __init__(self, fields: Fields, channel: Channel, sender: str = "") -> None:
         super().__init__(fields, channel, None)
         self.sender = sender
+
+
+def no_object(ext: object) -> IllegalArgument:
+    """The refusal of an `ext` that is no object: its receivers could not be told anything in it."""
+    return IllegalArgument("ext", f"must be an object, not {_KINDS.get(type(ext), type(ext).__name__)}")
 
 
 def echoed_id(fields: Fields) -> str | None:

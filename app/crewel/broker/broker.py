@@ -12,7 +12,7 @@ from typing import Any
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.encodable import encoded
-from crewel.bayeux.message import Fields
+from crewel.bayeux.message import Fields, no_object
 from crewel.broker.broadcasting import Broadcasting, Keeping
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
@@ -87,6 +87,7 @@ class Broker:
         self.dispatching = Dispatching(self)
         self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
         self.outbound.conclude = self.dispatching.conclude
+        self.outbound.bury = self.dispatching.unsettled.bury_unsendable
         self.expiring = self.outbound.expiring = Expiring(self)
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), time.time)
@@ -181,22 +182,16 @@ class Broker:
         self, channel: str, data: Any, ext: Fields | None, qos: Fields | None
     ) -> tuple[Channel, Fields, PublishQos]:
         target = _literal(channel)
-        fields: Fields = {"channel": target.name, "data": data}
-        if ext is not None:
-            fields["ext"] = ext
-        encoded(fields, "")  # refuses also what is no number: its receivers would hear null
+        fields = _checked(target, data, ext)
         usual = self.topics.usual(target)
         return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
     ) -> bool:
-        """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out."""
-        fields: Fields = {"channel": _literal(channel).name, "data": data}
-        if ext is not None:
-            fields["ext"] = ext
-        encoded(fields, "")
-        return self.broadcasting.to_one(session, fields, lazy=lazy)
+        """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out. Raises
+        ValueError, TypeError, and Refused for an `ext` that is no object."""
+        return self.broadcasting.to_one(session, _checked(_literal(channel), data, ext), lazy=lazy)
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -388,6 +383,17 @@ def _literal(name: str) -> Channel:
     if channel is None or channel.is_wildcard:
         raise ValueError(f"{name!r} is not the name of a channel that can be published to")
     return channel
+
+
+def _checked(channel: Channel, data: Any, ext: Fields | None) -> Fields:
+    """The message as it is delivered. Raises TypeError for what JSON cannot say, IllegalArgument for `ext`."""
+    fields: Fields = {"channel": channel.name, "data": data}
+    if ext is not None:
+        if not isinstance(ext, dict):
+            raise no_object(ext)
+        fields["ext"] = ext
+    encoded(fields, "")  # refuses also what is no number: its receivers would hear null
+    return fields
 
 
 def _log_failure(result: Published | Exception) -> None:

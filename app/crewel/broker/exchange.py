@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.peer import Peer
 from crewel.broker.sessions import Session
+
+if TYPE_CHECKING:
+    from crewel.settings.declared import Bayeux
 
 __all__ = ["Exchange"]
 
@@ -38,3 +41,13 @@ class Exchange:
         self.replies: list[tuple[Reply, Message | None]] = []
         """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
         a message has none."""
+
+    def carries_messages(self, session: Session, settings: Bayeux) -> bool:
+        """Whether what waits for the session goes out with the answer."""
+        if self.peer.is_gone:
+            return False  # it went while its request waited for something
+        if self.handshake is not None:
+            return settings.allow_message_delivery_during_handshake
+        if self.connect is not None or not session.is_live:
+            return True
+        return not (session.connect_only or self.peer.connect_only)

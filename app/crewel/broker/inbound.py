@@ -107,6 +107,8 @@ class Inbound:
         client_id, message_id = fields.get("clientId"), fields.get("id")
         if type(client_id) is not str or type(message_id) is not str:
             return False
+        if "ext" in fields and type(fields["ext"]) is not dict:
+            return False
         broker = self._broker
         session = broker.sessions.get(client_id)
         if session is None:

@@ -73,6 +73,8 @@ class Outbound:
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.tell: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that is told their origin."""
+        self.bury: Callable[[Session, Entry, Exception], None]
+        """Told of a message that the server has failed to send."""
         self.conclude: Callable[[Session], None]
         """Told that all of a request has been read whose statuses have reported failures of the client."""
         self.ring: Callable[[Session, float], float]
@@ -169,7 +171,7 @@ class Outbound:
 
     def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
         queue = session.queue
-        if len(queue) + session.retained >= limit and queue:
+        if len(queue) + session.retained >= limit and (queue or session.retained):
             return False
         return not queue or self.has_bytes(session, len(entry.wire))
 
@@ -247,15 +249,21 @@ class Outbound:
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
             return []
-        if session.plain is not None:
-            entries = session.plain.send(session, entries)
-        elif session.parts:
-            entries = self.pipe.departing(session, entries)
-        self._metrics.deliveries += len(entries)
-        dispatcher = session.dispatcher
-        if dispatcher is not None and dispatcher.rules.tells:
-            return self.tell(session, dispatcher, entries)
-        return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
+        taken = entries
+        try:
+            if session.plain is not None:
+                entries = session.plain.send(session, entries)
+            elif session.parts:
+                entries = self.pipe.departing(session, entries)
+            self._metrics.deliveries += len(entries)
+            dispatcher = session.dispatcher
+            if dispatcher is not None and dispatcher.rules.tells:
+                return self.tell(session, dispatcher, entries)
+            return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
+        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
+            for entry in taken:
+                self.bury(session, entry, error)
+            return []
 
     def _ring(self, session: Session, now: float) -> float:
         if session.lazy_at <= now:
@@ -286,7 +294,7 @@ class Outbound:
                 self.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return
-        has_messages = session is not None and session.queue and self._carries_messages(exchange, session)
+        has_messages = session is not None and session.queue and exchange.carries_messages(session, self._settings)
         messages = self._departing(session) if session is not None and has_messages else []
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
@@ -299,15 +307,6 @@ class Outbound:
             session.peer = None
         if session.urgent:
             self.make_ready(session)
-
-    def _carries_messages(self, exchange: Exchange, session: Session) -> bool:
-        if exchange.peer.is_gone:
-            return False  # it went while its request waited for something
-        if exchange.handshake is not None:
-            return self._settings.allow_message_delivery_during_handshake
-        if exchange.connect is not None or not session.is_live:
-            return True
-        return not (session.connect_only or exchange.peer.connect_only)
 
     def _respond(
         self, peer: Peer, session: Session | None, answers: Replies, messages: list[bytes], *, replies_first: bool

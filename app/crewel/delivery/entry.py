@@ -193,6 +193,10 @@ def priority_in(qos: bytes) -> int:
 
 
 def _kept(kept: bytes, received: LogId) -> tuple[int, int]:
-    qos = reread(kept)
+    """Priority and expiry. What cannot be read counts as usual: the message waits, and fails when it is to be sent."""
+    try:
+        qos = reread(kept)
+    except ValueError:
+        return NORMAL, 0
     expires = life_ends(received, qos.get("lifeTime", FOR_EVER)) if qos.get("forceDestroy") else 0
     return qos.get("priority", NORMAL), expires

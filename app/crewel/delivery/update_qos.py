@@ -56,11 +56,12 @@ class Origin(NamedTuple):
 
 
 def shared(wire: bytes, origin: Origin) -> bytes:
-    """The message with what all its receivers are told, but for the three braces at its end."""
+    """The message with what all its receivers are told, but for the three braces at its end. Raises TypeError or ValueError if
+    it was stored so that they cannot be told: its `ext` is no object, or its QoS no JSON."""
     update = _fields(origin)
     if b'"ext"' in wire:  # in the data, perhaps; if it is the publisher's own, the two become one
         fields = reread(wire)
-        ext = {**fields.pop("ext", {})}
+        ext = {**fields.pop("ext", {})}  # raises TypeError if it is no object
         ext.pop("update", None)  # so that ours is the last field
         return encode(fields)[:-1] + b',"ext":' + encode({**ext, "update": update})[:-2]
     return wire[:-1] + b',"ext":{"update":' + encode(update)[:-1]

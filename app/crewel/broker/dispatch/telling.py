@@ -23,6 +23,7 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
     now, now_ms = broker.loop.time(), broker.expiring.now() // 1000
     size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
     parts = []
+    failed: list[tuple[Entry, Exception]] = []
     for index, entry in enumerate(entries):
         if entry.origin is None:
             parts.append(entry.wire)
@@ -31,8 +32,13 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
         waiting = session.durable.find(entry.position) if entry.position and session.durable is not None else None
         if waiting is not None:
             redeliver += waiting.attempts  # an earlier server may have sent it
-        subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
-        parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
+        try:
+            subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
+            parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
+        except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hold up those behind it
+            failed.append((entry, error))
+    for entry, cause in failed:
+        broker.dispatching.unsettled.bury_unsendable(session, entry, cause)
     dispatcher.flushes = dispatcher.flushes and size > len(entries)
     broker.dispatching.unsettled.note_retained(session)
     if dispatcher.rules.ack_wait != inf:

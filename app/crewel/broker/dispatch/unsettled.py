@@ -6,6 +6,7 @@ message that is delivered again keeps its place without anybody sorting queues. 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,17 @@ from crewel.bayeux.channel import SYSTEM
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order, place_of
+from crewel.delivery.outcomes import INTERNAL_ERROR
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
+from crewel.delivery.statuses import MAX_REASON
 from crewel.delivery.update_qos import Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
 __all__ = ["Unsettled"]
+
+log = logging.getLogger(__name__)
 
 
 class Unsettled:
@@ -141,6 +146,13 @@ class Unsettled:
             durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None and durability is not None:
             durability.node.touch(durable)
+
+    def bury_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
+        """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
+        each time."""
+        log.error("a message on %s could not be sent, and becomes a dead letter", entry.channel, exc_info=error)
+        if not entry.channel.startswith("/meta/"):
+            self.bury(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
 
     def kept(self, entry: Entry) -> Transient:
         """A message that is not stored, as its letter keeps it."""

@@ -59,9 +59,8 @@ class DeadLetter:
     @classmethod
     def read(cls, stored: StoredLetter, node: str) -> DeadLetter:
         """The letter that the store keeps so; `node` is the name of this server."""
-        body = reread(stored.body) if stored.body else {}
+        body, qos = _object(stored.body), _object(stored.qos)
         ext = body.get("ext")
-        qos = reread(stored.qos) if stored.qos else {}
         if stored.to:
             qos.setdefault("destination", [{"to": stored.to}])  # an older version has not stored it
         return cls(
@@ -137,3 +136,12 @@ class DeadLetter:
         entry.origin = Origin(message_id, received, _SENDER, encode({"clientProperties": self.properties()}))
         entry.wire = entry.updated()
         return entry
+
+
+def _object(stored: bytes) -> Fields:
+    """The object that was stored; an empty one if nothing is left of it, or it is none: operators must see the letter."""
+    try:
+        fields = reread(stored)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

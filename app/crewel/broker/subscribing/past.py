@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -30,6 +31,8 @@ __all__ = ["SERVICE", "Past", "past"]
 SERVICE: Final = "/service/get"
 _AT_ONCE: Final = 16
 
+log = logging.getLogger(__name__)
+
 
 async def past(broker: Broker, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
     """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is missing
@@ -51,8 +54,13 @@ async def past(broker: Broker, channel: Channel, count: int | None, room: Room |
 
 
 def told(entry: Entry, *, with_origin: bool) -> Fields:
-    """The message as it is delivered."""
-    return reread(entry.updated()) if with_origin else entry.fields
+    """The message as it is delivered. One that was stored so that it cannot be told with its origin is told without."""
+    if with_origin:
+        try:
+            return reread(entry.updated())
+        except Exception:
+            log.exception("the origin of a message on %s cannot be told", entry.channel)
+    return entry.fields
 
 
 def _channel(value: object) -> Channel:
