@@ -51,3 +51,16 @@ def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         world.loop.run_until_complete(task)
+
+
+def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr("crewel.broker.broker.TURN_S", 0.0)
+    for _ in range(200):
+        Client(world).handshake()
+    world.advance(30)
+    world.broker.sweep()
+    assert len(world.broker.sessions) == 200 - 64
+    world.settle()
+    assert not world.broker.sessions
+    world.close()

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.encodable import encoded
@@ -50,10 +50,14 @@ from crewel.security.policy import OpenPolicy, SecurityPolicy
 from crewel.settings import Settings
 from crewel.storage.store import Store
 from crewel.supervision import Supervisor
+from crewel.turns import TURN_S
 
 __all__ = ["Broker"]
 
 log = logging.getLogger(__name__)
+
+_LOOKED_AT: Final = 64
+"""Sessions that a sweep looks at before it asks for the time."""
 
 
 class Broker:
@@ -325,9 +329,20 @@ class Broker:
 
     def sweep(self) -> None:
         """End the sessions whose time is over, and forget channels that nobody uses."""
-        now = self.loop.time()
+        self._sweep_sessions(iter(list(self.sessions.values())))
+        self.expiring.sweep()
+        self.shared.sweep()
+        self.channels.sweep()
+        self.topics.endings.sweep()
+        self.limits.sweep()
+
+    def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
+        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
+        now, until = self.loop.time(), time.perf_counter() + TURN_S
         silence = self.settings.bayeux.max_processing_ms / 1000
-        for session in list(self.sessions.values()):
+        for number, session in enumerate(sessions, 1):
+            if not session.is_live:
+                continue
             if session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self.metrics.sessions_expired += 1
                 self.remove(session, Event.SILENCE)
@@ -337,11 +352,9 @@ class Broker:
                 self.dispatching.await_client(session, now)
             if session.grants is not None:
                 self.logins.look(session)
-        self.expiring.sweep()
-        self.shared.sweep()
-        self.channels.sweep()
-        self.topics.endings.sweep()
-        self.limits.sweep()
+            if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
+                self.loop.call_soon(self._sweep_sessions, sessions)
+                return
 
     @property
     def has_lost_store(self) -> bool:

@@ -7,6 +7,7 @@ looking the patterns up is the same as walking a trie, and needs no tree (docs/d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
@@ -18,6 +19,10 @@ __all__ = ["IDLE_SWEEPS", "Channels", "Known"]
 
 IDLE_SWEEPS: Final = 3
 """A channel without subscribers is forgotten after this many sweeps in a row."""
+
+
+_LOOKED_AT: Final = 20_000
+"""Channels that one sweep looks at."""
 
 
 class Known:
@@ -38,6 +43,7 @@ class Channels:
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
+        self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()
         self._silent: set[str] = set()
         self.subscriptions = 0
@@ -116,8 +122,15 @@ class Channels:
         return len(known.subscribers) if known is not None else 0
 
     def sweep(self) -> None:
-        """Forget the channels that have been without subscribers for `IDLE_SWEEPS` sweeps."""
-        for name, known in list(self._known.items()):
+        """Forget the channels that have been without subscribers for `IDLE_SWEEPS` sweeps. One sweep looks at so many, the next
+        one at others."""
+        looked_at = list(islice(self._round, _LOOKED_AT))
+        if not looked_at:
+            self._round = iter(list(self._known.items()))
+            looked_at = list(islice(self._round, _LOOKED_AT))
+        for name, known in looked_at:
+            if self._known.get(name) is not known:
+                continue
             if known.subscribers:
                 known.idle_sweeps = 0
                 continue

@@ -37,6 +37,7 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 _KNOWN_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
+_PIPELINED_S: Final = TURN_S / 5  # of requests that were sent without waiting: a flood comes on several connections
 _MAX_WATCH_INTERVAL: Final = 1.0  # seconds between looks at the connections' deadlines
 
 
@@ -232,15 +233,15 @@ class FastConnection(asyncio.Protocol, Peer):
             self._serve(data)
 
     def _serve(self, data: bytes) -> None:
-        until = perf_counter() + TURN_S
+        until = perf_counter() + _PIPELINED_S
         while data and self._is_free:
             taken = self._take_request(data)
             if not taken:
                 return
             data = data[taken:]
-            if data and perf_counter() >= until:
-                self._lane.loop.call_soon(self._go_on)
-                break
+            if data and perf_counter() >= until and not self._is_resting:
+                self._is_resting = True  # what comes meanwhile is bounded, as behind a request that is not answered
+                self._lane.loop.call_soon(self._rested)
         self._keep(data)
 
     @property
