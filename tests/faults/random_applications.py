@@ -132,7 +132,7 @@ class Printing(RandomApplications):
     def _command(self) -> tuple[list[str], dict[str, Any]]:
         [name] = self.names
         while not self._is_first and not self.is_ending and self._is_alive(name):
-            self.pause(0.05)
+            self.pause(0.2)
         channels = CHANNELS if self._is_first else self._rng.sample(CHANNELS, self._rng.randint(0, len(CHANNELS)))
         self._is_first = False
         url = f"--url={self._server.url}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ SEEDS = range(1, 201) if IS_FULL else range(1, 3)
 BLOWS = 4
 MESSAGES = 100_000  # the publisher is stopped after the last blow
 LIMIT_S = 60
+LOOK_S = 0.4
 FORCED = "by force"
 SETS = (
     f"admin.token={TOKEN}",
@@ -119,24 +121,25 @@ async def test_what_counts_as_done_was_taken_by_a_listener(seed: int, start_serv
 
 async def settled(server: Server, applications: list[RandomApplications], taken: Taken, blows: list[str]) -> Audit:
     """What the store says when nothing waits for any listener any more."""
-    audit = await asyncio.to_thread(Audit, server)
-
-    def is_done() -> bool:
-        nonlocal audit
-        audit = Audit(server)
+    deadline = monotonic() + LIMIT_S
+    while True:
+        await asyncio.sleep(LOOK_S)  # to look takes the processor from those who are to take what waits
+        audit = await asyncio.to_thread(Audit, server)
         audit.check()
-        return audit.is_read and not any(audit.waiting.values())
+        if audit.is_read and not any(audit.waiting.values()):
+            return audit
+        if monotonic() > deadline:
+            raise AssertionError(await asyncio.to_thread(what_waits, server, audit, applications, taken, blows))
 
-    def waiting() -> str:
-        told = [f"done: {blows}, listeners are there: {[each.names for each in applications if each.is_ready]}"]
-        for name in (name.removeprefix("client/") for name, ids in audit.waiting.items() if ids):
-            ids = {str(log_id) for log_id in audit.waiting[f"client/{name}"]}
-            view = Desk(server).get(f"/sessions/{name}")
-            heard = ids & taken.taken.get(name, set())
-            told.append(
-                f"{name}: {len(ids)} wait, of them {len(heard)} taken and {view['unclaimed']} unclaimed: {view}"
-            )
-        return "\n".join(told)
 
-    await wait_for(is_done, LIMIT_S, waiting)
-    return audit
+def what_waits(
+    server: Server, audit: Audit, applications: list[RandomApplications], taken: Taken, blows: list[str]
+) -> str:
+    """For which application what is not done yet, and how the server has it."""
+    told = [f"done: {blows}, listeners are there: {[each.names for each in applications if each.is_ready]}"]
+    for name in (name.removeprefix("client/") for name, ids in audit.waiting.items() if ids):
+        ids = {str(log_id) for log_id in audit.waiting[f"client/{name}"]}
+        view = Desk(server).get(f"/sessions/{name}")
+        heard = ids & taken.taken.get(name, set())
+        told.append(f"{name}: {len(ids)} wait, of them {len(heard)} taken and {view['unclaimed']} unclaimed: {view}")
+    return "\n".join(told)
