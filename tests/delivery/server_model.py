@@ -97,6 +97,7 @@ class Server:
     def serve(self) -> None:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
+        self.node.most_changes = 2  # few sessions stand for many: commits are divided
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)

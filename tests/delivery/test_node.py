@@ -399,3 +399,119 @@ class TestExpiry:
         served.node.drop(durable)
         served.node.touch(durable)
         assert served.node.expiring(60) == []
+
+
+class TestDividedCommits:
+    """A commit about many sessions is divided: what is open is told ahead, and the cursor moves with the last part."""
+
+    def served(self, count: int = 5, most: int = 2) -> Served:
+        served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))
+        served.node.most_changes = most
+        return served
+
+    def opened(self, commit: Commit) -> list[str]:
+        return [change.name for change in commit.changes if change.opened]
+
+    def test_the_cursor_moves_with_the_last_part(self) -> None:
+        served = self.served()
+        served.take(11)
+        commits = [served.committed()]
+        while served.node.has_more:
+            commits.append(served.committed())
+        assert [len(self.opened(each)) for each in commits] == [2, 2, 1]
+        assert [(each.cursor, each.low) for each in commits] == [(10, 10), (10, 10), (11, 10)]
+        assert sorted(name for each in commits for name in self.opened(each)) == [each.name for each in served.durables]
+        assert served.commit() is None
+
+    def test_what_has_ended_is_told_when_the_cursor_moves(self) -> None:
+        served = self.served()
+        served.take(11)
+        for durable in served.durables[:3]:
+            served.settle(durable, 11)
+        served.node.most_changes = 1
+        commits = [served.committed() for _ in range(3)]
+        assert [(each.cursor, len(each.ended), len(self.opened(each))) for each in commits] == [
+            (10, 0, 1),
+            (10, 0, 1),
+            (11, 3, 0),
+        ]
+
+    def test_one_for_which_all_sessions_have_ended_something_is_not_divided(self) -> None:
+        served = self.served()
+        served.take(11)
+        for durable in served.durables:
+            served.settle(durable, 11)
+        commit = served.committed()
+        assert (commit.cursor, len(commit.ended)) == (11, 5)
+        assert not served.node.has_more
+
+    def test_sessions_of_which_there_is_nothing_to_tell_are_passed_over(self) -> None:
+        served = self.served(7)
+        served.take(11)
+        served.commit()
+        while served.node.has_more:
+            served.commit()
+        for durable in served.durables:
+            served.node.touch(durable)
+        commit = served.commit()
+        assert commit is None or not commit.changes
+
+    def test_the_cursor_moves_however_much_is_taken_meanwhile(self) -> None:
+        served = self.served(6)
+        commits = []
+        for log_id in range(11, 23):
+            served.take(log_id)
+            commits.append(served.committed())
+        assert max(each.cursor for each in commits) > 15
+
+    def test_what_all_have_settled_alike_is_told_when_the_cursor_moves(self) -> None:
+        served = self.served(6)
+        audience = served.node.audience(A, served.durables)
+        assert audience is not None
+        taken = served.node.take_for(audience, LogId(11), Waiting(0, 5))
+        other = session("client/eve/1", b=3)
+        served.node.add(other)
+        for durable in served.durables[:1]:
+            served.node.acknowledged(durable, LogId(11), taken)
+        commits = [served.committed()]
+        while served.node.has_more:
+            commits.append(served.committed())
+        assert len(commits) > 1
+        assert [len(each.settled) for each in commits] == [0] * (len(commits) - 1) + [1]
+        assert commits[-1].settled[0].sessions == ("client/joe/1",)
+
+    def test_an_adopted_session_keeps_what_it_needs_in_the_log(self) -> None:
+        node = Node(LogId(10))
+        node.most_changes = 1
+        for number in range(1, 4):
+            record = SessionRecord(SessionName(f"client/joe/{number}"), {}, LogId(10))
+            record.open = {LogId(number + 3): Waiting()}
+            node.add(Durable.adopted(record))
+        commit = node.commit()
+        assert commit is not None
+        assert node.has_more
+        assert commit.low == 3
+
+    def test_what_was_taken_for_many_can_be_booked_before(self) -> None:
+        served = self.served(6)
+        audience = served.node.audience(A, served.durables)
+        assert audience is not None
+        served.node.take_for(audience, LogId(11), Waiting(0, 5))
+        served.node.book(served.durables[:3])
+        commits = [served.committed()]
+        while served.node.has_more:
+            commits.append(served.committed())
+        assert sorted(name for each in commits for name in self.opened(each)) == [each.name for each in served.durables]
+        assert commits[-1].cursor == 11
+
+    def test_a_session_that_is_ending_is_passed_although_nothing_else_is_told(self) -> None:
+        served = self.served(4)
+        served.take(11)
+        while served.commit() is not None:
+            pass
+        for durable in served.durables:
+            served.node.touch(durable)
+        served.node.ending(served.durables[0], LogId(11))
+        commit = served.node.commit()
+        assert commit is not None
+        assert served.node.committed(commit) == [served.durables[0]]

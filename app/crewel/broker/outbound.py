@@ -19,6 +19,7 @@ from crewel.broker.backlog import Backlog, queue_bytes
 from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
 from crewel.broker.expiring import Expiring
+from crewel.broker.fan_outs import FanOuts, handed_out
 from crewel.broker.held import Held
 from crewel.broker.peer import Peer
 from crewel.broker.replying import CONNECTED, CONNECTED_WITH, Replies, encoded
@@ -66,6 +67,7 @@ class Outbound:
         self._timing = timing
         self.pipe = Pipe(())
         self.alarms = Alarms(loop, self._ring)
+        self.fan_outs = FanOuts(loop)
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
@@ -85,12 +87,22 @@ class Outbound:
 
     # Into the queues
 
-    def fan_out(self, entry: Entry, sessions: Iterable[Session], publisher: Session | None) -> None:
+    def fan_out(
+        self, entry: Entry, sessions: Iterable[Session], publisher: Session | None, *, in_turn: bool = False
+    ) -> None:
         """Put the entry into the queue of each session but the publisher's; or, where nothing waits before it, hand it to the
-        session's socket at once, for the transport collects by itself what is written in one turn of the loop."""
+        session's socket at once, for the transport collects by itself what is written in one turn of the loop. Many sessions,
+        and those for which an older message of the channel is on its way, have it in later turns, unless this is one."""
+        fan_outs = self.fan_outs
+        if fan_outs.waiting and not in_turn and entry.channel in fan_outs.waiting:
+            fan_outs.add(entry.channel, handed_out(self, entry, list(sessions), publisher))
+            return
         parts = [entry.wire]
-        pushed = 0
-        for session in sessions:
+        pushed, most = 0, fan_outs.at_once
+        for index, session in enumerate(sessions):
+            if index == most:
+                fan_outs.add(entry.channel, handed_out(self, entry, list(sessions)[most:], publisher))
+                break
             if session is publisher:
                 continue
             socket = session.socket
@@ -216,7 +228,13 @@ class Outbound:
     def _flush(self) -> None:
         ready, self._ready = self._ready, []
         now = self._loop.time()
-        for session in ready:
+        fan_outs = self.fan_outs
+        for index, session in enumerate(ready):
+            if index >= fan_outs.at_once and not index % fan_outs.step and self._loop.time() > now + fan_outs.slice_s:
+                if not self._ready:
+                    self._loop.call_soon(self._flush)
+                self._ready = ready[index:] + self._ready  # others have their turn first
+                return
             session.is_ready = False
             if session.urgent and not session.batching:
                 try:

@@ -8,12 +8,17 @@ have ended but are not passed, sessions that are ending.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+from typing import Final
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
-__all__ = ["Interval", "Node", "Pending"]
+__all__ = ["MOST_CHANGES", "Interval", "Node", "Pending"]
+
+MOST_CHANGES: Final = 1000
+"""Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 
 Interval = tuple[LogId, LogId | None]
 """From after this entry, until this one or (None) until further notice."""
@@ -55,6 +60,11 @@ class Node:
         self._committed = cursor
         self._low = cursor
         self._number = 0
+        self.most_changes = MOST_CHANGES
+        self.has_more = False
+        """Whether another commit should follow the last one at once."""
+        self._parts = 0  # commits that may still come before the cursor moves
+        self._settled: tuple[Settled, ...] = ()  # is told when the cursor moves
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[Durable, None] = {}  # sessions with something open, by the last commit
         self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
@@ -72,6 +82,9 @@ class Node:
         durable.attach(self.recent)
         if durable.was_adopted:
             self._behind[durable] = None
+            self._low = min(self._low, durable.floor)
+        if durable.low is not None:
+            self._low = min(self._low, LogId(durable.low - 1))
         if durable.closing or durable.ending is not None:
             self._beside[durable] = None
         self.touch(durable)
@@ -256,9 +269,11 @@ class Node:
                 self.touch(durable)
 
     def _catch_up(self, durables: Iterable[Durable]) -> None:
+        upto = self.recent.upto
         for durable in durables:
-            durable.catch_up()
-            self.touch(durable)
+            if durable.upto != upto or durable.acknowledged or not durable.is_dirty:
+                durable.catch_up()
+                self.touch(durable)
 
     def _settle_alike(self) -> tuple[Settled, ...]:
         """Book what is noted for those who lack some of it, or of whom more is to be told. Returns what all others have
@@ -301,15 +316,27 @@ class Node:
     def commit(self) -> Commit | None:
         """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
         while its outcome is unknown, and when it is applied say so with `committed`."""
+        self.has_more = False
+        begins = not self._parts
+        ahead = None if begins else self._ahead_of()
+        if ahead is not None:
+            return ahead
         cursor = min([self.cursor, *(each.cursor for group in self._pending.values() for each in group)])
         if cursor > self._committed:
             for durable in self._ahead:
                 self.touch(durable)
         behind = [durable for durable in self._behind if cursor >= durable.floor]
         passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
-        settled = self._settle_alike()
+        self._settled += self._settle_alike()
         if cursor == self._committed and not (self._dirty or behind or passing):
+            self._parts = 0
             return None
+        if begins and len(self._dirty) > self.most_changes:
+            self._parts = len(self._dirty) // self.most_changes + 1
+            ahead = self._ahead_of()
+            if ahead is not None:
+                return ahead
+        settled, self._settled, self._parts = self._settled, (), 0
         looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
         changes, ended, letters = self._changes(cursor, looked_at)
         self._dirty.clear()
@@ -320,6 +347,27 @@ class Node:
         self._number += 1
         self._low = low
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
+
+    def _ahead_of(self) -> Commit | None:
+        """A commit that moves no cursor: it tells what is open for some of the sessions that go on and for which nothing has
+        ended, and leaves less for the one that does. None if that one is next. There are no more of these than the sessions ask
+        for that are there when the first is made: however much is published, the cursor moves."""
+        while self._parts > 1:
+            self._parts -= 1
+            quiet = (each for each in self._dirty if not (each.has_ended_ahead or each.ending is not None))
+            chosen = list(islice(quiet, self.most_changes))
+            changes, ended, letters = self._changes(self._committed, chosen)
+            for durable in chosen:
+                del self._dirty[durable]
+            if changes or ended or letters:
+                self.has_more = True
+                self._number += 1
+                return Commit(self._number, self._committed, self._low, tuple(changes), tuple(ended), tuple(letters))
+        return None
+
+    def book(self, durables: Iterable[Durable]) -> None:
+        """Book what was taken for these sessions: the next commit has to, and may have too many to do it at once."""
+        self._catch_up(durables)
 
     def _changes(self, cursor: LogId, durables: Iterable[Durable]) -> tuple[list[Change], list[Ended], list[Letter]]:
         changes, ended, letters = [], [], []

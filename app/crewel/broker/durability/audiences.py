@@ -5,7 +5,7 @@ Whatever is unusual about a message or about one of its receivers goes the gener
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Audiences", "Hearers"]
+__all__ = ["Audiences", "Hearers", "is_owed"]
 
 _MOST_CHANNELS: Final = 10_000
 
@@ -79,7 +79,15 @@ class Audiences:
         if entry.taken is None:
             return False
         outbound, lazy = self._broker.outbound, entry.lazy
-        for session, durable in hearers.reliable:
+        fan_outs = outbound.fan_outs
+        most = fan_outs.at_once
+        if fan_outs.waiting and entry.channel in fan_outs.waiting:
+            fan_outs.add(entry.channel, self._queue(hearers.reliable, 0, entry))
+            return True
+        for index, (session, durable) in enumerate(hearers.reliable):
+            if index == most:
+                fan_outs.add(entry.channel, self._queue(hearers.reliable, most, entry))
+                break
             if not (
                 session.queue
                 or session.retained
@@ -97,6 +105,22 @@ class Audiences:
                 self._deliver(durable, entry, "")
         return True
 
+    def _queue(self, reliable: list[tuple[Session, Durable]], start: int, entry: Entry) -> Iterator[None]:
+        """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
+        another client's, or may be owed the message no more."""
+        outbound, recent = self._broker.outbound, self._durability.node.recent
+        step = outbound.fan_outs.step
+        for at in range(start, len(reliable), step):
+            for _, durable in reliable[at : at + step]:
+                session: Session | None = durable.holder
+                if session is None or not is_owed(durable, entry):
+                    continue
+                if self._is_usual(session, durable, recent.size):
+                    outbound.enqueue(session, entry)
+                else:
+                    self._deliver(durable, entry, "")
+            yield
+
     @staticmethod
     def _is_usual(session: Session, durable: Durable, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
@@ -110,3 +134,14 @@ class Audiences:
             len(session.queue) + session.retained < bounds.max_entries
             and durable.booked_size + ahead <= bounds.max_bytes
         )
+
+
+def is_owed(durable: Durable, entry: Entry) -> bool:
+    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. What nobody has
+    looked at since is open."""
+    if durable.is_fenced:
+        return False
+    taken = entry.taken
+    if taken is not None and durable.upto < taken.number:
+        return True
+    return durable.find(entry.position) is not None

@@ -26,7 +26,7 @@ from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.node import Node
+from crewel.delivery.node import MOST_CHANGES, Node
 from crewel.delivery.order import in_order
 from crewel.delivery.records import (
     BATCH_BLOCK,
@@ -331,17 +331,21 @@ class Durability:
 
     async def _commit(self) -> None:
         waiting = [] if self._under_way is not None else list(self._waiting)
-        await self._commit_once()
+        while await self._commit_once():
+            pass  # it was one of several
         self._committed_all(waiting)
         if self._waiting:
             self._hurry.set()
 
-    async def _commit_once(self) -> None:
+    async def _commit_once(self) -> bool:
+        """Make the next commit, if there is anything to say; True if another one should follow."""
+        if not (self.is_reloading or self._under_way):
+            await self._book()
         node = self.node
         commit = None if self.is_reloading else self._under_way or node.commit()
         self._broker.events.fold()
         if commit is None:
-            return
+            return False
         self._under_way = commit
         delivery = self.settings.delivery
         bounds = (self.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
@@ -356,6 +360,16 @@ class Durability:
             self._broker.letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
+                return node.has_more
+        return False
+
+    async def _book(self) -> None:
+        """Book in portions what the next commit tells of many sessions."""
+        node = self.node
+        lacking = list(node.recent.lacking()) if node.recent.owed > MOST_CHANGES else []
+        for start in range(0, len(lacking) - MOST_CHANGES, MOST_CHANGES):
+            node.book(each for each in lacking[start : start + MOST_CHANGES] if not each.is_fenced)
+            await asyncio.sleep(0)  # others have their turn
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
         self._under_way = None

@@ -5,13 +5,15 @@ A message of this server is taken from memory when the log's answer shows that n
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields
-from crewel.broker.durability.audiences import Audiences
+from crewel.broker.durability.audiences import Audiences, is_owed
 from crewel.broker.durability.writing import Writing
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
@@ -35,6 +37,10 @@ __all__ = ["Intake", "Outgoing", "Published", "readonly"]
 log = logging.getLogger(__name__)
 
 _READ_AT_ONCE: Final = 1000
+
+
+_Stored = tuple["Outgoing", LogId, PublishOutcome]
+"""A message that the store has, and what it did with it."""
 
 
 class Published(NamedTuple):
@@ -112,11 +118,16 @@ class Intake:
             return self._catch_up(group, answer)
         if answer.prev < self._durability.node.cursor:
             self._durability.suspect(Behind("the log is shorter than it was"))
-        self._answer(group, answer, is_next=True)
-        return None
+        stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
+        rest = self._answer(stored, is_next=True)
+        return self._answer_rest(rest, is_next=True) if rest else None
 
-    def _answer(self, group: list[Outgoing], answer: Appended, *, is_next: bool) -> None:
-        for outgoing, log_id, outcome in zip(group, answer.ids, answer.outcomes, strict=True):
+    def _answer(self, stored: list[_Stored], *, is_next: bool) -> list[_Stored]:
+        """Take these messages, and tell their publishers. Returns those for which this turn was too short."""
+        end = self._broker.loop.time() + self._broker.outbound.fan_outs.slice_s if len(stored) > 1 else inf
+        for index, (outgoing, log_id, outcome) in enumerate(stored):
+            if index and self._broker.loop.time() > end:
+                return stored[index:]
             if outcome is PublishOutcome.NEW:
                 if is_next:
                     self._take_own(outgoing, log_id)
@@ -131,6 +142,12 @@ class Intake:
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._broker.topics.kept(outgoing.channel.name, log_id)
             outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
+        return []
+
+    async def _answer_rest(self, rest: list[_Stored], *, is_next: bool) -> None:
+        while rest:
+            await asyncio.sleep(0)  # others have their turn
+            rest = self._answer(rest, is_next=is_next)
 
     async def _catch_up(self, group: list[Outgoing], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
@@ -140,9 +157,11 @@ class Intake:
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
             self.writing.look_later()
-            self._answer(group, answer, is_next=False)
+            is_next = False
         else:
-            self._answer(group, answer, is_next=True)
+            is_next = True
+        stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
+        await self._answer_rest(self._answer(stored, is_next=is_next), is_next=is_next)
 
     def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
         submission = outgoing.submission
@@ -165,12 +184,17 @@ class Intake:
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
         is_shared = False
+        loop, slice_s = self._broker.loop, self._broker.outbound.fan_outs.slice_s
+        end = loop.time() + slice_s
         while self._durability.node.cursor < last:
             entries = await stored_log.read(self._durability.store, self._durability.node.cursor, _READ_AT_ONCE)
             self._broker.topics.count_again({logged.channel for logged in entries})
             for logged in entries:
                 if logged.id > last:
                     break
+                if loop.time() > end:
+                    await asyncio.sleep(0)  # others have their turn
+                    end = loop.time() + slice_s
                 channel = parse(logged.channel)
                 assert channel is not None
                 entry = Entry.read_back(logged)
@@ -203,12 +227,32 @@ class Intake:
             if self._broker.subscribing.choosing:
                 subscribers = self._broker.broadcasting.chosen(channel, entry, subscribers, sender, qos)
             self._broker.outbound.fan_out(entry, subscribers, publisher)
+        fan_outs = self._broker.outbound.fan_outs
+        start = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
+        for durable in taken[:start]:
+            self._hand_over(durable, channel, entry, excluded, sender, qos)
+        if len(taken) > start:
+            fan_outs.add(entry.channel, self._hand_over_rest(taken[start:], channel, entry, excluded, sender, qos))
+
+    def _hand_over(
+        self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
+    ) -> None:
         choosing = self._broker.subscribing.choosing
-        for durable in taken:
-            if choosing and durable.holder in choosing:
-                self._choose(durable, channel, entry, excluded, sender, qos)
-            else:
-                self._deliver(durable, entry, excluded)
+        if choosing and durable.holder in choosing:
+            self._choose(durable, channel, entry, excluded, sender, qos)
+        else:
+            self._deliver(durable, entry, excluded)
+
+    def _hand_over_rest(
+        self, durables: list[Durable], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
+    ) -> Iterator[None]:
+        """The same for many, a few at a time. By now one may have ended, or may be owed the message no more."""
+        step = self._broker.outbound.fan_outs.step
+        for at in range(0, len(durables), step):
+            for durable in durables[at : at + step]:
+                if is_owed(durable, entry):
+                    self._hand_over(durable, channel, entry, excluded, sender, qos)
+            yield
 
     def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
         session: Session = durable.holder

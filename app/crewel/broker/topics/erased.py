@@ -39,6 +39,7 @@ async def take_leave(broker: Broker, name: str, groups: Iterable[str]) -> None:
     """End the subscriptions to the very name of the topic, and tell the subscribers who want to know. Wildcards stay, and hear
     the topic when it begins anew. Members of these groups (by their queues) are told when nothing waits for their group any
     more: `leave_group`."""
+    broker.outbound.fan_outs.finish(name)  # what was published before the end is heard before it
     channel = channel_of(name)
     members = {session for queue in groups for session in broker.groups.members(queue)}
     under_way: list[asyncio.Future[None]] = []
@@ -102,6 +103,7 @@ async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
 async def end_messages(broker: Broker, name: str, upto: LogId) -> int:
     """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than this.
     Returns how many. The store is told of some before others end."""
+    broker.outbound.fan_outs.finish(name)
     turns, total, untold = Turns(), 0, 0
     sessions = {session.durable: session for session in broker.sessions.values() if session.durable is not None}
     for session in list(broker.sessions.values()):
