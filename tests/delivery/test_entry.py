@@ -180,3 +180,24 @@ def test_a_notice_tells_what_has_become_of_a_topic() -> None:
     assert not entry.is_notice
     entry.origin = Origin("17", "17000", state="ERASED")
     assert entry.is_notice
+
+
+def test_of_a_qos_that_cannot_be_read_it_waits_as_usual_and_fails_when_it_is_to_be_told() -> None:
+    entry = Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a"}', qos=b"no JSON"))
+    assert (entry.priority, entry.expires) == (5, 0)
+    with pytest.raises(ValueError, match="literal"):
+        entry.updated()
+
+
+def test_an_ext_that_is_no_object_cannot_be_told() -> None:
+    entry = Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a","ext":"x"}'))
+    with pytest.raises(TypeError):
+        entry.updated()
+
+
+def test_for_who_answers_nothing_it_is_the_shared_encoding() -> None:
+    entry = Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a"}'))
+    told = entry.told("", 0)
+    assert told.wire == entry.updated()
+    assert entry.wire == b'{"channel":"/a","id":"17"}'
+    assert b'"subscription":"/*"' in entry.told("/*", 0).wire

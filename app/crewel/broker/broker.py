@@ -265,7 +265,7 @@ class Broker:
         self.subscribing.forget(session)
         if session.name:
             self.logins.names.forget(session)
-        if session.dispatcher is not None or session.durable is not None:
+        if session.dispatcher is not None or session.durable is not None or session in self.dispatching.telling:
             self.dispatching.leave(session, event)
         if session.durable is not None and self.durability is not None:
             self.durability.membership.end(session.durable)

@@ -164,6 +164,12 @@ class Entry:
             return self.begun + b"}}}"
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
+    def told(self, subscription: str, now_ms: int) -> Entry:
+        """The same for a receiver that is told its origin and answers nothing."""
+        copy = self._copy()
+        copy.wire = self.updated(subscription, now_ms=now_ms)
+        return copy
+
     def is_over(self, now: int) -> bool:
         """Whether it has to go out of all queues by now, microseconds since 1970."""
         return 0 < self.expires <= now

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from crewel.broker.dispatch.pings import Pings
+from crewel.broker.dispatch.telling import OnewayTelling
 from crewel.broker.dispatch.unsettled import Unsettled
 from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.outlook import cause
@@ -52,7 +53,7 @@ class Dispatching:
         self.is_offered = False
         """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
         self.telling: set[Session] = set()
-        """The sessions that are told."""
+        """The sessions that are told, those included that acknowledge nothing."""
         self.pings = Pings(broker)
         broker.metrics.gauge("held_sessions", self._count_held)
         broker.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
@@ -72,7 +73,10 @@ class Dispatching:
                 self._store(session)
         elif rules.tells or qos.dispatcher is not None:
             session.dispatcher = Dispatcher(rules)
-        if rules.tells:
+        is_oneway = qos.update and self.is_offered and not session.is_reliable
+        if is_oneway and not any(isinstance(each, OnewayTelling) for each in session.parts):
+            session.add_part(OnewayTelling(self._broker))
+        if rules.tells or is_oneway:
             self.telling.add(session)
         else:
             self.telling.discard(session)

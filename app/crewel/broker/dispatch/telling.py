@@ -10,11 +10,34 @@ from crewel.broker.ptp.naming import group_of
 from crewel.broker.sessions import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
+from crewel.extension import SessionPart
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["tell"]
+__all__ = ["OnewayTelling", "tell"]
+
+
+class OnewayTelling(SessionPart):
+    """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
+        """The messages with `ext.update`, in the encoding that all receivers share. One that cannot be told so is dropped, for
+        nobody waits for an answer to it."""
+        if session not in self._broker.dispatching.telling:
+            return entries  # a later login of the session has not asked for it
+        now_ms = self._broker.expiring.now() // 1000
+        told = []
+        for entry in entries:
+            try:
+                is_told = entry.origin is not None
+                told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
+            except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hold up those behind it
+                self._broker.dispatching.unsettled.bury_unsendable(session, entry, error)
+        return told
 
 
 def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:

@@ -117,8 +117,7 @@ async def get(broker: Broker, session: Session, data: Any) -> Fields:
         raise RemoteCallError({"errorCode": SIZE, "message": told_why})
     if asked.get("newestFirst", True):
         entries.reverse()
-    tells = session.dispatcher is not None and session.dispatcher.rules.tells
-    return {"messages": [told(each, with_origin=tells) for each in entries]}
+    return {"messages": [told(each, with_origin=session in broker.dispatching.telling) for each in entries]}
 
 
 async def _refusal(broker: Broker, session: Session, channel: Channel) -> str | None:
