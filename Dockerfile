@@ -1,14 +1,18 @@
 # Crewel in a container: the command `crewel`, listening on port 8080, with its data under /data.
 # docker-compose.yml runs it with a store of its own; docs/deploying.md tells the rest.
 
-FROM node:22-slim AS pages
+# Build arguments name the images, so that a build can pin them by digest: python@sha256:...
+ARG NODE_IMAGE=node:22-slim
+ARG PYTHON_IMAGE=python:3.13-slim
+
+FROM ${NODE_IMAGE} AS pages
 WORKDIR /pages
 COPY static/package.json static/package-lock.json ./
 RUN npm ci --no-audit --no-fund --loglevel=error
 
-FROM python:3.13-slim AS wheel
+FROM ${PYTHON_IMAGE} AS wheel
 WORKDIR /source
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY extensions extensions
 COPY pipeline pipeline
@@ -17,7 +21,7 @@ COPY --from=pages /pages/node_modules/cometd/*.js /pages/node_modules/cometd/LIC
 RUN pip wheel --quiet --no-deps --wheel-dir /wheel .
 
 # The data pipeline, with Spark and Java: master, worker and jobs are this image with other commands. The server is the one below.
-FROM python:3.13-slim AS pipeline
+FROM ${PYTHON_IMAGE} AS pipeline
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-21-jre-headless procps tini \
     && rm -r /var/lib/apt/lists/* \
@@ -25,7 +29,7 @@ RUN apt-get update \
     && install --directory --owner=crewel --mode=0700 /data
 COPY requirements-pipeline.lock /tmp/
 COPY --from=wheel /wheel/ /tmp/wheel/
-RUN pip install --quiet --no-cache-dir --requirement /tmp/requirements-pipeline.lock \
+RUN pip install --quiet --no-cache-dir --require-hashes --requirement /tmp/requirements-pipeline.lock \
     && pip install --quiet --no-cache-dir --no-deps /tmp/wheel/*.whl \
     && ln -s "$(python -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark \
     && rm -r /tmp/wheel /tmp/requirements-pipeline.lock
@@ -39,13 +43,14 @@ VOLUME /data
 ENTRYPOINT ["tini", "--"]
 CMD ["crewel", "pipeline", "live"]
 
-FROM python:3.13-slim
+FROM ${PYTHON_IMAGE}
 RUN useradd --system --uid 10001 --home-dir /data --no-create-home crewel \
     && install --directory --owner=crewel --mode=0700 /data
-COPY requirements.lock /tmp/
+COPY requirements-server.lock /tmp/
 COPY --from=wheel /wheel/ /tmp/wheel/
-RUN pip install --quiet --no-cache-dir --constraint /tmp/requirements.lock /tmp/wheel/*.whl \
-    && rm -r /tmp/wheel /tmp/requirements.lock
+RUN pip install --quiet --no-cache-dir --require-hashes --requirement /tmp/requirements-server.lock \
+    && pip install --quiet --no-cache-dir --no-deps /tmp/wheel/*.whl \
+    && rm -r /tmp/wheel /tmp/requirements-server.lock
 ENV CREWEL_HTTP__HOST=0.0.0.0 \
     CREWEL_HTTP__PORT=8080 \
     CREWEL_STORAGE__DATA_DIR=/data \

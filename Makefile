@@ -19,6 +19,7 @@ INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
 PIPELINE_READY := $(STAMPS)/pipeline
 
+LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes pyproject.toml
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
@@ -31,7 +32,7 @@ run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/
 	$(BIN)/crewel serve
 
 test: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal --ignore tests/pipeline $(LONG:%=--ignore %)
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal --ignore tests/pipeline $(PURE:%=--ignore %) $(LONG:%=--ignore %)
 	$(BIN)/pytest tests/pipeline $(LONG:%=--ignore %)
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Run all tests of the pipeline, also those of whole jobs
@@ -61,8 +62,9 @@ bench: $(PYTHON_READY)  ## Measure; docs/performance.md tells what
 
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --upgrade --quiet --extra test pyproject.toml --output-file requirements.lock
-	$(BIN)/uv pip compile --universal --upgrade --quiet --extra pipeline pyproject.toml --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
+	$(LOCK) --extra test --output-file requirements.lock
+	$(LOCK) --constraint requirements.lock --no-annotate --output-file requirements-server.lock
+	$(LOCK) --extra pipeline --constraint requirements.lock --no-annotate --output-file requirements-pipeline.lock
 
 clean:  ## Remove everything that make made
 	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules

@@ -49,7 +49,7 @@ def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("image")
     source = directory / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "requirements.lock"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "requirements-server.lock"):
         shutil.copy(ROOT / name, source)
     for name in ("app", "extensions", "pipeline", "static"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
@@ -60,7 +60,9 @@ def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(directory / "venv", with_pip=False)
     (wheel,) = wheels.iterdir()
     python = directory / "venv" / "bin" / "python"
-    run([*pip, "--python", python, "install", "--quiet", "--constraint", source / "requirements.lock", wheel])
+    install = [*pip, "--python", python, "install", "--quiet"]
+    run([*install, "--require-hashes", "--requirement", source / "requirements-server.lock"])
+    run([*install, "--no-deps", wheel])
     return python.parent
 
 
