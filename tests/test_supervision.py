@@ -10,7 +10,7 @@ from tests.broker.clock import ControlledLoop
 
 
 class Failing:
-    """A body that fails at once, as often as it is told to, and then waits for ever."""
+    """A body that fails at once, so many times, and then waits for ever."""
 
     def __init__(self, loop: ControlledLoop, failures: int, error: Exception) -> None:
         self.loop = loop

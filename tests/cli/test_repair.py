@@ -59,9 +59,7 @@ def readiness(server: Server) -> int:
     return connection.response().status
 
 
-def test_a_tail_is_cut_after_it_was_told_and_asked_for(
-    left: list[str], start_server: StartServer, tmp_path: Path
-) -> None:
+def test_repair_cuts_a_tail_after_it_has_asked(left: list[str], start_server: StartServer, tmp_path: Path) -> None:
     damage(tmp_path, left[3])
     refused = crewel("serve", "--port=0", directory=tmp_path)
     assert_refused(refused, "the store cannot read its files", "crewel doctor --repair", "crewel restore FILE --force")
@@ -138,7 +136,7 @@ def test_no_store_is_not_repaired(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_whose_data_directory_vanishes_says_so_and_goes_on(start_server: StartServer, tmp_path: Path) -> None:
+def test_a_server_whose_data_directory_vanishes_says_so_and_recovers(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server(*OWN_STORE)
     publisher = Client(server)
     publisher.handshake()

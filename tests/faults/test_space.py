@@ -17,6 +17,8 @@ from tests.faults.disks import DISKS, Quota, SmallDisk
 from tests.faults.health import Health, open_ids
 from tests.faults.load import Load, wait_for
 from tests.functional.bayeux import Client
+from tests.functional.wire import Connection
+from tests.server_process import Server
 from tests.store_process import StoreProcess
 
 SETS = ("bayeux.timeout_ms=1000",)
@@ -56,7 +58,9 @@ async def test_a_full_disk(
         await load.answers(50, 15)
         before = load.ledger.refusals.total()
         await asyncio.to_thread(disk.fill, server)
+        filled = monotonic()
         await wait_for(lambda: load.ledger.refusals.total() > before, 15, lambda: load.report() + server.stderr)
+        await health.becomes(503, filled, 15)
         await asyncio.sleep(rng.uniform(0.5, 3))
         await asyncio.to_thread(disk.free, server)
         freed = monotonic()
@@ -88,6 +92,7 @@ async def test_full_memory(
         client.config_set("maxmemory", client.info("memory")["used_memory"] * 100 // percent)
         full = load.ledger.refusals["503::resource.noMoreSpace"]
         await wait_for(lambda: load.ledger.refusals["503::resource.noMoreSpace"] > full + 5, 10, load.report)
+        assert await asyncio.to_thread(_readiness, server) == 503
         # Nothing comes any more, and what is acknowledged is written: nothing is open in the end.
         await wait_for(lambda: open_ids(client) == 0, 10, lambda: f"{open_ids(client)} are open")
         refused = await asyncio.to_thread(_handshake, Client(server), percent)
@@ -101,6 +106,12 @@ async def test_full_memory(
         f"seed {seed}, store at {percent} % of its memory: {load.ledger.answered_count} publishes answered,"
         f" {load.ledger.refusals.total()} refused, nothing left open, {refused}; healed after {healed:.1f} s"
     )
+
+
+def _readiness(server: Server) -> int:
+    connection = Connection(server)
+    connection.request("GET", "/health/ready")
+    return connection.response().status
 
 
 def _handshake(client: Client, percent: int) -> str:

@@ -69,7 +69,7 @@ async def test_a_store_that_hangs_and_goes_on(
 async def test_a_server_that_hangs_finds_its_successor(
     seed: int, store: StoreProcess, start_server: StartServer, load: Load, tell: Tell
 ) -> None:
-    """Its clients go on at the successor, as behind any load balancer; the old one says so and ends."""
+    """Its clients continue at the successor, as behind any load balancer; the old one says so and ends."""
     rng = random.Random(4000 + seed)
     old = await asyncio.to_thread(start_server, *SETS, f"storage.url={store.url}")
     async with CuttingProxy(old.port) as proxy:

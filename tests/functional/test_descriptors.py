@@ -1,4 +1,4 @@
-"""File descriptors that run out: connections wait, nothing is closed, the store is reached again, and it is told."""
+"""File descriptors that run out: connections wait, nothing is closed, the store is reached again, and health and log say so."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_server_without_descriptors_says_so_and_heals(start_server: StartServe
     limit(server, used(server) - 2)
     until(lambda: readiness() == 503)
     message = publisher.message("/a", data=1, ext={"publish": {"persistent": True}})
-    assert publisher.send(message)[-1]["successful"] is True  # what is connected goes on
+    assert publisher.send(message)[-1]["successful"] is True  # open connections are served
     os.kill(store_pid(server), signal.SIGKILL)
     until(lambda: "cannot be started: Too many open files" in server.stderr)
     limit(server, 4096)

@@ -16,7 +16,7 @@ SHORT_LIVED = {
     "app/crewel/broker/ptp/shared.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",
 }
-ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "pipeline/")  # which serve nobody
+ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "pipeline/")  # no part of the server
 
 
 def names(node: ast.AST) -> Iterator[str]:

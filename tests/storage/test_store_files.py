@@ -1,4 +1,4 @@
-"""The files of the server's own store: nothing starts empty where something was, and what is lost is told."""
+"""The files of the server's own store: nothing starts empty where something was, and what is lost is logged."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_file_that_the_manifest_lists_and_is_gone_is_named(tmp_path: Pat
             pass
 
 
-async def test_a_damaged_file_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_reported_at_once(tmp_path: Path) -> None:
     await filled(tmp_path)
     file = appended(tmp_path)
     file.write_bytes(b"*1\r\nnonsense" + file.read_bytes())
@@ -107,7 +107,7 @@ async def test_a_damaged_file_is_told_at_once(tmp_path: Path) -> None:
     assert monotonic() - begun < 8  # and not after the ten seconds that a store may take to come up
 
 
-async def test_what_a_cut_tail_has_lost_is_told_with_ids_and_times(
+async def test_what_a_cut_tail_has_lost_is_logged_with_ids_and_times(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = await filled(tmp_path)
@@ -121,7 +121,7 @@ async def test_what_a_cut_tail_has_lost_is_told_with_ids_and_times(
     assert f"up to {ids[4]} of 20" in line
     caplog.clear()
     async with opened(tmp_path):
-        assert "has lost" not in caplog.text  # it is told once
+        assert "has lost" not in caplog.text  # it is logged once
 
 
 async def test_what_a_store_leaves_that_ended_within_a_rewrite_is_removed(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_what_a_store_leaves_that_ended_within_a_rewrite_is_removed(tmp_pa
 
 
 async def test_a_data_directory_that_vanishes_for_a_while_is_survived(tmp_path: Path) -> None:
-    """Publishes are refused meanwhile, and the store is not started anew somewhere else."""
+    """Publishes are refused meanwhile, and the store is not started in a new directory."""
     data = tmp_path / "data"
     async with opened(data) as store:
         pid = int((await store.reader.info("server"))["process_id"])
@@ -205,7 +205,7 @@ def test_a_rewrite_is_asked_for_only_where_it_has_room(tmp_path: Path) -> None:
     assert not space.should_rewrite(failed, 0.0)
 
 
-def test_a_file_that_has_grown_is_written_anew_where_the_disk_is_nearly_full(
+def test_a_file_that_has_grown_is_rewritten_where_the_disk_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crewel.storage.space.FREE_DISK", 1 << 62)

@@ -1,5 +1,5 @@
 """What `crewel doctor --repair` does to the files of the server's own store: cuts off a tail that cannot be read, and writes a
-manifest that is missing. What is cut is told, asked for, and kept."""
+manifest that is missing. It says what it will cut, asks, and keeps the bytes."""
 
 import typer
 

@@ -124,7 +124,7 @@ class NotReached(CrewelError):
 
 
 class StoreTaken(CrewelError):
-    """Another server that lives has the store; the text says which, and how to go on."""
+    """Another server that lives has the store; the text says which, and what can be done."""
 
     def __init__(self, owner: str, advice: str = "") -> None:
         super().__init__(f"another server has the store: {owner}{advice}")

@@ -83,12 +83,12 @@ class Facts:
 
     @property
     def rewrite_failed(self) -> bool:
-        """Whether it has failed to write its file anew."""
+        """Whether its last rewrite of its file has failed."""
         return self._rows.get("aof_last_bgrewrite_status") == "err"
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether it writes its file anew at this moment, or is about to."""
+        """Whether it rewrites its file at this moment, or is about to."""
         return "1" in (self._rows.get("aof_rewrite_in_progress"), self._rows.get("aof_rewrite_scheduled"))
 
     @property

@@ -1,7 +1,7 @@
 """How much space the store has left, in memory and, if it is a store of our own, on its disk.
 
-A store of our own writes its file anew when it has doubled. On a disk that is nearly full that can fail, and the file would
-stay as large as it is: as soon as there is room for it, the store is asked again.
+A store of our own rewrites its file when it has doubled. On a disk that is nearly full that can fail, and the file would stay
+as large as it is: as soon as there is room for it, the store is asked again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MIB: Final = 1 << 20
 
 
 class Space:
-    """Looks at the disk of a store of our own, and knows when its file should be written anew."""
+    """Looks at the disk of a store of our own, and knows when its file should be rewritten."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class Space:
         return why_full(facts)
 
     def should_rewrite(self, facts: Facts, now: float) -> bool:
-        """Whether the store should write its file anew now (monotonic seconds), because it failed to, or because that makes
+        """Whether the store should rewrite its file now (monotonic seconds), because it failed to, or because that makes
         room. To be asked after `why_full`; yes is meant to be followed, and comes once a minute at most."""
         if facts.is_rewriting or now - self._asked_at < _REWRITE_EVERY_S:
             return False

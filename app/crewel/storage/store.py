@@ -126,7 +126,8 @@ class Store:
 
     def _parsed(self, step: Step[Any], answer: Any) -> Any:
         if isinstance(answer, StoreError):
-            self.is_full = self.is_full or isinstance(answer, StoreFull)
+            if isinstance(answer, StoreFull) and not self.is_full:
+                self._set_full(str(answer))
             return answer
         try:
             return step.parse(answer)
@@ -302,8 +303,11 @@ class Store:
             space = self._space = self._space or Space(self._embedded.directory)
             why = await asyncio.to_thread(space.why_full, facts)
             if space.should_rewrite(facts, asyncio.get_running_loop().time()):
-                log.info("the store is asked to write its file anew")
+                log.info("the store is asked to rewrite its file")
                 await self._writer.ask([("BGREWRITEAOF",)])
+        self._set_full(why)
+
+    def _set_full(self, why: str | None) -> None:
         if why is not None and self.why_full is None:
             log.error("persistent publishes are refused: %s", why)
         elif why is None and self.why_full is not None:

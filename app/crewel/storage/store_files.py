@@ -75,7 +75,7 @@ class StoreFiles:
         return f"; its last message was {newest} of {moment(newest)}" if newest else ""
 
     def remove_temporary(self) -> None:
-        """Remove what a store has left that ended while it wrote its file anew. Only to be called while none runs."""
+        """Remove what a store has left that ended while it rewrote its file. Only to be called while none runs."""
         for pattern in _TEMPORARY:
             for file in self.directory.glob(pattern):
                 file.unlink(missing_ok=True)

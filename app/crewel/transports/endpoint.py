@@ -40,7 +40,7 @@ class Endpoint:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Refuse a foreign name or origin, or answer by the transport that the request asks for; nothing when another server
-        has the store, where this one is mounted in an application that goes on."""
+        has the store, where this one is mounted in an application that keeps running."""
         refused = self.refused_host(request)
         if refused is not None:
             return refused
