@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 64
 """Sessions that a sweep looks at before it asks for the time."""
+_WORKS_S: Final = 120.0
+"""Seconds for which a request that is being worked on shows that its client is there."""
 
 
 class Broker:
@@ -343,7 +345,9 @@ class Broker:
         for number, session in enumerate(sessions, 1):
             if not session.is_live:
                 continue
-            if session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
+            if session.batching > session.is_paused and now < session.last_seen + _WORKS_S:
+                pass  # a request of its client is being worked on: it is there
+            elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self.metrics.sessions_expired += 1
                 self.remove(session, Event.SILENCE)
             elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):

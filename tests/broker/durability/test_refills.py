@@ -86,3 +86,21 @@ def test_reads_are_tried_again_with_longer_and_longer_pauses(stored: StoredWorld
     assert 4 <= attempts <= 8  # at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3 s
     stored.advance(5.0)
     assert data_of(joe.heard(request)) == ["hi"]
+
+
+def test_a_client_is_not_gone_while_its_connect_waits_for_its_backlog(stored: StoredWorld) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", *range(5))
+    request = connecting(joe)
+    refill = stored.durability.refills.running[joe.session.durable]
+    refill.add_done_callback(lambda _: let_go_now(stored))
+    stored.settle()
+    assert data_of(joe.heard(request)) == [*range(5)]
+
+
+def let_go_now(world: StoredWorld) -> None:
+    """The sweep comes late, between the read and the answer."""
+    joe = next(session for session in world.broker.sessions.values() if session.name == "client/joe/1")
+    joe.grace_ms, joe.expires_at = 10**9, world.loop.time() + 1000  # it lives for long, and has been away for long
+    world.broker.sweep()
