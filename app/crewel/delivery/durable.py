@@ -88,17 +88,19 @@ class Durable(Owed):
         self._letters: list[Letter] = []
 
     @classmethod
-    def adopted(cls, record: SessionRecord) -> Durable:
-        """The session as its former owner left it. What it had open may have been sent."""
+    def adopted(cls, record: SessionRecord, sent: dict[Waiting, Waiting] | None = None) -> Durable:
+        """The session as its former owner left it. What it had open may have been sent. `sent` remembers what that makes of
+        what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
         durable.since = dict(record.subscriptions)
         durable.closing = list(record.closed)
         durable.ending, durable.death = record.ending, record.death
         durable.batch = durable._stored_batch = record.batch
+        sent = {} if sent is None else sent
         durable._stored = record.open
         durable._stored_inbox = set(record.inbox)
-        durable.booked = {each: _sent(record.open[each]) for each in sorted(record.open)}
-        durable.booked_inbox = {each: _sent(record.inbox[each]) for each in sorted(record.inbox)}
+        durable.booked = {each: _sent(record.open[each], sent) for each in sorted(record.open)}
+        durable.booked_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
         durable._stored_notices = dict(record.notices)
         durable.notices = {place: Waiting(1, channel=channel) for channel, place in record.notices.items()}
@@ -433,8 +435,11 @@ class Durable(Owed):
         return bool(self._ended or self._letters)
 
 
-def _sent(waiting: Waiting) -> Waiting:
-    return waiting._replace(attempts=waiting.attempts + 1)
+def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:
+    found = known.get(waiting)
+    if found is None:
+        found = known[waiting] = waiting._replace(attempts=waiting.attempts + 1)
+    return found
 
 
 def _first_expiry(messages: Iterable[Waiting]) -> int:

@@ -172,6 +172,13 @@ class SessionRecord:
     death: tuple[str, str] | None = None
     """Code and reason, if its end was begun because its receiver failed for good."""
 
+    def share(self, same: dict[Any, Any]) -> None:
+        """Let what is equal to something in `same` be that very thing, and put the rest there: what waits for many sessions is
+        in memory once."""
+        share = same.setdefault
+        self.open = {share(each, each): share(waiting, waiting) for each, waiting in self.open.items()}
+        self.inbox = {share(each, each): share(waiting, waiting) for each, waiting in self.inbox.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Letter:

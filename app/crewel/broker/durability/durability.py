@@ -36,6 +36,7 @@ from crewel.delivery.records import (
     LogId,
     SessionName,
     SessionRecord,
+    Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
@@ -51,6 +52,8 @@ __all__ = ["Durability"]
 log = logging.getLogger(__name__)
 
 _ADOPTED_AT_ONCE: Final = 1000
+_MOST_SHARED: Final = 200_000
+"""Ids, and what is known of messages, that are remembered to be shared by the sessions that are adopted."""
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
 _READING: Final = "the store has lost something, and is read again"
@@ -139,8 +142,14 @@ class Durability:
         last = await self.lease.claim()
         self._epoch = await stored_sessions.epoch(self.store, self.token)
         records: list[SessionRecord] = []
+        same: dict[Any, Any] = {}
         while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
+            for record in adopted:
+                if len(same) > _MOST_SHARED:
+                    same.clear()
+                record.share(same)
             records += adopted
+        same.clear()
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
         topics = await self._broker.topics.stored(self)
         queues = await stored_queues(self.store)
@@ -148,7 +157,9 @@ class Durability:
         self.node = Node(Node.starting_cursor(records, last), last)
         self._under_way = None
         for record in records:
-            self._restore(record)
+            if len(same) > _MOST_SHARED:
+                same.clear()
+            self._restore(record, same)
         self._end_changed(before)
         await self.intake.read_up_to(last)
         for durable in self.node.sessions.values():
@@ -157,8 +168,8 @@ class Durability:
         self._broker.shared.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
-    def _restore(self, record: SessionRecord) -> None:
-        durable = Durable.adopted(record)
+    def _restore(self, record: SessionRecord, sent: dict[Waiting, Waiting]) -> None:
+        durable = Durable.adopted(record, sent)
         self.node.add(durable)
         if record.ending is None:
             self._broker.logins.restore(durable, record)

@@ -1,0 +1,40 @@
+"""What sessions that are taken over have in memory: what waits for many of them is there once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crewel.delivery.durable import Durable
+from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+
+PLACE = 1_795_190_671_003_112
+
+
+def read(number: int) -> SessionRecord:
+    """The record of a session as it is read: everything in it is new."""
+    name = SessionName(f"client/joe/{number}")
+    waiting = [Waiting(0, int("10"), "/a" + str(place)) for place in range(2)]
+    first, second = (LogId(int(str(PLACE + place))) for place in range(2))
+    return SessionRecord(name, {}, open={first: waiting[0]}, inbox={second: waiting[1]})
+
+
+def test_what_is_equal_in_two_records_is_shared() -> None:
+    same: dict[Any, Any] = {}
+    records = [read(number) for number in range(2)]
+    for record in records:
+        record.share(same)
+    one, other = records
+    assert (one.open, one.inbox) == (other.open, other.inbox)
+    for mine, theirs in ((one.open, other.open), (one.inbox, other.inbox)):
+        assert next(iter(mine)) is next(iter(theirs))
+        assert next(iter(mine.values())) is next(iter(theirs.values()))
+
+
+def test_sessions_that_are_adopted_together_share_what_is_known_of_a_message() -> None:
+    sent: dict[Waiting, Waiting] = {}
+    one, other = (Durable.adopted(read(number), sent) for number in range(2))
+    for mine, theirs in ((one.open, other.open), (one.inbox, other.inbox)):
+        assert next(iter(mine.values())) is next(iter(theirs.values()))
+        assert next(iter(mine.values())).attempts == 1
+    alone = Durable.adopted(read(3))
+    assert alone.open == one.open
