@@ -227,10 +227,16 @@ class FastConnection(asyncio.Protocol, Peer):
     def _go_on(self) -> None:
         """Serve what was kept, if there is nothing in the way."""
         if self._chunks and self._is_free and self._transport is not None:
-            self._transport.resume_reading()
             data = b"".join(self._chunks)
             self._keep(b"")
             self._serve(data)
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Read more, unless much is left that cannot be served now: a flood would be read faster than it is served."""
+        limit = self._lane.settings.bayeux.max_message_bytes
+        if self._transport is not None and (self._is_free or self._received <= limit):
+            self._transport.resume_reading()
 
     def _serve(self, data: bytes) -> None:
         until = perf_counter() + _PIPELINED_S
@@ -337,6 +343,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self._aiohttp.comes_from(self)
             self._aiohttp.connection_made(transport)
         transport.set_protocol(self._aiohttp)
+        transport.resume_reading()
         self._aiohttp.serve(data)
 
     def wants(self, data: bytes) -> bool:
