@@ -150,7 +150,8 @@ class Unsettled:
     def bury_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
         """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
         each time."""
-        log.error("a message on %s could not be sent, and becomes a dead letter", entry.channel, exc_info=error)
+        log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
+        log.debug("where that happened", exc_info=error)
         if not entry.channel.startswith("/meta/"):
             self.bury(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
 

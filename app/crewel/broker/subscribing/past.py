@@ -58,8 +58,8 @@ def told(entry: Entry, *, with_origin: bool) -> Fields:
     if with_origin:
         try:
             return reread(entry.updated())
-        except Exception:
-            log.exception("the origin of a message on %s cannot be told", entry.channel)
+        except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hide the others
+            log.error("the origin of a message on %s cannot be told: %r", entry.channel, error)
     return entry.fields
 
 
