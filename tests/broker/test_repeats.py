@@ -134,3 +134,15 @@ def test_long_after_its_answer_the_same_connect_is_the_next_one(world: World) ->
     world.advance(1.5)
     assert not again(client, message).superseded
     assert client.session.held is not None or world.broker.outbound.held == 0
+
+
+def test_the_first_connect_of_the_next_client_is_no_repeat(world: World) -> None:
+    old = Client(world)
+    asks = world.asks.get("ext", {})  # type: ignore[attr-defined]
+    resume = old.handshake(ext={**asks, "session": {"name": "joe/1"}})["ext"]["session"]["resume"]
+    _, message = connect(old)
+    new = Client(world)
+    new.handshake(ext={**asks, "session": {"name": "joe/1", "resume": resume}})
+    world.broker.deliver(new.session, "/a", 1)
+    request = again(new, {**message, "clientId": new.id})
+    assert data_of(request.answer[:1]) == [1]

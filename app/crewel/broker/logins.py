@@ -298,6 +298,7 @@ class Logins:
         broker.dispatching.unsettled.renew(target)
         target.urgent = bool(target.queue)
         target.hold_delay = 0.0
+        target.connect_id = None  # its next client numbers its connects by itself
         broker.hand_over(target, session, peer)
         exchange.session = target
 
