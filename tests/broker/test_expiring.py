@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.clock import Clock
 from crewel.broker.sessions import Session
 from crewel.delivery.records import EndReason, LogId
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
@@ -294,8 +295,7 @@ class TestEnds:
     def test_and_so_does_what_arrives_when_it_is_over(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 1, "onOverflow": "deadMessage"})
         store(stored, "a")
-        Life(stored).is_over(sweeps=False)
-        mortal = store(stored, "b", **MORTAL)
+        mortal = store(stored, "b", lifeTime=0, forceDestroy=True)
         assert data(joe.take()) == ["a"]
         assert expired(stored) == [mortal]
         assert stored.letters() == []
@@ -313,3 +313,58 @@ class TestTold:
         assert 49_000 < told[0]["remainingLife"] <= 50_000
         assert told[1]["remainingLife"] == 0
         assert "remainingLife" not in told[2]
+
+
+class TestClocksThatAreSet:
+    """The machine's clock is set by an hour; what lives for a second does so before and after."""
+
+    @pytest.fixture(params=[3600.0, -3600.0])
+    def jump(self, request: pytest.FixtureRequest) -> float:
+        seconds: float = request.param
+        return seconds
+
+    def set_clock(self, world: StoredWorld) -> dict[str, float]:
+        clocks = {"wall": time(), "elapsed": 0.0}
+        world.broker.expiring.clock = Clock(lambda: clocks["wall"], lambda: clocks["elapsed"])
+        return clocks
+
+    def pass_by(self, world: StoredWorld, clocks: dict[str, float], seconds: float) -> None:
+        for name in clocks:
+            clocks[name] += seconds
+        world.broker.sweep()
+        world.settle()
+
+    def test_what_was_published_before_lives_as_long_as_it_was_to(self, stored: StoredWorld, jump: float) -> None:
+        joe, clocks = Receiver(stored).started("/a", **MESSAGE), self.set_clock(stored)
+        let_go_of = store(stored, 1, **MORTAL)
+        clocks["wall"] += jump
+        self.pass_by(stored, clocks, 0.5)
+        assert expired(stored) == []
+        self.pass_by(stored, clocks, 0.8)
+        assert expired(stored) == [let_go_of]
+        assert joe.session.queue == []
+
+    def test_what_is_published_after_lives_as_long_as_it_is_to(self, stored: StoredWorld, jump: float) -> None:
+        Receiver(stored).started("/a", **MESSAGE)
+        clocks = self.set_clock(stored)
+        clocks["wall"] += jump
+        self.pass_by(stored, clocks, 20.0)
+        mortal = store(stored, 1, **MORTAL)
+        self.pass_by(stored, clocks, 0.5)
+        assert expired(stored) == []
+        self.pass_by(stored, clocks, 0.8)
+        assert expired(stored) == [mortal]
+
+
+def test_a_key_is_known_when_the_store_has_forgotten_all_of_them(stored: StoredWorld) -> None:
+    """As it does when its clock is set ahead."""
+    joe = Receiver(stored).started("/a", **MESSAGE)
+    broker, reader = stored.broker, stored.store.reader
+    first = stored.wait(broker.publish_stored("/a", 1, key="order-7"))
+    for key in stored.wait(reader.keys(f"{stored.prefix}*k:*")):
+        stored.wait(reader.delete(key))
+    assert stored.wait(broker.publish_stored("/a", 1, key="order-7")) == first
+    assert stored.wait(broker.publish_stored("/a", 2, key="order-8")) != first
+    assert data(joe.take()) == [1, 2]
+    broker.ids.stored.forget()  # as after a loss of the store, where the first may be lost too
+    assert stored.wait(broker.publish_stored("/a", 3, key="order-7")) != first

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from inspect import isawaitable
-from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import REPLIES, Channel
@@ -77,6 +76,11 @@ class Broadcasting:
         if broker.durability is None:
             broker.topics.refused(channel.name)
             raise StoreUnavailable("this server has no store")
+        first = broker.ids.stored.first_of(key) if key else None
+        if first is not None:
+            known: Promise[Published] = Promise()
+            known.keep(Published(first, is_repeated=True))
+            return known
         broker.metrics.publishes += 1
         heard = dict(fields) if broker.registry.hearers else None
         if not broker.outbound.pipe.send(None, fields):
@@ -96,7 +100,7 @@ class Broadcasting:
             keeping.history_max,
             qos.force_update,
             keeping.is_only,
-            qos.leaves_history(int(time() * 1_000_000)) if any(keeping) else 0,
+            qos.leaves_history(broker.clock.microseconds()) if any(keeping) else 0,
             keeping.groups,
         )
         lazy = broker.channels.is_lazy(channel)
@@ -130,7 +134,7 @@ class Broadcasting:
             return
         entry = Entry(fields, lazy=lazy or broker.channels.is_lazy(channel))
         if qos is not DEFAULT:
-            entry.priority, entry.expires = qos.priority, qos.expires(int(time() * 1_000_000))
+            entry.priority, entry.expires = qos.priority, qos.expires(broker.expiring.now())
         subscribers = broker.channels.subscribers(channel)
         if (
             broker.dispatching.telling or qos is not DEFAULT

@@ -16,6 +16,7 @@ from crewel.bayeux.message import Fields, no_object
 from crewel.broker.broadcasting import Broadcasting, Keeping
 from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
+from crewel.broker.clock import Clock
 from crewel.broker.dispatch.dispatching import Dispatching
 from crewel.broker.dispatch.telling import tell
 from crewel.broker.durability.durability import Durability
@@ -94,9 +95,10 @@ class Broker:
         self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
         self.outbound.conclude = self.dispatching.conclude
         self.outbound.bury = self.dispatching.unsettled.bury_unsendable
-        self.expiring = self.outbound.expiring = Expiring(self)
+        self.clock = Clock()
+        self.expiring = self.outbound.expiring = Expiring(self, self.clock)
         self.logins = Logins(self)
-        self.ids = Ids(secrets.token_hex(4), time.time)
+        self.ids = Ids(secrets.token_hex(4), self.clock)
         self.broadcasting = Broadcasting(self)
         self.subscribing = Subscribing(self)
         self.shared = SharedQueues(self)

@@ -7,7 +7,6 @@ away or held back. What a client has got while it is there stays open, for it ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from time import time
 from typing import TYPE_CHECKING
 
 from crewel.broker.sessions import Session
@@ -24,7 +23,7 @@ __all__ = ["Expiring"]
 class Expiring:
     """Takes them out. `clock` tells seconds since 1970."""
 
-    def __init__(self, broker: Broker, clock: Callable[[], float] = time) -> None:
+    def __init__(self, broker: Broker, clock: Callable[[], float]) -> None:
         self._broker = broker
         self.clock = clock
         self._watched: set[Session] = set()  # sessions with such messages in memory

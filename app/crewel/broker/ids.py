@@ -1,6 +1,7 @@
 """The ids of messages that are not stored, and the keys of publishes that must not be repeated (design, 3.0 and 3.2).
 
-What is stored has its ids and its keys in the store.
+What is stored has its ids and its keys in the store. Its keys are remembered here too: the store forgets a key by the machine's
+clock, and all of them at once if that is set ahead.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["KEY_LIFETIME", "MAX_KEYS", "Ids"]
+__all__ = ["KEY_LIFETIME", "MAX_KEYS", "Ids", "Keys"]
 
 KEY_LIFETIME: Final = 120.0
 """Seconds for which a key is remembered."""
@@ -16,30 +17,16 @@ MAX_KEYS: Final = 100_000
 """Keys that are remembered at most; beyond that the oldest are forgotten first."""
 
 
-class Ids:
-    """`<milliseconds>-<number>-<node>`. `clock` tells seconds since the epoch."""
+class Keys:
+    """Which id was published with which key. `clock` tells seconds, and never goes back."""
 
-    def __init__(self, node: str, clock: Callable[[], float]) -> None:
-        self._node = node
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._last_ms = 0
-        self._last_ns = 0
-        self._number = 0
         self._known: dict[str, tuple[float, str]] = {}  # in the order of time
 
-    def stamp(self) -> tuple[str, str]:
-        """A new id, and when the message was accepted: nanoseconds since 1970 in digits, later than all before."""
-        self._last_ns = max(self._last_ns + 1, int(self._clock() * 1_000_000) * 1000)
-        return self.new(), str(self._last_ns)
-
-    def new(self) -> str:
-        """An id that no other message has, later than all before it."""
-        now_ms = int(self._clock() * 1000)
-        if now_ms > self._last_ms:
-            self._last_ms, self._number = now_ms, 0
-        else:
-            self._number += 1
-        return f"{self._last_ms}-{self._number}-{self._node}"
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._known)
 
     def first_of(self, key: str) -> str | None:
         """The id that was published with this key, if that was not long ago."""
@@ -56,3 +43,34 @@ class Ids:
                 break
             del self._known[oldest]
         self._known[key] = (now, message_id)
+
+    def forget(self) -> None:
+        """What was published may be lost: each key may be used again."""
+        self._known.clear()
+
+
+class Ids(Keys):
+    """`<milliseconds>-<number>-<node>`. `clock` tells seconds since the epoch."""
+
+    def __init__(self, node: str, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
+        self._node = node
+        self.stored = Keys(clock)
+        """The keys of what is stored."""
+        self._last_ms = 0
+        self._last_ns = 0
+        self._number = 0
+
+    def stamp(self) -> tuple[str, str]:
+        """A new id, and when the message was accepted: nanoseconds since 1970 in digits, later than all before."""
+        self._last_ns = max(self._last_ns + 1, int(self._clock() * 1_000_000) * 1000)
+        return self.new(), str(self._last_ns)
+
+    def new(self) -> str:
+        """An id that no other message has, later than all before it."""
+        now_ms = int(self._clock() * 1000)
+        if now_ms > self._last_ms:
+            self._last_ms, self._number = now_ms, 0
+        else:
+            self._number += 1
+        return f"{self._last_ms}-{self._number}-{self._node}"

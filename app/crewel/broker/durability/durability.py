@@ -178,6 +178,7 @@ class Durability:
         """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
         log.error("the store has lost what it had answered: all sessions are read again")
         self.is_reloading = True
+        self._broker.ids.stored.forget()
         try:
             while not self._closing.is_set():
                 try:

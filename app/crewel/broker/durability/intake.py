@@ -141,6 +141,8 @@ class Intake:
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._broker.topics.kept(outgoing.channel.name, log_id)
+            if outgoing.submission.key:
+                self._broker.ids.stored.remember(outgoing.submission.key, str(log_id))
             outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
         return []
 
@@ -172,7 +174,8 @@ class Intake:
             submission.body,
             lazy=outgoing.lazy,
             priority=qos.priority,
-            expires=qos.expires(log_id),
+            # By the clock that it is looked at with: the log's ids stand still when the store's clock is set back.
+            expires=qos.expires(self._broker.expiring.now()) if qos.force_destroy else 0,
         )
         if self._broker.dispatching.telling:
             entry.origin = Origin.stored(log_id, submission.sender, submission.qos)

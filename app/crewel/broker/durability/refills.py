@@ -131,7 +131,10 @@ class Refills:
                 self._broker.outbound.enqueue(session, erased_notice(notice, log_id))
             elif logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
-                    self._broker.outbound.enqueue(session, Entry.read_back(logged))
+                    entry, waiting = Entry.read_back(logged), durable.open.get(log_id) or durable.inbox.get(log_id)
+                    if waiting is not None and waiting.expires:
+                        entry.expires = waiting.expires  # as it was counted when it was taken
+                    self._broker.outbound.enqueue(session, entry)
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
         self._durability.node.touch(durable)

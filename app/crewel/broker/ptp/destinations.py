@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -139,7 +138,7 @@ class Destinations:
         hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
         if hearing:
             origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
-            entry = self._entry(outgoing, LogId(0), int(time() * 1_000_000), origin)
+            entry = self._entry(outgoing, LogId(0), broker.expiring.now(), origin)
             broker.outbound.fan_out(entry, hearing, None)
         for one in aims:
             if key and not one.code and one.to not in firsts:
@@ -180,7 +179,7 @@ class Destinations:
             outgoing.sender,
             outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
-            outgoing.qos.expires(int(time() * 1_000_000)),
+            outgoing.qos.expires(self._broker.expiring.now()),
         )
         # Each has a key, so that it can be asked again what became of it.
         step = shared_queues.send(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
-from time import perf_counter, time
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.steps import resolve
@@ -174,7 +174,7 @@ class Endings:
             return
         self._is_expiring = True
         keys, token = durability.store.keys, durability.token
-        step = histories.expire(keys, token, int(time() * 1000), _EXPIRED_AT_ONCE, durability.facts_max)
+        step = histories.expire(keys, token, int(self._broker.clock() * 1000), _EXPIRED_AT_ONCE, durability.facts_max)
         durability.writing.submit(step, self._expired)
 
     def _expired(self, answer: list[Shortened] | StoreError) -> None:
