@@ -272,8 +272,9 @@ def test_the_time_for_listeners_is_checked() -> None:
 
 
 def test_a_session_that_waits_for_its_client_reports() -> None:
-    assert reporting({"name": "joe/1"}) == {"name": "joe/1", "update": True, "settle": "batch"}
+    assert reporting({"name": "joe/1"}) == {"name": "joe/1", "update": True, "settle": "batch", "ackWait": -1}
     assert reporting({"resume": "x"})["update"]
+    assert reporting({}, is_kept=True)["update"]
     assert reporting({"token": "x"}) == {"token": "x"}
     assert reporting({"name": "joe/1", "settle": "message"}) == {"name": "joe/1", "settle": "message"}
     assert reporting({"name": "joe/1", "update": False})["update"] is False

@@ -115,7 +115,7 @@ class Client:
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=settling.retrying(reporting(login) if ack and not update else login),
+            login=settling.retrying(login if update or not ack else reporting(login, is_kept=resume_file is not None)),
             resume_file=None if resume_file is None else Path(resume_file),
             leave=leave,
             backoff=backoff or BackoffRule(),

@@ -60,11 +60,13 @@ class LoginExtension(Extension):
         return message
 
 
-def reporting(login: Fields) -> Fields:
+def reporting(login: Fields, *, is_kept: bool = False) -> Fields:
     """What a client asks for that acknowledges and has not said whether it settles. A session that waits for its client may
-    have more for it than it listens to; with `update` the client can leave that open, where an acknowledgement settles all."""
-    waits = login.get("name") or login.get("resume")
-    return {"update": True, "settle": "batch", **login} if waits and "settle" not in login else login
+    have more for it than it listens to; with `update` the client can leave that open, where an acknowledgement settles all.
+    `is_kept`: the client keeps what takes its session over."""
+    waits = is_kept or login.get("name") or login.get("resume")
+    # The application reads at its leisure: a message that is not acknowledged yet has not failed.
+    return {"update": True, "settle": "batch", "ackWait": -1, **login} if waits and "settle" not in login else login
 
 
 def asked(session: Fields | None, **more: Any) -> Fields:
