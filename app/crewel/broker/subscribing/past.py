@@ -112,7 +112,9 @@ async def get(broker: Broker, session: Session, data: Any) -> Fields:
         entries = await past(broker, channel, None if count == ALL else count, room)
     except StoreError as error:
         raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
-    if entries and not broker.outbound.has_bytes(session, sum(len(each.wire) for each in entries)):
+    # One response is left free, so that refusals do not push out what was answered.
+    size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
+    if entries and session.queue and not broker.outbound.has_bytes(session, size):
         told_why = "the queue of the session has no room for the messages: take what waits, then ask again"
         raise RemoteCallError({"errorCode": SIZE, "message": told_why})
     if asked.get("newestFirst", True):
