@@ -118,6 +118,19 @@ def _java_version() -> str:
     )
 
 
+def earlier(checkout: Path, crewel_settings: list[str]) -> Peer:
+    """An earlier state of Crewel, from a checkout of it; the settings are as for `peers`."""
+    sets = [word for setting in ["bayeux.max_sessions_per_browser=-1", *crewel_settings] for word in ("--set", setting)]
+    path = f"PYTHONPATH={checkout.resolve() / 'app'}"
+    return Peer(
+        "before",
+        "Crewel before",
+        prepare=lambda: None,
+        command=lambda: ["env", path, sys.executable, "-m", "crewel", "serve", "--port", "0", *sets],
+        version=lambda: output_of("git", "-C", str(checkout), "log", "-1", "--format=%h"),
+    )
+
+
 def peers(crewel_settings: list[str]) -> tuple[Peer, ...]:
     """Everyone in the order of the report; the settings are for Crewel, as `name=value`."""
     sets = [word for setting in ["bayeux.max_sessions_per_browser=-1", *crewel_settings] for word in ("--set", setting)]

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import report
 from cases import CASES, Case
-from peers import BENCH, BUILD, Missing, Peer, peers
+from peers import BENCH, BUILD, Missing, Peer, earlier, peers
 from report import Run
 from servers import Failed, build_meter, measure, raise_file_limit, running
 
@@ -35,6 +35,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended on the way out
     raise_file_limit()
     every = peers(options.set)
+    if options.before is not None:
+        every = (every[0], earlier(options.before, options.set))
     run = Run(
         command=shlex.join(["bench/run.py", *sys.argv[1:]]),
         date=dt.datetime.now(dt.UTC).date().isoformat(),
@@ -62,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run.py", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", help="letters, such as A,B; all by default")
     parser.add_argument("--peers", help="names, such as crewel,faye; all by default")
+    parser.add_argument("--before", type=Path, help="measure Crewel alone, beside a checkout of an earlier state")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3)")
     parser.add_argument("--seconds", type=float, help="how long each measurement lasts (8)")
     parser.add_argument("--quick", action="store_true", help="one round of 3 s, printed only")
@@ -74,7 +77,7 @@ def _options() -> argparse.Namespace:
 
 
 def _is_whole(options: argparse.Namespace) -> bool:
-    return not (options.quick or options.cases or options.peers or options.set)
+    return not (options.quick or options.cases or options.peers or options.set or options.before)
 
 
 def _chosen(names: str | None, table: dict[str, _Entry]) -> list[_Entry]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+from itertools import count
 from types import TracebackType
 from typing import Self, cast
 
@@ -119,10 +120,10 @@ class Clients:
         self._tasks.append(asyncio.create_task(self._take(session, b'"channel":"%b"' % channel, ack=ack)))
 
     async def _take(self, session: Session, mark: bytes, *, ack: bool) -> None:
-        connect = b'[{"channel":"/meta/connect","connectionType":"long-polling","clientId":"%b","id":"2"' % session.id
+        connect = b'[{"channel":"/meta/connect","connectionType":"long-polling","clientId":"%b"' % session.id
         more = b',"ext":{"ack":0}' if ack else b""
-        while True:
-            body = await session.connection.post(connect + more + b"}]")
+        for number in count(2):  # a connect with the id of the one before would be taken for its copy
+            body = await session.connection.post(b'%b,"id":"%d"%b}]' % (connect, number, more))
             session.received += body.count(mark)
             if ack:
                 found = _ACK.search(body)

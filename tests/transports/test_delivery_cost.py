@@ -58,12 +58,14 @@ class Client:
         self.connection.connection_made(self.wire)
         self.acknowledges = acknowledges
         self.batch = 0
+        self.sent = 0
         self.cookie = ""
         reply = self.ask({"channel": "/meta/handshake", "ext": {"ack": acknowledges}})
         self.client_id = reply["clientId"]
 
     def request(self, message: dict[str, Any]) -> bytes:
-        body = orjson.dumps([{"id": "1", "clientId": getattr(self, "client_id", ""), **message}])
+        self.sent += 1  # a connect with the id of the one before would be taken for its copy
+        body = orjson.dumps([{"id": str(self.sent), "clientId": getattr(self, "client_id", ""), **message}])
         head = (
             f"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nCookie: {self.cookie}\r\n"
         )
