@@ -158,9 +158,12 @@ class Service:
         if self.policy is not None:
             broker.set_policy(self.policy)
         self.brokers.append(broker)
-        broker.on_close.append(lambda: self.brokers.remove(broker))
+        broker.on_close.append(lambda: self._left(broker))
         for bind in self._bindings:
             bind(broker)
+
+    def _left(self, broker: Broker) -> None:
+        self.brokers = [each for each in self.brokers if each is not broker]
 
     def _collect(self, bind: Callable[[Broker, Any], None]) -> Callable[[F], F]:
         def decorate(function: F) -> F:
