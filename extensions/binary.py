@@ -34,6 +34,7 @@ class BinaryExtension(Extension):
     """Turns Z85 text into `Binary` on the way in and back on the way out."""
 
     name = "binary"
+    encodes = (Binary, bytes)
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Decode. A message that claims to be binary and is not is refused (`404::message_deleted`)."""

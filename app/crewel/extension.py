@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from crewel.bayeux.encodable import encoded
 from crewel.bayeux.message import Fields, Message
 from crewel.delivery.entry import Entry
 
@@ -40,6 +41,8 @@ class Extension:
     every meta message."""
     meta_channels: ClassVar[frozenset[str] | None] = None
     """The meta channels whose messages come to it; None is all of them."""
+    encodes: ClassVar[tuple[type, ...]] = ()
+    """Types of `data` that JSON cannot say and that its `send` makes JSON of."""
 
     def installed(self, broker: Broker) -> None:
         """Called once, before the first message."""
@@ -104,10 +107,18 @@ class Pipe:
 
     def __init__(self, extensions: Iterable[Extension]) -> None:
         self.extensions = list(extensions)
+        self._encodes = tuple(kind for each in self.extensions for kind in each.encodes)
         self._rcv = [each.rcv for each in self._overriding("rcv")]
         self._rcv_meta, self._rcv_meta_elsewhere = self._meta(self._overriding("rcv_meta"), "rcv_meta")
         self._send = [each.send for each in self._overriding("send")][::-1]
         self._send_meta, self._send_meta_elsewhere = self._meta(self._overriding("send_meta")[::-1], "send_meta")
+
+    def require_encodable(self, fields: Fields) -> None:
+        """Raise TypeError if the server was given a message to send that JSON cannot say: its receivers would hear null for
+        what is no number. `data` that an extension encodes is left to it."""
+        if isinstance(fields["data"], self._encodes):
+            fields = {**fields, "data": None}
+        encoded(fields, "")
 
     def _overriding(self, hook: str) -> list[Extension]:
         return [each for each in self.extensions if getattr(type(each), hook) is not getattr(Extension, hook)]

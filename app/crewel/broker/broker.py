@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.encodable import encoded
 from crewel.bayeux.message import Fields, no_object
 from crewel.broker.broadcasting import Broadcasting, Keeping
 from crewel.broker.browsers import Browsers
@@ -190,7 +189,7 @@ class Broker:
         self, channel: str, data: Any, ext: Fields | None, qos: Fields | None
     ) -> tuple[Channel, Fields, PublishQos]:
         target = _literal(channel)
-        fields = _checked(target, data, ext)
+        fields = _checked(self.outbound.pipe, target, data, ext)
         usual = self.topics.usual(target)
         return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
@@ -199,7 +198,7 @@ class Broker:
     ) -> bool:
         """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out. Raises
         ValueError, TypeError, and Refused for an `ext` that is no object."""
-        return self.broadcasting.to_one(session, _checked(_literal(channel), data, ext), lazy=lazy)
+        return self.broadcasting.to_one(session, _checked(self.outbound.pipe, _literal(channel), data, ext), lazy=lazy)
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -404,14 +403,14 @@ def _literal(name: str) -> Channel:
     return channel
 
 
-def _checked(channel: Channel, data: Any, ext: Fields | None) -> Fields:
+def _checked(pipe: Pipe, channel: Channel, data: Any, ext: Fields | None) -> Fields:
     """The message as it is delivered. Raises TypeError for what JSON cannot say, IllegalArgument for `ext`."""
     fields: Fields = {"channel": channel.name, "data": data}
     if ext is not None:
         if not isinstance(ext, dict):
             raise no_object(ext)
         fields["ext"] = ext
-    encoded(fields, "")  # refuses also what is no number: its receivers would hear null
+    pipe.require_encodable(fields)
     return fields
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
-from crewel.bayeux.encodable import encoded
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcasting import Keeping
@@ -308,7 +307,7 @@ def _tell(broker: Broker, session: Session, message: Message, result: Any, *, su
     if message.id is not None:
         fields["id"] = message.id
     try:
-        encoded(fields, "")
+        broker.outbound.pipe.require_encodable(fields)
         broker.broadcasting.to_one(session, fields)
     except TypeError as error:
         _tell(broker, session, message, _failure(message, error), successful=False)

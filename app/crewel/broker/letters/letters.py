@@ -79,13 +79,7 @@ class Follower:
         durability = self._broker.durability
         assert durability is not None
         node = self._broker.settings.node.name
-        letters = []
-        for stored in await stored_letters.get(durability.store, ids):
-            try:
-                letters.append(DeadLetter.read(stored, node))
-            except ValueError:
-                log.warning("the dead letter %s holds what is no JSON", stored.dead_id)
-        return letters
+        return [DeadLetter.read(stored, node) for stored in await stored_letters.get(durability.store, ids)]
 
 
 class Letters:
