@@ -131,7 +131,7 @@ export class UpdateExtension {
         }
         this.#isGranted = reply.ext?.session?.update === true;
         const isReconnected = this.#isGranted && reply.ext.session.reconnected === true;
-        this.#unwanted.clear(); // the client subscribes anew
+        this.#unwanted.clear(); // the client subscribes again
         this.#knowsAll = !isReconnected || (this.#knowsAll ?? false);
         if (isReconnected) {
             this.#ledger.statuses.release(); // the same session: what it was not told, it is told now
@@ -193,7 +193,7 @@ export class UpdateExtension {
 
     // Messages without a listener
 
-    /** Whether nobody is to have it: what is no message but a notice, late answers, and what was unsubscribed. */
+    /** Whether it needs no listener: a notice, a late answer, or a message of an ended subscription. */
     #isOfNoInterest({channel, ext: {update}}) {
         const subscription = update.subscription ?? channel;
         return (

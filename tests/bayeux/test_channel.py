@@ -243,7 +243,7 @@ class TestReplyChannels:
 
 
 class TestMemory:
-    """What names take that nobody uses any more."""
+    """The memory of names that are not used any more."""
 
     def test_deep_names_that_were_parsed_take_a_bounded_memory(self) -> None:
         """Each of these has 126 patterns of 130 characters."""

@@ -1,4 +1,4 @@
-"""A message to many receivers is handed out in turns: everybody gets it, in the order of its channel, and others go on."""
+"""A message to many receivers is handed out in turns: each gets it in order, and other clients are served."""
 
 from __future__ import annotations
 

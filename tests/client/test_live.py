@@ -152,8 +152,8 @@ async def test_a_remote_call_that_nothing_answers_is_logged(
 ) -> None:
     async with Client(server.url, transports=[transport]) as client:
         with pytest.raises(RemoteCallTimeoutError):
-            await client.remote_call("nobody", timeout=0.2)
-    assert "nothing in the server answers /service/nobody" in caplog.text
+            await client.remote_call("missing", timeout=0.2)
+    assert "nothing in the server answers /service/missing" in caplog.text
 
 
 async def test_refusals_are_errors_with_their_parts(server: Server, transport: str) -> None:

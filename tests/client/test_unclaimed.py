@@ -46,7 +46,7 @@ class Desk:
         return handling
 
     def told(self) -> list[Fields]:
-        """What the server is told next."""
+        """The statuses of the next request."""
         return self.ledger.statuses.take(object(), 100_000)
 
     def listener(self, channel: str, *, is_last: bool = False) -> Subscription:

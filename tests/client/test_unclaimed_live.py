@@ -130,7 +130,7 @@ async def test_with_a_setting_they_become_dead_letters(desk: Desk, name: str) ->
 async def test_late_results_and_answers_are_of_no_interest(start_server: StartServer) -> None:
     server = start_server(service="tests.client.services")
     async with Client(server.url, name="joe/1", update=True) as joe, Client(server.url) as ann:
-        await joe.publish("/service/echo", 1)  # the answer comes as a message, and nobody waits for it
+        await joe.publish("/service/echo", 1)  # the answer comes as a message, and no listener waits for it
         told = f"/ret/{joe.login['replyId']}/3000001"
         await joe.subscribe(f"/ret/{joe.login['replyId']}/*")
         await ann.publish(told, 1)

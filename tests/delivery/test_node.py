@@ -402,7 +402,7 @@ class TestExpiry:
 
 
 class TestDividedCommits:
-    """A commit about many sessions is divided: what is open is told ahead, and the cursor moves with the last part."""
+    """A commit about many sessions is divided: the first parts record what is open, and the cursor moves with the last part."""
 
     def served(self, count: int = 5, most: int = 2) -> Served:
         served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))

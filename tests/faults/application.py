@@ -52,7 +52,7 @@ class Application:
             try:
                 await self._live()
             except* NameTaken:
-                self._resume = None  # it may be an old one; by its name the session can be had when nobody is there
+                self._resume = None  # it may be an old one; a session without a client can be had by its name
             except* ClientError:
                 pass
             await asyncio.sleep(0.1)

@@ -49,12 +49,12 @@ def choose(names: list[str]) -> Any:
 
 
 async def strike(server: Server, applications: list[RandomApplications], rng: random.Random) -> str:
-    """Kill somebody, or erase a topic; what was done."""
+    """Kill a process, or erase a topic; returns what was done."""
     if rng.random() < 0.3:
         channel, how = rng.choice(CHANNELS), rng.choice(("gently", FORCED))
         command = f"__cmd:topic{channel}/?eraseTopic" + ("=true" if how == FORCED else "")
         response = await asyncio.to_thread(Desk(server).ask, "POST", "/commands", {"command": command})
-        assert response.status in (200, 400), response  # it may be that nobody has published there
+        assert response.status in (200, 400), response  # the topic may not exist yet
         return f"{channel} {how}" if response.status == 200 else "nothing"
     victims = [each for each in applications if PLAIN not in each.names]
     at = rng.randrange(len(victims) + 1)

@@ -244,7 +244,7 @@ class TestTheTable:
         assert world.notes.times(1) == [0, 1]
         await world.notes.until(lambda notes: notes.subscribed == 2)
 
-    async def test_communication_is_tried_again_by_our_clients_though_nobody_asked(self, meet: Meet) -> None:
+    async def test_our_clients_retry_communication_failures_by_default(self, meet: Meet) -> None:
         world = await meet()
         await world.subscribe(dispatcher={"delay": 50})
         await world.publish(fails(1, "communication.timeout", times=3), {"n": 2})

@@ -1,4 +1,4 @@
-"""Accounts: who they stand for, and that only those are remembered that have something."""
+"""Accounts: the holder of each, and that only accounts with a count are kept."""
 
 import pytest
 

@@ -122,7 +122,7 @@ class Accepted(Message):
 
 
 def no_object(ext: object) -> IllegalArgument:
-    """The refusal of an `ext` that is no object: its receivers could not be told anything in it."""
+    """The refusal of an `ext` that is no object: the server could not add its own fields to it."""
     return IllegalArgument("ext", f"must be an object, not {_KINDS.get(type(ext), type(ext).__name__)}")
 
 

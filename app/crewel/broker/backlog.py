@@ -30,7 +30,7 @@ class Backlog:
         self.is_full = False
         """Whether all queues together have more than they may."""
         self.sessions = 0
-        """Sessions that share the room; set by the sweep, because nobody needs it exactly."""
+        """Sessions that share the room; the sweep sets it, so it may be a little old."""
 
     def weigh(self, entry: Entry) -> None:
         """Count the body of this entry from now on."""
@@ -45,7 +45,7 @@ class Backlog:
 
     def share(self, most: int) -> int:
         """The bytes that one queue may have which may have `most` by itself: less, if all together have too much. So those
-        that wait for little go on, and those that have filled the memory make room."""
+        with little still accept messages, and those that have filled the memory make room."""
         if not self.is_full:
             return most
         return min(most, self._limits.max_queued_bytes // max(self.sessions, 1))

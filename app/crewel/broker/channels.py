@@ -93,7 +93,7 @@ class Channels:
             session.account.subscriptions += difference
 
     def forget_unused(self, name: str) -> None:
-        """Forget a channel at once that nobody is subscribed to and that has no topic."""
+        """Forget a channel at once if it has no subscribers and no topic."""
         known = self._known.get(name)
         if known is not None and not known.subscribers and known.topic is None:
             del self._known[name]

@@ -91,8 +91,8 @@ class Guard:
         return self._grants("can_configure", session, channel, message)
 
     def erase(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
-        """Whether the session may erase the topic of this channel: it is an operator's, or the policy tells who may configure
-        from who may publish, and grants both."""
+        """Whether the session may erase the topic of this channel: it is an operator's, or the policy has a question
+        of its own for the right to configure, and grants both this and the right to publish."""
         if _is_operator(session):
             return True
         if getattr(self.policy, "can_configure", None) is None or (yield from self.publish(session, channel, message)):

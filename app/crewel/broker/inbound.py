@@ -99,7 +99,7 @@ class Inbound:
 
     def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
         """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
-        nothing unusual about it, for a session that has nothing to be told; or the repeat of its last connect. It is what the
+        nothing unusual about it, for a session that has no news to get; or the repeat of its last connect. It is what the
         general way below does, less everything that cannot apply. False: nothing has been done, and the general way takes
         it."""
         if type(fields) is not dict or fields.get("channel") != CONNECT:

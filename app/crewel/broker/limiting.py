@@ -47,7 +47,7 @@ _SHARE: Final = 32
 _UNCOUNTED: Final = 4096
 """What a session draws at a time that no rate holds for."""
 _ROOM_S: Final = 2.0
-"""When a client is told to come back that meets a cap: sessions end within `bayeux.max_interval_ms`."""
+"""When a client that meets a cap may come back: sessions end within `bayeux.max_interval_ms`."""
 _BUSY_S: Final = 1.0
 
 _RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
@@ -105,7 +105,7 @@ class Limits:
             raise self._limited("max_sessions_per_address", told, _spread(_ROOM_S), session, Limited.CAP)
 
     def begun(self, session: Session) -> None:
-        """The session lives, or another client goes on with it: its accounts count it."""
+        """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
         session.subject = self.subjects.of(subject) if subject else None
         for account in (session.account, session.subject):
@@ -115,7 +115,7 @@ class Limits:
             session.account.subscriptions += len(session.subscriptions)
 
     def ended(self, session: Session) -> None:
-        """The session has ended, or another client goes on with it."""
+        """The session has ended, or another client has taken it over."""
         for account in (session.account, session.subject):
             if account is not None:
                 account.sessions -= 1

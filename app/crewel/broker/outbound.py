@@ -76,9 +76,9 @@ class Outbound:
         self.tell: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that is told their origin."""
         self.bury: Callable[[Session, Entry, Exception], None]
-        """Told of a message that the server has failed to send."""
+        """Called with a message that the server has failed to send."""
         self.conclude: Callable[[Session], None]
-        """Told that all of a request has been read whose statuses have reported failures of the client."""
+        """Called when a request has been read to its end whose statuses reported failures of the client."""
         self.ring: Callable[[Session, float], float]
         """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
         self.expiring: Expiring
@@ -496,7 +496,7 @@ class Outbound:
     def socket_closed(self, socket: Peer) -> None:
         """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
         been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
-        alone, so that the next process of its name need not wait for a connect that nobody holds."""
+        alone, so that the next process of its name need not wait for a connect that is gone."""
         session = socket.session
         if session is None:
             return

@@ -112,7 +112,7 @@ def _publish(broker: Broker, session: Session, message: Message) -> Reply | Step
 
 
 def _unhandled(broker: Broker, message: Message) -> Reply:
-    """A message to the server that no part of it takes. Bayeux acknowledges it; who asks is told."""
+    """A message to the server that no part of it takes. Bayeux acknowledges it; a client that asks gets `handled` false."""
     broker.metrics.unhandled += 1
     reply = replies.ok(message)
     if "service" in message.ext:

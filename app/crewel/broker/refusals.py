@@ -69,7 +69,7 @@ def unavailable(message: Message, error: StoreError, name: str) -> Reply:
 
 
 def limited(message: Message, error: Limited) -> Reply:
-    """The reply to a handshake beyond a limit: the client may come back, and is told when."""
+    """The reply to a handshake beyond a limit: the client may come back, and the reply says when."""
     reply = replies.failed(message, error.error)
     reply["advice"] = {"reconnect": "handshake", "interval": error.wait_ms}
     if "session" in message.ext:

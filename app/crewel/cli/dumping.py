@@ -13,7 +13,7 @@ _NS = 1_000_000_000
 
 def write(letter: dict[str, Any], directory: Path) -> bool:
     """Write the letter to its file; False if that is there already. The file holds the letter, and under `publish` the
-    message as `POST /api/publish` takes it, null if the letter does not say who may have it. Raises CrewelError."""
+    message as `POST /api/publish` takes it, null if the letter does not name its destination. Raises CrewelError."""
     import orjson
 
     file = directory / _receiver(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"

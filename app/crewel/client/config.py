@@ -164,7 +164,7 @@ class Config:
 
     @property
     def reports(self) -> bool:
-        """Whether the server is told of messages at all: if the application wants it, and else of those that no listener
+        """Whether the client reports statuses at all: if the application wants it, and else for messages that no listener
         takes, in a session that waits for its client and so may have more for it than it listens to."""
         return self.ack and self.login.get("update") is True
 

@@ -208,18 +208,18 @@ class Connection:
             handling.end()
 
     def _hand_out(self, fields: Fields, handling: Handling | None) -> bool:
-        """Whether somebody had it, or nobody is to have it."""
+        """Whether a listener had it, or it needs none."""
         if self.exchanges.settle(fields) or self.answers.settle(fields):
             return True
         message = Message(fields["channel"], fields["data"], fields)
         if message.is_erased and not self.update.is_asked:
-            return True  # of its topic, that the application has not asked to be told of
+            return True  # the notice of an erase, for which the application has not asked
         if self._router.deliver(fields, retained=self._ack.enabled, handling=handling):
             return True
         return message.is_erased or self._router.is_unwanted(message) or self._is_old_answer(fields)
 
     def _is_old_answer(self, fields: Fields) -> bool:
-        """Whether this answers something that nobody waits for any more: a request, or a remote call of this client."""
+        """Whether this is a late answer to a request or remote call of this client, which no longer waits for it."""
         channel, message_id = fields["channel"], fields.get("id")
         if channel.startswith(_SERVICES) and isinstance(message_id, str) and message_id.isdecimal():
             return int(message_id) <= self._last_id

@@ -59,7 +59,7 @@ async def repeated(attempt: Callable[[], Awaitable[T]], retry_for: float) -> T:
 
 
 def _may_be_repeated(error: ClientError) -> bool:
-    """Whether it has not been stored, or nobody knows. An unknown session was lost first, and the client makes another."""
+    """Whether it has not been stored, or the outcome is unknown. After a lost session the client makes another."""
     if isinstance(error, MessageTooLargeError):
         return False
     return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION

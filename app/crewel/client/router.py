@@ -68,7 +68,7 @@ class Router:
         return interest
 
     def add_listener(self, subscription: Subscription, *, is_last: bool = False) -> None:
-        """Register one of which the server is told nothing. `is_last`: it hears only what nothing else here hears."""
+        """Register a local listener; the client sends no subscribe for it. `is_last`: it hears only what no other one does."""
         listeners = self._remainders if is_last else self._listeners
         listeners.setdefault(subscription.channel, []).append(subscription)
         self._claim(subscription)
@@ -155,7 +155,7 @@ class Router:
 
     def begin_session(self, *, is_reconnected: bool) -> None:
         """There is a session. If it is a new one, nothing waits for a listener any more; if it is one that another client
-        had before, it may be subscribed to channels that nobody here knows of."""
+        had before, it may be subscribed to channels that this client does not know of."""
         if not is_reconnected:
             self.unclaimed.clear()
             self._unwanted.clear()
@@ -178,7 +178,7 @@ class Router:
         the application settles. Whether there was one."""
         channel = parse(fields["channel"])
         if channel is None:
-            return True  # a server that says such things says them to nobody
+            return True  # the server sent no valid channel: drop the message
         hearing = self._hearing(channel.patterns) or self._hearing_last(channel.patterns)
         if Message(channel.name, fields["data"], fields).is_erased:
             self._part(channel.name)
@@ -189,8 +189,8 @@ class Router:
         return bool(hearing)
 
     def _part(self, name: str) -> None:
-        """The topic was erased, and the server has ended the subscription to its name. Those who have it here hear all that
-        still comes until the application has read the notice, which is their last message."""
+        """The topic was erased, and the server has ended the subscription to its name. Its local subscribers receive all
+        that still comes until the application has read the notice, which is their last message."""
         erased = self._interests.pop(name, None)
         if erased is not None:
             for subscription in erased.subscriptions:

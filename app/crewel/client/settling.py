@@ -53,7 +53,7 @@ class Statuses:
         return taken
 
     def is_waiting(self, message_id: str, carrier: object | None) -> bool:
-        """Whether something is to be told of this message that neither was confirmed nor is carried by this request."""
+        """Whether this message has a status that neither was confirmed nor is carried by this request."""
         known = self._open.get(message_id)
         return known is not None and (carrier is None or known[1] != carrier)
 
@@ -139,7 +139,7 @@ class Part:
             self._handling.working()
 
     def give_up(self) -> Handling | None:
-        """Let somebody else take it, who has to end the handling; None if it is done with."""
+        """Hand it to another listener, which has to end the handling; None if it is done with."""
         if self.is_done:
             return None
         self.is_done = True

@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 
     fields: Fields
     handling: Handling | None
-    """Who takes it has a part in this, and ends it for the client; None if the server does not hear how it fares."""
+    """A listener that takes the message ends this for the client; None if the client reports no status for it."""
     since: float
     """When it came, by the clock of the loop."""
 

@@ -261,8 +261,8 @@ class Durable(Owed):
         return taken
 
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
-        """The message has ended; False if it was not open, and then nothing happens. Of the end of a notice nothing is
-        told."""
+        """The message has ended; False if it was not open, and then nothing happens. The end of a
+        notice is not recorded."""
         waiting = self.open.pop(log_id, None)
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)

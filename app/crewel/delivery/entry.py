@@ -165,7 +165,7 @@ class Entry:
         return own(self.begun, subscription, redeliver, queue, max(self.ends - now_ms, 0) if self.ends else None)
 
     def told(self, subscription: str, now_ms: int) -> Entry:
-        """The same for a receiver that is told its origin and answers nothing."""
+        """The same for a receiver that gets the origin and sends no status."""
         copy = self._copy()
         copy.wire = self.updated(subscription, now_ms=now_ms)
         return copy

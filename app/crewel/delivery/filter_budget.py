@@ -29,7 +29,7 @@ class FilterBudget:
         self._left: float = BURST
         self._at = now
         self.is_reported = False
-        """Whether somebody has been told that it did not suffice."""
+        """Whether the log says already that it did not suffice."""
 
     def allowance(self, now: float) -> int:
         """The steps that may be taken for one message. `now` is in seconds, of a clock that never goes back."""

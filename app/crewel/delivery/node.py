@@ -64,7 +64,7 @@ class Node:
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         self._parts = 0  # commits that may still come before the cursor moves
-        self._settled: tuple[Settled, ...] = ()  # is told when the cursor moves
+        self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[Durable, None] = {}  # sessions with something open, by the last commit
         self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
@@ -349,8 +349,8 @@ class Node:
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
 
     def _ahead_of(self) -> Commit | None:
-        """A commit that moves no cursor: it tells what is open for some of the sessions that go on and for which nothing has
-        ended, and leaves less for the one that does. None if that one is next. There are no more of these than the sessions ask
+        """A commit that moves no cursor: it records what is open for some of the live sessions for which nothing has ended, and
+        leaves less for the one that does. None if that one is next. There are no more of these than the sessions ask
         for that are there when the first is made: however much is published, the cursor moves."""
         while self._parts > 1:
             self._parts -= 1

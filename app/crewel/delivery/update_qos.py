@@ -14,7 +14,7 @@ from crewel.delivery.records import Logged, LogId
 __all__ = ["ERASED", "POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
 
 _UNTOLD: Final = frozenset({"destination", "subscribable"})
-"""What is kept with a message and is no receiver's affair: who else gets it."""
+"""What is stored with a message and not delivered: its other receivers."""
 ERASED: Final = "ERASED"
 """The state of the notice that a topic was erased."""
 POINT_TO_POINT: Final = "__subId:PtP"
@@ -56,8 +56,8 @@ class Origin(NamedTuple):
 
 
 def shared(wire: bytes, origin: Origin) -> bytes:
-    """The message with what all its receivers are told, but for the three braces at its end. Raises TypeError or ValueError if
-    it was stored so that they cannot be told: its `ext` is no object, or its QoS no JSON."""
+    """The message with the `ext.update` that all its receivers share, without the three braces at its end. Raises TypeError or
+    ValueError if its stored form cannot be encoded so: its `ext` is no object, or its QoS no JSON."""
     update = _fields(origin)
     if b'"ext"' in wire:  # in the data, perhaps; if it is the publisher's own, the two become one
         fields = reread(wire)

@@ -86,7 +86,7 @@ class Accounts:
 
 
 def holder_of(address: str | None) -> str:
-    """Who is behind an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is
+    """The holder of an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is
     itself; none is the empty text."""
     if address is None:
         return ""

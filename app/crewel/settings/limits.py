@@ -12,7 +12,7 @@ class Limits(Group):
         expected="IP addresses or networks such as 10.0.0.0/8",
     )
     max_sessions: Number = setting(
-        100000, "Most sessions in all. A handshake beyond is told to come back later.", live=True, ge=0
+        100000, "Most sessions in all. A handshake beyond is refused, with advice to come back later.", live=True, ge=0
     )
     max_sessions_per_address: Number = setting(20000, "Most sessions of one address.", live=True, ge=0)
     max_sessions_per_subject: Number = setting(

@@ -32,12 +32,12 @@ class Tail:
     size: int
     """Bytes; 0: the whole file can be read."""
     messages: tuple[int, ...]
-    """The log ids of messages that can still be told in it."""
+    """The log ids of messages that can still be identified in it."""
 
     def __str__(self) -> str:
         what = f"{self.file.name}: {self.size:,} bytes from place {self.begins:,} on cannot be read"
         if not self.messages:
-            return f"{what}; no message can be told in them"
+            return f"{what}; no message can be identified in them"
         first, last = min(self.messages), max(self.messages)
         return f"{what}; with {len(self.messages):,} messages, {first} of {moment(first)} to {last} of {moment(last)}"
 

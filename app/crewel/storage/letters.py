@@ -79,8 +79,8 @@ def redrive(
     max_entries: int = 0,
     max_bytes: int = 0,
 ) -> Step[Redriven]:
-    """Send a letter again, to its receiver or, `to_channel`, to all who are subscribed; what is addressed to somebody goes to
-    its destination then (`letter.to`), for it is nobody else's. A receiver that would have more than
+    """Send a letter again, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
+    to its destination then (`letter.to`), and to no other. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
     find a receiver full takes the store long if it has thousands waiting: do not go on asking for that one.
 

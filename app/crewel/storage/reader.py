@@ -29,8 +29,8 @@ def client_name(prefix: str) -> str:
 
 
 def pool_of(url: str, prefix: str) -> ConnectionPool:
-    """Return where connections to the store are made. Who finds all of them in use waits for one. Nothing is tried again by
-    them: a repeated write is a second one."""
+    """Return where connections to the store are made. A caller that finds all of them in use waits for one.
+    They retry nothing: a repeated write is a second one."""
     return BlockingConnectionPool.from_url(
         url,
         max_connections=_MOST_CONNECTIONS,

@@ -203,9 +203,9 @@ class Erased(NamedTuple):
     interval: tuple[LogId, LogId] | None
     """The ids after which and up to which its subscription to the name held; None if it had none that the log owed."""
     stays: bool
-    """Whether its subscription goes on: it is one of a group for which something waits."""
+    """Whether its subscription stays: it is one of a group with a backlog."""
     prev: LogId
-    """The newest id before the notice. A reader whose cursor it is has missed nothing, and can go on at `notice`."""
+    """The newest id before the notice. A reader whose cursor it is has missed nothing, and can continue at `notice`."""
     notice: LogId
     """Where the notice lies; 0 if there is none."""
 

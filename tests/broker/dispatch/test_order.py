@@ -1,5 +1,5 @@
-"""In which order messages go out that were held back, come from a history, or wait after a restart; and who of several gets
-the next one."""
+"""In which order messages go out that were held back, come from a history, or wait after a restart; and which of
+several receivers gets the next one."""
 
 from __future__ import annotations
 

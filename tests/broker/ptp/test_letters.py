@@ -1,4 +1,4 @@
-"""Dead letters of addressed messages: they say whom the message was for, and nobody else gets it when it is sent again."""
+"""Dead letters of addressed messages: they name the destination, and a redrive sends to that one only."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestTheLetter:
         (message,) = come(joe)
         assert not {"destination", "subscribable"} & origin(message).keys()
 
-    def test_the_copy_of_a_subscriber_is_addressed_to_nobody(
+    def test_the_copy_of_a_subscriber_has_no_destination(
         self, world: StoredWorld, clerk: Clerk, bystander: Receiver
     ) -> None:
         login(world, "joe/1")
@@ -105,7 +105,7 @@ class TestTheLetter:
         assert "destination" not in told["qos"]
 
     def test_a_transient_message_keeps_what_its_publish_asked_for(self, world: StoredWorld, clerk: Clerk) -> None:
-        """Also where no session of the server is told the origin of messages."""
+        """Also where no session of the server receives the origin of messages."""
         plain = Receiver(world)
         ext = {"ack": True, "session": {"name": "joe/1", "queue": {"maxEntries": 1}}}
         assert plain.handshake(ext=ext)["successful"]

@@ -51,7 +51,7 @@ def again(reader: Receiver, world: StoredWorld) -> Receiver:
 
 @pytest.fixture(params=PATTERNS)
 def joe(request: pytest.FixtureRequest, stored: StoredWorld) -> Receiver:
-    """Somebody who settles each message by itself and hears the topic, by its name or by a wildcard."""
+    """A subscriber that settles each message by itself, subscribed to the topic by its name or by a wildcard."""
     return Receiver(stored).started(request.param, name="joe/1", settle="message", **RETRY)
 
 

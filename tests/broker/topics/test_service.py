@@ -1,4 +1,4 @@
-"""The remote call `/service/erase`: who may, and what is answered."""
+"""The remote call `/service/erase`: which clients may call it, and its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_AUTHORIZED = "user.security.authorization.notAuthorized"
 
 
 class ByGrants(OpenPolicy):
-    """Whoever has a grant may configure."""
+    """Every session with a grant may configure."""
 
     def can_configure(self, session: Session, channel: Channel, message: Message) -> Answer:
         grants = session.grants

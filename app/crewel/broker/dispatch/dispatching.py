@@ -53,7 +53,7 @@ class Dispatching:
         self.is_offered = False
         """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
         self.telling: set[Session] = set()
-        """The sessions that are told, those included that acknowledge nothing."""
+        """The sessions that receive `ext.update`, including those that acknowledge nothing."""
         self.pings = Pings(broker)
         broker.metrics.gauge("held_sessions", self._count_held)
         broker.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
@@ -145,7 +145,7 @@ class Dispatching:
             session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
 
     def _log_end(self, session: Session, event: Event) -> None:
-        """Say what ends with the session: its messages are letters, or nobody's, from here on."""
+        """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
         waiting = self.unsettled.count(session)
         if not waiting or not session.is_reliable:
             return

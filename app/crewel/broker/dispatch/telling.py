@@ -25,8 +25,8 @@ class OnewayTelling(SessionPart):
         self._broker = broker
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
-        """The messages with `ext.update`, in the encoding that all receivers share. One that cannot be told so is dropped, for
-        nobody waits for an answer to it."""
+        """The messages with `ext.update`, in the encoding that all receivers share. A message
+        that cannot be encoded so is dropped: the session sends no status for it."""
         if session not in self._broker.dispatching.telling:
             return entries  # a later login of the session has not asked for it
         now_ms = self._broker.expiring.now() // 1000
@@ -35,7 +35,7 @@ class OnewayTelling(SessionPart):
             try:
                 is_told = entry.origin is not None
                 told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
-            except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hold up those behind it
+            except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 self._broker.dispatching.unsettled.bury_unsendable(session, entry, error)
         return told
 
@@ -58,7 +58,7 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
         try:
             subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
             parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
-        except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hold up those behind it
+        except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
             failed.append((entry, error))
     for entry, cause in failed:
         broker.dispatching.unsettled.bury_unsendable(session, entry, cause)

@@ -137,8 +137,8 @@ class Audiences:
 
 
 def is_owed(durable: Durable, entry: Entry) -> bool:
-    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. What nobody has
-    looked at since is open."""
+    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. A message
+    that the session has not reached yet is open."""
     if durable.is_fenced:
         return False
     taken = entry.taken

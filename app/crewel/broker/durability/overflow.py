@@ -103,7 +103,7 @@ class Overflow:
         return False
 
     def _makes_letters(self, durable: Durable) -> bool:
-        """Whether what the session has no room for becomes dead letters. Without a name nobody comes back to ask for them."""
+        """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
         if durable.is_named or self._durability.settings.delivery.letters_for_anonymous:
             return True
         self._broker.metrics.dropped["noLetter"] += 1

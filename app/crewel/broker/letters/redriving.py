@@ -230,7 +230,7 @@ class Redriving:
         return rooms[receiver]
 
     def _ask(self, letter: StoredLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
-        """Have the store move one letter: to this receiver, who has this room, or without one to the channel."""
+        """Have the store move one letter: to this receiver, which has this room, or without one to the channel."""
         durability = self.durability
         step = stored_letters.redrive(
             durability.store.keys,

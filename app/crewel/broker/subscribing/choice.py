@@ -55,7 +55,7 @@ class Budgets:
         if not budget.is_reported:
             budget.is_reported = True
             log.warning(
-                "a filter of %s takes more than its budget, so it is delivered messages of %s that nobody judged: %.200s",
+                "a filter of %s takes more than its budget, so the session gets messages of %s unfiltered: %.200s",
                 session.name or "an anonymous session",
                 channel,
                 expression.text,

@@ -54,12 +54,12 @@ async def past(broker: Broker, channel: Channel, count: int | None, room: Room |
 
 
 def told(entry: Entry, *, with_origin: bool) -> Fields:
-    """The message as it is delivered. One that was stored so that it cannot be told with its origin is told without."""
+    """The message as it is delivered: with its origin if asked for, and if its stored form can carry it."""
     if with_origin:
         try:
             return reread(entry.updated())
-        except Exception as error:  # noqa: BLE001 - one message that cannot be told must not hide the others
-            log.error("the origin of a message on %s cannot be told: %r", entry.channel, error)
+        except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not hide the others
+            log.error("the origin of a message on %s cannot be delivered: %r", entry.channel, error)
     return entry.fields
 
 

@@ -251,7 +251,7 @@ class Endings:
         self._parting[topic.name] = set(self._broker.groups.on(channel_of(topic.name)))
 
     def begun_again(self, topic: Topic) -> None:
-        """Somebody publishes to a topic that was erased, or subscribes to it: it is as it was for all who hear it still."""
+        """A client publishes to an erased topic, or subscribes to it: for its remaining subscribers it is as before."""
         self._parting.pop(topic.name, None)
         self._unmark(topic)
 

@@ -1,5 +1,5 @@
-"""What sessions see of a topic that is erased: literal subscriptions end, those who want to know are told, and by force what
-waits ends as well. All of it is done in portions: there may be many sessions, and much may wait."""
+"""What sessions see of a topic that is erased: literal subscriptions end, subscribers that asked for it get a notice, and by
+force the backlog ends as well. All of it is done in portions: there may be many sessions, and much may wait."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["end_messages", "end_shared", "leave_group", "take_leave"]
 log = logging.getLogger(__name__)
 
 _SESSIONS_AT_ONCE: Final = 16
-"""Sessions that are told before the store has answered for them."""
+"""Sessions that get the notice before the store has answered for them."""
 _ENDS_AT_ONCE: Final = 1000
 """Messages of one session that end in one step."""
 _DISCARDED_AT_ONCE: Final = 500
 """Messages of a shared queue that end in one step of the store."""
 _UNCOMMITTED: Final = 2000
-"""Messages that have ended before the store is told of them."""
+"""Messages that have ended and are not committed yet."""
 
 
 async def take_leave(broker: Broker, name: str, groups: Iterable[str]) -> None:
-    """End the subscriptions to the very name of the topic, and tell the subscribers who want to know. Wildcards stay, and hear
-    the topic when it begins anew. Members of these groups (by their queues) are told when nothing waits for their group any
-    more: `leave_group`."""
+    """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
+    subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
+    when the backlog of their group is empty: `leave_group`."""
     broker.outbound.fan_outs.finish(name)  # what was published before the end is heard before it
     channel = channel_of(name)
     members = {session for queue in groups for session in broker.groups.members(queue)}
@@ -55,8 +55,8 @@ async def take_leave(broker: Broker, name: str, groups: Iterable[str]) -> None:
 
 
 async def leave_group(broker: Broker, queue: str, name: str) -> None:
-    """Nothing of the topic waits for the group any more: its members are told, and if it is a group on this very name, they
-    leave it."""
+    """The group has no backlog of the topic any more: its members get the notice, and if it is a group on this very name,
+    they leave it."""
     of, channel = group_of(queue), channel_of(name)
     ends = of is not None and of[0] == name
     under_way: list[asyncio.Future[None]] = []
@@ -71,7 +71,7 @@ def _hears_alone(broker: Broker, session: Session, name: str) -> bool:
 
 
 def _wants_notice(broker: Broker, session: Session, channel: Channel) -> bool:
-    """Whether the session is told the origin of messages, and wants to know that the topic was erased."""
+    """Whether the session receives the origin of messages, and asked for the notice that the topic was erased."""
     if session.dispatcher is None or not session.dispatcher.rules.tells:
         return False
     hearing = [each for each in channel.patterns if each in session.subscriptions]
@@ -97,12 +97,12 @@ def _part(broker: Broker, session: Session, name: str, *, ends: bool, tells: boo
 async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
     for failure in await asyncio.gather(*under_way, return_exceptions=True):
         if failure is not None:
-            log.warning("a subscription to %s, which was erased, goes on: %s", name, failure)
+            log.warning("a subscription to the erased topic %s could not be ended: %s", name, failure)
 
 
 async def end_messages(broker: Broker, name: str, upto: LogId) -> int:
     """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than this.
-    Returns how many. The store is told of some before others end."""
+    Returns how many. Some are committed before others end."""
     broker.outbound.fan_outs.finish(name)
     turns, total, untold = Turns(), 0, 0
     sessions = {session.durable: session for session in broker.sessions.values() if session.durable is not None}

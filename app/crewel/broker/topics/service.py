@@ -47,7 +47,9 @@ async def erase(broker: Broker, session: Session, data: Any) -> Fields:
     force = asked.get("force", False)
     fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
     if not await finished(broker.guard.erase(session, channel, Message(fields, channel, None))):
-        raise _failed(NOT_AUTHORIZED, f"{channel.name} is erased by operators, and by who may configure it")
+        raise _failed(
+            NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
+        )
     audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
     try:
         if not await broker.topics.erase(channel.name, force=force):
