@@ -55,6 +55,9 @@ class Round:
         self._sets = ("delivery.on_user_error=dead",) if seed % 4 == 3 else ()
         self.life = 0.0
         """Seconds by which messages are older than the clock says."""
+        self.accepted: dict[int, float] = {}
+        """How many these were when the message of this number was accepted: its life counts from there, as long as the server
+        runs that has accepted it, and from the time of its id in a later one."""
         self.world = self._made()
         self.clients: dict[str, Receiver] = {}
         self.got: dict[str, list[dict[str, Any]]] = {name: [] for name in KINDS}
@@ -123,7 +126,7 @@ class Round:
     def _publish(self) -> None:
         for _ in range(self.random.randint(1, 4)):
             there = [client.session.durable for client in self.clients.values() if client.is_known]
-            self.number += 1
+            self._count()
             message_id = self.world.wait(self.world.broker.publish_stored("/a", self.number, qos=self._qualities()))
             for durable in there:
                 assert durable is not None
@@ -131,8 +134,12 @@ class Round:
                 if durable.ending is None or durable.ending >= int(message_id):
                     self.owed[durable.name, message_id] += 1
 
-    def _push(self) -> None:
+    def _count(self) -> None:
         self.number += 1
+        self.accepted[self.number] = self.life
+
+    def _push(self) -> None:
+        self._count()
         self.world.broker.publish("/a", self.number, qos=self._qualities())
         self.world.settle()
 
@@ -177,7 +184,7 @@ class Round:
         fresh = [origin(each).get("priority", 5) for each in messages if "redeliver" not in origin(each)]
         if fresh != sorted(fresh, reverse=True):
             raise Crossed(f"messages of the priorities {fresh} came in this order")
-        if over := [origin(each) for each in messages if _is_over(origin(each), before)]:
+        if over := [origin(each) for each in messages if _is_over(origin(each), before - self.accepted[each["data"]])]:
             raise Crossed(f"the lives of {over} were over at {before}")
         return messages
 
