@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.wire import Connection, Response, chunked, figures, resident
+from tests.functional.wire import Connection, Response, chunked, figures
 from tests.server_process import Server
 
 HANDSHAKE = {"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": ["long-polling"], "id": "1"}
@@ -348,31 +346,6 @@ def test_the_depth_limit_counts_all_levels(serve: Serve, open_: str, close: str)
 
 
 # Compressed bodies
-
-
-@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
-def test_a_compressed_body_is_read(server: Server, encoding: str, compress: Any) -> None:
-    with Connection(server) as connection:
-        connection.request("POST", "/cometd", compress(TEXT.encode()), {"Content-Encoding": encoding})
-        assert_shaken(connection.response())
-
-
-def test_a_compressed_body_is_limited_as_it_unfolds(server: Server) -> None:
-    bomb = gzip.compress(b" " * 60_000_000)
-    assert len(bomb) < 65536
-    before = resident(server)
-    for _ in range(5):
-        with Connection(server) as connection:
-            connection.request("POST", "/cometd", bomb, {"Content-Encoding": "gzip"})
-            assert connection.response().status == 413
-    assert resident(server) - before < 8 * 2**20
-
-
-def test_a_compressed_body_that_is_none_is_refused(server: Server) -> None:
-    with Connection(server) as connection:
-        connection.request("POST", "/cometd", b"no gzip at all", {"Content-Encoding": "gzip"})
-        assert connection.response().status == 400
-        connection.rest()
 
 
 def test_chunks_that_are_none_are_refused(server: Server) -> None:
