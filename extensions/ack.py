@@ -18,8 +18,6 @@ from crewel.delivery.order import in_order
 from crewel.delivery.records import BATCH_BLOCK
 from crewel.extension import Extension, SessionPart
 
-__all__ = ["AckExtension", "AcknowledgedSession"]
-
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"
 _SPARE = 500  # batch numbers that are reserved ahead of need

@@ -11,8 +11,6 @@ from crewel.broker.broker import Broker
 from crewel.broker.sessions import Session
 from crewel.extension import Extension
 
-__all__ = ["ActivityExtension"]
-
 CONNECT = "/meta/connect"
 _LAST_ACTIVITY = "crewel.activity"
 

@@ -14,8 +14,6 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.sessions import Session
 from crewel.extension import Extension
 
-__all__ = ["Binary", "BinaryExtension", "decode_z85", "encode_z85"]
-
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES: Final = {character: value for value, character in enumerate(_ALPHABET)}
 _PADDING: Final = _ALPHABET[-1]

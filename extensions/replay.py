@@ -15,8 +15,6 @@ from crewel.broker.sessions import Session
 from crewel.broker.subscribing.replaying import Numbers
 from crewel.extension import Extension
 
-__all__ = ["ReplayExtension"]
-
 HANDSHAKE = "/meta/handshake"
 
 

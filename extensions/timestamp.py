@@ -8,8 +8,6 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.sessions import Session
 from crewel.extension import Extension
 
-__all__ = ["TimestampExtension"]
-
 
 class TimestampExtension(Extension):
     """Sets the top-level `timestamp` of deliveries, acknowledgements and meta replies, in the form of the browser's half

@@ -14,8 +14,6 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.sessions import Session
 from crewel.extension import Extension
 
-__all__ = ["ACCURACY_TARGET", "TimesyncExtension"]
-
 ACCURACY_TARGET = 25
 """A client whose idea of the time is closer than this (ms) is left alone."""
 

@@ -15,8 +15,6 @@ from crewel.broker.sessions import Session
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 
-__all__ = ["SERVICE", "UpdateExtension"]
-
 CONNECT = "/meta/connect"
 SERVICE = "/service/update"
 

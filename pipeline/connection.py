@@ -22,8 +22,6 @@ from redis.retry import Retry
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import Keys
 
-__all__ = ["LIMIT_S", "PATIENCE_S", "Address", "patiently"]
-
 LIMIT_S: Final = 20.0
 """Seconds that the store has to answer."""
 

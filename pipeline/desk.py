@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from crewel.errors import CrewelError, SettingsError
 
-__all__ = ["DEFAULT_URL", "Desk"]
-
 DEFAULT_URL: Final = "http://127.0.0.1:8080/cometd"
 
 _API: Final = "/admin/api"

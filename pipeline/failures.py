@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["in_one_line"]
-
 _OURS: Final = re.compile(r"^(?:crewel|redis)\.[\w.]+: (.+)$", re.MULTILINE)
 _CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE:.*")
 _BRIDGE: Final = re.compile(r"\AAn error occurred while calling [^\n]*\n: (?:[\w.$]+: )?")

@@ -7,8 +7,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ["Files"]
-
 
 class Files:
     """A thin face of Hadoop's file systems. Paths are texts; one without a scheme is here."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-__all__ = ["Lazily"]
-
 _T = TypeVar("_T")
 
 

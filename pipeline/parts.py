@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Live", "fill", "finished", "live", "visible"]
-
 _LIVE: Final = re.compile(r"live\.(\d+)\.(\d+)(?:-(\d+))?")
 
 

@@ -19,8 +19,6 @@ from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.transformations.audit import Records
 from crewel.storage.keys import Keys
 
-__all__ = ["Snapshot", "take"]
-
 _PORTION: Final = 500
 _UNKNOWN_OWNER: Final = 0
 """The cursor of a session whose owner began after the cursors were read: all of the log waits for it."""

@@ -20,8 +20,6 @@ from crewel.errors import CrewelError, StoreUnavailable
 from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.showing import lines
 
-__all__ = ["Common", "run_job", "show"]
-
 Words = Callable[[str], None]
 
 _INTERRUPTED: Final = 128 + signal.SIGINT

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from crewel.pipeline.connection import Address
 
-__all__ = ["INSTALL_EXTRA", "INSTALL_JAVA", "LEAST_JAVA", "java_version", "ready", "session"]
-
 INSTALL_EXTRA: Final = "pip install 'crewel[pipeline]'"
 INSTALL_JAVA: Final = "apt-get install openjdk-17-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
 LEAST_JAVA: Final = 17

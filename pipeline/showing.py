@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["lines"]
-
 _MOST: Final = 20
 _WIDE: Final = 14
 

@@ -19,8 +19,6 @@ from crewel.pipeline.steps import run
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["COMMANDS", "MOST_COMMANDS", "Command", "Sink"]
-
 Command = tuple[str | bytes | int, ...]
 """The words of one command of the store: `("HSET", key, field, value)`."""
 

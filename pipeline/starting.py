@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOGGING", "java_options", "without_greetings"]
-
 LOGGING: Final = Path(__file__).parent / "log4j2.properties"
 
 _GREETINGS: Final = (

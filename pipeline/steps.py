@@ -10,8 +10,6 @@ from typing import Any
 
 import redis
 
-__all__ = ["run"]
-
 _DIRECTORY = Path(__file__).parent / "scripts"
 
 

@@ -27,8 +27,6 @@ from crewel.pipeline.parts import Live, visible
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.transformations import minutes
 
-__all__ = ["Day", "Tables", "empty"]
-
 ROWS_A_FILE = 4_000_000
 """At most about as many rows come into one file when parts are put together."""
 

@@ -13,8 +13,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["DECLARED", "Declared", "Metrics"]
-
 
 class Declared(NamedTuple):
     """A figure: its exposed name, its kind, what it counts, and its label if it has one."""

@@ -10,8 +10,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from crewel.broker.broker import Broker
 
-__all__ = ["mount_demos", "mount_extensions", "mount_health", "mount_metrics", "protect_pages"]
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PAGE_HEADERS = {

@@ -40,8 +40,6 @@ from crewel.transports.fast_lane import FastConnection, FastLane
 from crewel.transports.hosts import is_loopback
 from crewel.transports.listener import Listener, bind
 
-__all__ = ["BROKER", "MOUNTS", "attach", "build", "load_extensions", "serve"]
-
 log = logging.getLogger(__name__)
 
 BROKER = web.AppKey("BROKER", Broker)

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-__all__ = ["Supervisor"]
-
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.1

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["GRACE_S", "TURN_S", "has_stalled"]
-
 TURN_S: Final = 0.01
 """Seconds, by `perf_counter`, after which work that is not done leaves the rest for another turn of the loop."""
 GRACE_S: Final = 0.25

@@ -22,8 +22,6 @@ from crewel.pipeline.source.positions import Extent
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import audit
 
-__all__ = ["Options", "Result", "run"]
-
 _AUDIT: Final = TABLES["audit"]
 _MOST_SHOWN: Final = 100
 

@@ -19,8 +19,6 @@ from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
 
-__all__ = ["Options", "Result", "run"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:

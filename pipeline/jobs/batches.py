@@ -16,8 +16,6 @@ from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze, minutes, silver
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
 
-__all__ = ["MADE", "Found", "Progress", "Written", "found", "quiet", "write", "write_raw"]
-
 Progress = Callable[[str], None]
 """Takes a line of words: how far a job is."""
 

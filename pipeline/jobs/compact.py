@@ -23,8 +23,6 @@ from crewel.pipeline.schemas import RAW
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
 
-__all__ = ["Options", "Result", "run", "tidy"]
-
 FEWEST: Final = 8
 """So many single batches of a day that is not over are worth putting together."""
 

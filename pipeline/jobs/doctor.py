@@ -20,8 +20,6 @@ from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version
 
-__all__ = ["Finding", "Options", "State", "examine"]
-
 _PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "numpy")
 _PATIENCE_S: Final = 5.0
 _STREAMS: Final = ("facts", "events", "dead")

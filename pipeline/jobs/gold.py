@@ -7,8 +7,6 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import capacity, intervals, latency
 
-__all__ = ["write"]
-
 
 def write(tables: Tables, progress: Progress = quiet) -> None:
     """Write the intervals of silver, and latency, backlog and capacity, by all that the tables hold."""

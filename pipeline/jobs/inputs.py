@@ -27,8 +27,6 @@ from crewel.pipeline.transformations.intervals import intervals
 from crewel.pipeline.transformations.letters import letters
 from crewel.pipeline.transformations.shapes import EVENTS, FACTS
 
-__all__ = ["Inputs", "gather"]
-
 
 @dataclass(slots=True)
 class Inputs:

@@ -37,8 +37,6 @@ from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import bronze
 
-__all__ = ["VERSION", "Options", "Result", "run"]
-
 VERSION: Final = 1
 """Version of the checkpoint. With another one the job goes on after what bronze holds."""
 

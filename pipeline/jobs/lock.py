@@ -10,8 +10,6 @@ from typing import Final
 
 from crewel.errors import CrewelError
 
-__all__ = ["TablesBusy", "merging", "writing"]
-
 _WRITING: Final = "lock"
 _MERGING: Final = "lock-parts"
 

@@ -25,8 +25,6 @@ from crewel.pipeline.failures import in_one_line
 from crewel.pipeline.files import Files
 from crewel.pipeline.transformations.letters import letters
 
-__all__ = ["ALIASES", "BadCondition", "Options", "Result", "Stayed", "chosen", "run", "searchable"]
-
 _PORTION: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _GONE: Final = "user.illegalArgument"

@@ -20,8 +20,6 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import capacity, latency, poison, receivers, triage
 
-__all__ = ["Options", "Result", "run"]
-
 _USUAL: Final = timedelta(hours=24)
 _MOST_ROWS: Final = 1440
 """Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day."""

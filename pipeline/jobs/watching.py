@@ -17,8 +17,6 @@ from crewel.pipeline.source import NAME
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import holdbacks, silver
 
-__all__ = ["VERSION", "start"]
-
 VERSION: Final = 1
 """Version of the checkpoint, which holds what the watch remembers."""
 

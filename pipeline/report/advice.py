@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from crewel.errors.known import KNOWN
 
-__all__ = ["Advice", "meaning", "of_audit", "of_died", "of_poison", "of_sick"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 _MEANINGS: Final = {each.code: each.meaning for each in KNOWN}

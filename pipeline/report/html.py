@@ -27,8 +27,6 @@ from crewel.pipeline.report.pieces import (
 )
 from crewel.pipeline.report.plots import bars, columns, lines, number
 
-__all__ = ["page"]
-
 _STYLE: Final = Path(__file__).parent / "report.css"
 _TROUBLES: Final = ("lost", "twice", "surplus", "both")
 _PAUSE_S: Final = 600.0

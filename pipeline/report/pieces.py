@@ -11,11 +11,6 @@ from crewel.pipeline.report.advice import Advice
 from crewel.pipeline.report.plots import duration as _of_ms
 from crewel.pipeline.report.plots import number
 
-__all__ = [
-    "Column", "Rows", "advices", "as_code", "code", "duration", "example", "figure", "moment", "quoted", "section",
-    "several", "share", "table", "tile", "trend",
-]  # fmt: skip
-
 Rows = Sequence[Mapping[str, Any]]
 Column = tuple[str, Callable[[Mapping[str, Any]], str], bool]
 """Name of a column, its text as HTML, and whether that is a number."""

@@ -9,8 +9,6 @@ from html import escape
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["bars", "columns", "duration", "lines", "number"]
-
 Points = Sequence[tuple[datetime, float | None]]
 
 _WIDTH, _HEIGHT = 860, 264

@@ -6,8 +6,6 @@ from typing import Final
 
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["BRONZE", "BYTES", "GAP", "LONGEST_PAYLOAD", "PLACE", "RAW", "STREAMS"]
-
 STREAMS: Final = ("facts", "events", "dead")
 """The streams that the source reads, by their keys in the store. Dead letters are read in batches only: they leave."""
 

@@ -7,8 +7,6 @@ from typing import Final
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["BUCKETS_MS", "EVENTS", "EVENT_VERSIONS", "GROUPS"]
-
 EVENT_VERSIONS: Final = (1,)
 """The versions of groups that are understood; all others are kept in `corrupt`."""
 

@@ -11,8 +11,6 @@ from typing import Final
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["CORRUPT", "FACTS", "GAPS", "INTERVALS", "LETTERS"]
-
 _LOG_ID: Final = Column("log_id", "bigint", "Log id of the message.", "us")
 _CHANNEL: Final = Column("channel", "string", "Channel of the message.")
 _SESSION: Final = Column("session", "string", "Name of the session.")

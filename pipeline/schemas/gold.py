@@ -6,8 +6,6 @@ from typing import Final
 
 from crewel.pipeline.schemas.table import Column, Layer, Table
 
-__all__ = ["FINDINGS", "GOLD"]
-
 FINDINGS: Final = {
     "lost": "It was owed and has neither ended nor does it wait anywhere.",
     "twice": "It ended more than once for the same receiver.",

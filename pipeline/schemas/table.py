@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["Column", "Layer", "Table"]
-
 
 class Layer(StrEnum):
     """How far the content of a table is from what the store holds."""

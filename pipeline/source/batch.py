@@ -13,8 +13,6 @@ from crewel.pipeline.source.options import Options
 from crewel.pipeline.source.positions import END, Position
 from crewel.pipeline.source.reading import Task, planned, read
 
-__all__ = ["BatchReader"]
-
 
 class BatchReader(DataSourceReader):
     """A batch is what is there when Spark plans it. What is trimmed meanwhile leaves a row that tells of the gap."""

@@ -15,8 +15,6 @@ from crewel.pipeline.schemas import GAP, LONGEST_PAYLOAD
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.pages import Entry
 
-__all__ = ["LARGEST", "SCHEMA", "batch_of", "gap_row", "shared_texts", "with_texts"]
-
 SCHEMA: Final = pa.schema(
     [
         ("key", pa.string()),

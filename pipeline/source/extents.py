@@ -13,8 +13,6 @@ from crewel.pipeline.source.pages import Part, pages
 from crewel.pipeline.source.positions import EntryId, Extent, Position
 from crewel.pipeline.steps import run
 
-__all__ = ["Extents"]
-
 
 class Extents:
     """The streams of one store, as far as they go. Every question waits for a store that is away."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from crewel.errors import CrewelError
 from crewel.pipeline.source.positions import BEGIN, EntryId, Extent, Position
 
-__all__ = ["EntriesLost", "Gap", "gap_between", "has_lost_its_place"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gap:

@@ -13,8 +13,6 @@ from crewel.pipeline.connection import PATIENCE_S
 from crewel.pipeline.schemas import STREAMS
 from crewel.pipeline.source.positions import BEGIN, END, EntryId
 
-__all__ = ["OPTIONS", "Option", "Options", "parsed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Option:

@@ -18,8 +18,6 @@ from crewel.pipeline.connection import PATIENCE_S, Address, patiently
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.positions import EntryId, Extent
 
-__all__ = ["Entry", "Part", "pages"]
-
 Entry = Sequence[Any]
 """As the store answers: the id, and a list of names and values, all bytes."""
 

@@ -14,20 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "BEGIN",
-    "END",
-    "EntryId",
-    "Extent",
-    "Offset",
-    "Position",
-    "Share",
-    "offset_of",
-    "positions_of",
-    "shares",
-    "slices",
-]
-
 _ID: Final = re.compile(rb"(\d{1,20})-(\d{1,20})", re.ASCII)
 _MOST: Final = 2**64 - 1
 

@@ -16,8 +16,6 @@ from crewel.pipeline.source.losses import EntriesLost, Gap
 from crewel.pipeline.source.pages import Entry, Part, pages
 from crewel.pipeline.source.positions import BEGIN, EntryId, Extent, Position, slices
 
-__all__ = ["Task", "planned", "read"]
-
 _WORTH_A_TASK = 50_000  # entries; a task costs about as much as reading a third of these
 
 

@@ -31,8 +31,6 @@ from crewel.pipeline.source.positions import (
 )
 from crewel.pipeline.source.reading import Task, planned, read
 
-__all__ = ["StreamReader"]
-
 _BEFORE_ALL: Final = Position(BEGIN, None)
 
 

@@ -21,8 +21,6 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.owing import FOR_EVER, given, held_by, is_choosy, taken
 
-__all__ = ["Records", "audit", "ledger"]
-
 _MOST_EVIDENCE: Final = 10
 
 

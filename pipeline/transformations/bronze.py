@@ -6,8 +6,6 @@ from pyspark.sql import DataFrame
 
 from crewel.pipeline.schemas import RAW
 
-__all__ = ["ORDER", "arranged", "missing"]
-
 ORDER = ("key", "t", "ms", "seq")
 """How the rows of a file lie. Files of Parquet tell the least and the largest value of each page, so that who asks for one type
 reads little else."""

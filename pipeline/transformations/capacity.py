@@ -11,8 +11,6 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.owing import with_channel
 
-__all__ = ["capacity"]
-
 
 def capacity(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return the table `capacity`. Bytes are those of facts and events; what ended is on the channel of its message."""

@@ -18,8 +18,6 @@ from crewel.pipeline.schemas import TABLES
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
-__all__ = ["HELD", "Watch", "steps", "watch"]
-
 HELD: Final = "since_ms BIGINT, code STRING, who STRING, reason STRING"
 """What is remembered of a session that is held; the whole of it at its first fact, and nothing once it is released."""
 

@@ -9,8 +9,6 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 
-__all__ = ["intervals"]
-
 _INTERVALS: Final = TABLES["intervals"]
 _ONE: Final = ["session", "pattern", "from_id"]
 

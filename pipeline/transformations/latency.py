@@ -11,8 +11,6 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import BUCKETS_MS, TABLES
 from crewel.pipeline.transformations.owing import FOR_EVER, given, patterns_of, taken
 
-__all__ = ["backlog", "latency", "of_all", "percentile"]
-
 _PERCENTILES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
 
 

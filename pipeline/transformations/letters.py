@@ -9,8 +9,6 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import PLACE, TABLES
 
-__all__ = ["letters"]
-
 _LETTERS: Final = TABLES["letters"]
 
 

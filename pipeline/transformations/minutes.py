@@ -11,8 +11,6 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 
-__all__ = ["COUNTED", "minutes", "united"]
-
 _MINUTES: Final = TABLES["minutes"]
 
 COUNTED: Final[Mapping[str, tuple[str, str]]] = {

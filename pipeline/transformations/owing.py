@@ -13,8 +13,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-__all__ = ["FOR_EVER", "given", "held_by", "is_choosy", "patterns_of", "taken", "with_channel"]
-
 FOR_EVER: Final = 2**62
 """A log id that no message will have."""
 

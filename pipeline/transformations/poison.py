@@ -15,8 +15,6 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.owing import with_channel
 
-__all__ = ["origins", "poison"]
-
 _MOST_NAMES: Final = 10
 _DOUBLINGS: Final = 5
 """How often the chain of redrives is shortened to half: messages that were sent again up to 32 times are followed."""

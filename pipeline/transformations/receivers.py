@@ -17,8 +17,6 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 
-__all__ = ["LIMITS", "Limits", "held_times", "receivers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

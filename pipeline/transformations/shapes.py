@@ -12,8 +12,6 @@ from typing import Final
 
 from crewel.pipeline.schemas import TABLES, Table
 
-__all__ = ["EVENTS", "FACTS", "FACT_TYPES", "FACT_VERSIONS", "GROUP_DDL", "RUN", "Event", "Fact"]
-
 FACT_VERSIONS: Final = (1,)
 """The versions of facts that are understood. A fact that says nothing is of version 1."""
 

@@ -17,20 +17,6 @@ from crewel.pipeline.lazily import Lazily
 from crewel.pipeline.schemas import BYTES, EVENT_VERSIONS, GAP, PLACE, RAW, TABLES, Table
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACT_VERSIONS, FACTS, GROUP_DDL, RUN, Event, Fact
 
-__all__ = [
-    "corrupt",
-    "corrupt_of",
-    "events",
-    "fact_rows",
-    "facts",
-    "gaps",
-    "group_rows",
-    "parsed_fact",
-    "parsed_groups",
-    "strange",
-    "tables",
-]
-
 _CORRUPT: Final = TABLES["corrupt"]
 _GROUPS: Final = TABLES["event_groups"]
 _GAPS: Final = TABLES["gaps"]

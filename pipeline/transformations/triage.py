@@ -15,8 +15,6 @@ from pyspark.sql import functions as f
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.owing import with_channel
 
-__all__ = ["GONE", "template", "triage"]
-
 GONE: Final = "(the letter was sent again, discarded or dropped)"
 """The template of deaths whose letter is there no more: the facts tell the code only."""
 

@@ -18,8 +18,6 @@ from crewel.broker.letters.redriving import Redriving
 from crewel.broker.sessions import Session
 from crewel.errors import StoreUnavailable
 
-__all__ = ["Administration"]
-
 audit = getLogger("crewel.audit")
 """What operators do, one entry an action: who, what, which. Never a secret."""
 

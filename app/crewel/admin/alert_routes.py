@@ -7,8 +7,6 @@ from typing import Any, Final
 from crewel.admin.routes import Ask, Route
 from crewel.storage.pipeline import alerts
 
-__all__ = ["ALERT_ROUTES"]
-
 
 async def _list(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are held back still. The pipeline looks seldom, and this server knows at once."""

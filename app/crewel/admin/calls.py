@@ -11,8 +11,6 @@ from crewel.admin.administration import Administration
 from crewel.admin.grammar import Level
 from crewel.broker.sessions import Session
 
-__all__ = ["Access", "Argument", "Call", "Command"]
-
 
 class Access(StrEnum):
     """What may be done with a property."""

@@ -13,8 +13,6 @@ from crewel.admin.calls import Access, Argument, Command
 from crewel.admin.grammar import Level
 from crewel.topics.lifecycle import State
 
-__all__ = ["COMMANDS"]
-
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) <= 1_000_000):

@@ -16,8 +16,6 @@ from crewel.bayeux.channel import parse as parse_channel
 from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument
 
-__all__ = ["PREFIX", "Level", "Order", "read_order"]
-
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
 _ORDER: Final = re.compile(r"__cmd:(?P<path>[^?]*)\?(?P<property>[^=]*)(?:=(?P<values>.*))?", re.DOTALL)

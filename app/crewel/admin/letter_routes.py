@@ -21,8 +21,6 @@ from crewel.errors import IllegalArgument, StoreError
 from crewel.storage import letters as stored_letters
 from crewel.storage.letters import LetterFilter, StoredLetter, is_dead_id
 
-__all__ = ["LETTER_ROUTES"]
-
 log = logging.getLogger(__name__)
 
 _PAGE: Final = 100

@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["EXPECTED", "moment", "shown"]
-
 EXPECTED: Final = "a date such as 2026-11-20 or 2026-11-20T15:30:00Z, how long ago (90s, 30m, 2h, 7d), or milliseconds"
 """What `moment` takes."""
 

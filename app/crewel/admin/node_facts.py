@@ -21,29 +21,6 @@ from crewel.storage import letters
 from crewel.storage.letters import LetterFilter
 from crewel.topics.lifecycle import State
 
-__all__ = [
-    "VERSION",
-    "alive",
-    "clients",
-    "clock",
-    "collect",
-    "count_letters",
-    "count_subscriptions",
-    "count_topics",
-    "dump",
-    "free_memory",
-    "hearers",
-    "sessions",
-    "subscriptions",
-    "topics",
-    "topics_line",
-    "total_memory",
-    "trouble",
-    "uptime",
-    "used_memory",
-    "waiting",
-]
-
 VERSION: Final = version("crewel")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from crewel.admin.routes import API, Field, Route
 
-__all__ = ["document"]
-
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _VARIABLES: Final = {
     "subject": "Whose session it is: joe of client/joe/1.",

@@ -6,21 +6,6 @@ from typing import Any
 
 from crewel.admin.calls import Call
 
-__all__ = [
-    "activate",
-    "clear",
-    "drain",
-    "hold",
-    "kill",
-    "peek",
-    "ping",
-    "refresh",
-    "remove",
-    "retry",
-    "set_active",
-    "skip",
-]
-
 
 async def set_active(call: Call) -> None:
     """Hold the session back, or let it be delivered to again."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from crewel.errors import CrewelError, PayloadError
 
-__all__ = ["told"]
-
 
 def told(error: CrewelError) -> dict[str, str]:
     """`{"errorCode": …, "message": …}`."""

@@ -10,8 +10,6 @@ from crewel.admin.running import run
 from crewel.broker.sessions import Session
 from crewel.errors import CrewelError, RemoteCallError
 
-__all__ = ["CHANNEL", "answer_commands"]
-
 CHANNEL: Final = "/service/__cmd"
 
 

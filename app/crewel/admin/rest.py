@@ -37,8 +37,6 @@ from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
 from crewel.transports.origins import Origins
 
-__all__ = ["ROUTES", "mount_rest"]
-
 log = logging.getLogger(__name__)
 
 _ADMIN: Final = "admin"

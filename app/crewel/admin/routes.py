@@ -18,8 +18,6 @@ from crewel.delivery.fields import Check, flag, read_fields, text, whole
 from crewel.errors import IllegalArgument, Refused
 from crewel.transports.connection import Connection
 
-__all__ = ["API", "Ask", "Field", "NotThere", "Route", "flag_field", "flag_text", "number_text", "read", "text_field"]
-
 API: Final = "/admin/api"
 _MAX_TEXT: Final = 1024
 

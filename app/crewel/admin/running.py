@@ -14,8 +14,6 @@ from crewel.admin.grammar import Level, Order, read_order
 from crewel.errors import IllegalArgument
 from crewel.topics.lifecycle import State
 
-__all__ = ["run"]
-
 _TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
     level: {row.name: row for row in COMMANDS if row.level is level} for level in Level
 }

@@ -12,28 +12,6 @@ from crewel.broker.outlook import outlook
 from crewel.broker.sessions import Session, State
 from crewel.delivery.states import DispatcherState
 
-__all__ = [
-    "bounds",
-    "expire_date",
-    "failures",
-    "forget_failure",
-    "holdback",
-    "identity",
-    "is_active",
-    "is_connected",
-    "is_stalled",
-    "last_failure",
-    "login_date",
-    "number",
-    "polling_since",
-    "qos",
-    "session_view",
-    "state",
-    "subject_of",
-    "subscription_dump",
-    "uptime",
-]
-
 
 def session_view(admin: Administration, session: Session) -> dict[str, Any]:
     """The session as REST tells it. Times are milliseconds since 1970."""

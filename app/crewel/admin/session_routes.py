@@ -15,8 +15,6 @@ from crewel.delivery.fields import one_of
 from crewel.delivery.names import parse_name
 from crewel.delivery.states import DispatcherState
 
-__all__ = ["SESSION_ROUTES"]
-
 _PAGE: Final = 100
 _MOST: Final = 1000
 _ONE: Final = "/sessions/{subject}/{number}"

@@ -9,8 +9,6 @@ from crewel.errors import IllegalArgument, SettingsError
 from crewel.settings.changes import change
 from crewel.settings.table import declared, rows
 
-__all__ = ["SETTINGS_ROUTES"]
-
 
 def _any(value: object) -> object:
     return value

@@ -11,20 +11,6 @@ from crewel.admin.session_facts import login_date
 from crewel.admin.session_facts import uptime as session_uptime
 from crewel.broker.subscribing.past import told
 
-__all__ = [
-    "block_and_kill",
-    "clear",
-    "creation_date",
-    "is_blocked",
-    "names",
-    "numbers",
-    "peek",
-    "queued",
-    "set_blocked",
-    "subject_view",
-    "uptime",
-]
-
 
 def subject_view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""

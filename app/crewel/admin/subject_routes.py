@@ -9,8 +9,6 @@ from crewel.admin.calls import Call
 from crewel.admin.routes import Ask, NotThere, Route, number_text, text_field
 from crewel.admin.subject_facts import subject_view
 
-__all__ = ["SUBJECT_ROUTES"]
-
 _PAGE: Final = 100
 _MOST: Final = 1000
 _ONE: Final = "/subjects/{subject}"

@@ -16,22 +16,6 @@ from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument
 from crewel.topics.lifecycle import State
 
-__all__ = [
-    "clear",
-    "erase",
-    "groups",
-    "is_in",
-    "of_view",
-    "past",
-    "peek",
-    "set_destroy_delay",
-    "state",
-    "subscribers",
-    "topic_json",
-    "unsubscribe_all",
-    "unsubscribe_one",
-]
-
 
 def topic_json(broker: Broker, view: TopicView) -> dict[str, Any]:
     """The topic as REST tells it. Times are milliseconds."""

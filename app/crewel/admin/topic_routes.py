@@ -11,8 +11,6 @@ from crewel.broker.topics.topic import TopicView
 from crewel.delivery.fields import one_of
 from crewel.topics.lifecycle import State
 
-__all__ = ["TOPIC_ROUTES"]
-
 _PAGE: Final = 100
 _MOST: Final = 1000
 _ONE: Final = "/topics/{channel}"

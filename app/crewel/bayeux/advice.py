@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Advice", "handshake", "multiple_clients", "none", "removed", "retry"]
-
 Advice = dict[str, Any]
 
 

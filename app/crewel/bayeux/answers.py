@@ -13,8 +13,6 @@ from typing import Any, Final
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 
-__all__ = ["FAULT", "UNTOLD", "error_answer", "error_of", "failure", "is_reply_channel", "reply_channel"]
-
 FAULT: Final = "internal.unknown"
 """The code of a failure that brings none."""
 UNTOLD: Final = "the responder failed"

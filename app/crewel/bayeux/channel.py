@@ -10,8 +10,6 @@ import re
 from enum import Enum
 from typing import Final
 
-__all__ = ["MAX_NAME", "REPLIES", "SYSTEM", "Channel", "Kind", "matches", "parse"]
-
 MAX_NAME: Final = 1024
 """Longest channel name in characters. A name consults one pattern for each of its segments, so an unbounded name would
 cost memory in the square of its length."""

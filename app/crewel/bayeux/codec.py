@@ -10,8 +10,6 @@ import orjson
 
 from crewel.errors import Fault, PayloadError
 
-__all__ = ["check_batch", "decode", "encode", "is_handshake", "join", "reread"]
-
 _NO_NUMBER = re.compile(r"NaN|Infinity")
 _HANDSHAKE = ("/meta/handshake", "/meta/handshake/")  # a trailing slash names the same channel
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["encoded", "not_encodable"]
-
 _DEPTH: Final = 254
 """How deeply orjson nests."""
 _KINDS: Final = (bytes, bytearray, memoryview)

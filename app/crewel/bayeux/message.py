@@ -11,8 +11,6 @@ from typing import Any, Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.errors import BayeuxCode, IllegalArgument, Refused
 
-__all__ = ["MAX_ADVICE_MS", "Accepted", "Fields", "Message", "delivered", "no_object"]
-
 Fields = dict[str, Any]
 """A JSON object: a message on the wire."""
 

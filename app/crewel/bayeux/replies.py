@@ -6,8 +6,6 @@ from typing import Any
 
 from crewel.bayeux.message import Fields, Message, echoed_id
 
-__all__ = ["Reply", "failed", "handshaken", "ok", "refused"]
-
 Reply = dict[str, Any]
 
 VERSION = "1.0"

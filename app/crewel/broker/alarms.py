@@ -20,8 +20,6 @@ from crewel.turns import GRACE_S, has_stalled
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["Alarms"]
-
 _WORTH_CLEARING = 64
 
 

@@ -12,8 +12,6 @@ from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.settings.limits import Limits
 
-__all__ = ["ENTRIES", "OVERHEAD", "SIZE", "Backlog", "queue_bytes"]
-
 ENTRIES: Final = "resource.overflow.queue.entries"
 SIZE: Final = "resource.overflow.queue.bytes"
 

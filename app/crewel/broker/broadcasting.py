@@ -23,8 +23,6 @@ from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["ANSWERS", "Broadcasting", "Keeping"]
-
 ANSWERS: Final = f"{REPLIES}**"
 """The name under which answers are counted: each has a channel of its own, and that is nobody else's affair."""
 

@@ -52,8 +52,6 @@ from crewel.storage.store import Store
 from crewel.supervision import Supervisor
 from crewel.turns import TURN_S
 
-__all__ = ["Broker"]
-
 log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 64

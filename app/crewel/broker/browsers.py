@@ -6,8 +6,6 @@ from crewel.broker.peer import Peer
 from crewel.broker.sessions import Session, new_secret
 from crewel.settings import Settings
 
-__all__ = ["Browsers"]
-
 
 class Browsers:
     """The cookie binding, and the count of held connects a cookie."""

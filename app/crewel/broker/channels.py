@@ -15,8 +15,6 @@ from crewel.broker.sessions import Session
 from crewel.broker.topics.topic import Topic
 from crewel.errors import SettingsError
 
-__all__ = ["IDLE_SWEEPS", "Channels", "Known"]
-
 IDLE_SWEEPS: Final = 3
 """A channel without subscribers is forgotten after this many sweeps in a row."""
 

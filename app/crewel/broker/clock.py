@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Clock"]
-
 RATE: Final = 0.1
 """How much of the time that passes is spent on coming nearer to the machine's clock, if that was set."""
 

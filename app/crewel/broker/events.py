@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Events"]
-
 log = logging.getLogger(__name__)
 
 _LEVEL_OF: Final = {each.name: each.level for each in EVENTS}

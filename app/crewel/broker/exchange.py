@@ -13,8 +13,6 @@ from crewel.broker.sessions import Session
 if TYPE_CHECKING:
     from crewel.settings.declared import Bayeux
 
-__all__ = ["Exchange"]
-
 
 class Exchange:
     """A request or frame that is being answered. The session of its first message is the session of the whole of it."""

@@ -17,8 +17,6 @@ from crewel.delivery.records import EndReason, LogId
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Expiring"]
-
 
 class Expiring:
     """Takes them out. `clock` tells seconds since 1970."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crewel.broker.sessions import Session
     from crewel.delivery.entry import Entry
 
-__all__ = ["FanOuts", "handed_out"]
-
 log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 1000

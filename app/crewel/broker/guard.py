@@ -21,8 +21,6 @@ from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, Securit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NOT_AUTHORIZED", "Guard"]
-
 log = logging.getLogger(__name__)
 
 NOT_AUTHORIZED: Final = "user.security.authorization.notAuthorized"

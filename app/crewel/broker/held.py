@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from crewel.broker.peer import Peer
     from crewel.broker.sessions import Session
 
-__all__ = ["CONNECT_CHANNEL", "Held"]
-
 CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["KEY_LIFETIME", "MAX_KEYS", "Ids", "Keys"]
-
 KEY_LIFETIME: Final = 120.0
 """Seconds for which a key is remembered."""
 MAX_KEYS: Final = 100_000

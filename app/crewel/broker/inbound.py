@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.extension import SessionPart
 
-__all__ = ["Inbound", "refusal"]
-
 log = logging.getLogger(__name__)
 
 _BARE = 4

@@ -31,8 +31,6 @@ from crewel.settings.limits import Limits as LimitSettings
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Limits"]
-
 log = logging.getLogger(__name__)
 
 _MOST_ACCOUNTS: Final = 65_536

@@ -47,8 +47,6 @@ from crewel.security.tokens import AdminToken
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Logins", "identity"]
-
 _TOO_MANY: Final = "user.configuration.maxSession"
 log = logging.getLogger(__name__)
 

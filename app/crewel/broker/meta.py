@@ -26,8 +26,6 @@ from crewel.errors import BayeuxCode, Limited, StoreError, coded
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["CONNECT", "HANDLERS", "HANDSHAKE", "Handler", "unknown_session"]
-
 HANDSHAKE: Final = "/meta/handshake"
 CONNECT: Final = "/meta/connect"
 

@@ -12,8 +12,6 @@ from crewel.broker.sessions import Session
 from crewel.delivery.names import ANONYMOUS, parse_name
 from crewel.delivery.records import SessionName
 
-__all__ = ["Names", "digest", "new_reply_id", "new_resume"]
-
 DENIED: Final = "communication.noConnection.serverDeny"
 REMEMBERED: Final = 10_000
 """Most clientIds that are remembered as taken over; the oldest give way."""

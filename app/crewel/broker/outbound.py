@@ -35,8 +35,6 @@ from crewel.metrics import Metrics
 if TYPE_CHECKING:
     from crewel.settings import Settings
 
-__all__ = ["Outbound"]
-
 log = logging.getLogger(__name__)
 
 REPEATED_S: Final = 1.0

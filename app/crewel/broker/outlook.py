@@ -8,8 +8,6 @@ from typing import NamedTuple
 from crewel.broker.sessions import Event, Session
 from crewel.broker.timing import Timing
 
-__all__ = ["Outlook", "cause", "outlook"]
-
 
 class Outlook(NamedTuple):
     """When the session ends unless its client comes (loop time, s; infinite while it is connected), and why."""

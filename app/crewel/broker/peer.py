@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["Peer"]
-
 
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""

@@ -25,8 +25,6 @@ from crewel.turns import TURN_S
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["post"]
-
 
 async def post(broker: Broker, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
     """Publish these messages, which came from this address, in their order, and answer each as a publish is answered; what is

@@ -33,8 +33,6 @@ from crewel.errors import (
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["publish"]
-
 log = logging.getLogger(__name__)
 
 _POINT_TO_POINT: Final = "ptp"  # tells the keys of what is addressed from those of what is published

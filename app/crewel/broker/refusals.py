@@ -16,19 +16,6 @@ from crewel.delivery.names import parse_name
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
 from crewel.security.policy import Refusal
 
-__all__ = [
-    "IDENTICAL",
-    "NameHeld",
-    "denied",
-    "limited",
-    "login_refusal",
-    "refused",
-    "shown_token",
-    "superseded",
-    "told_name",
-    "unavailable",
-]
-
 IDENTICAL: Final = "user.configuration.identicalClient"
 
 

@@ -11,8 +11,6 @@ from crewel.bayeux.replies import Reply
 from crewel.errors import BayeuxCode
 from crewel.metrics import Metrics
 
-__all__ = ["CONNECTED", "CONNECTED_WITH", "Replies", "encoded"]
-
 log = logging.getLogger(__name__)
 
 CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'

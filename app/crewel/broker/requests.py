@@ -13,8 +13,6 @@ from crewel.bayeux.message import Accepted
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["OnRequest", "responder"]
-
 log = logging.getLogger(__name__)
 
 OnRequest = Callable[[Accepted], Any]

@@ -23,8 +23,6 @@ from crewel.security.policy import SecurityPolicy
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Registry", "Service", "load_services"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 Listener = Callable[[Session, Message], Any]
 Hearer = Callable[[Accepted], Any]

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from crewel.broker.peer import Peer
     from crewel.extension import SessionPart
 
-__all__ = ["TRANSITIONS", "Event", "Session", "State", "Verdict", "new_secret"]
-
 
 class State(Enum):
     """Where a session stands."""

@@ -12,8 +12,6 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["Promise", "Steps", "Then", "complete", "finished", "outcome_of", "resolve", "resume", "start", "wait"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Steps = Generator[Awaitable[Any], Any, T]

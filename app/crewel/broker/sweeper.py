@@ -9,8 +9,6 @@ import logging
 from crewel.broker.broker import Broker
 from crewel.turns import GRACE_S, has_stalled
 
-__all__ = ["sweep_forever"]
-
 log = logging.getLogger(__name__)
 
 

@@ -8,8 +8,6 @@ from crewel.broker.sessions import Session, State
 from crewel.errors import BayeuxCode
 from crewel.settings import Settings
 
-__all__ = ["Timing"]
-
 
 class Timing:
     """The server's times, or a session's own where it has any. Milliseconds as on the wire; deadlines in seconds of loop

@@ -6,8 +6,6 @@ import asyncio
 from time import perf_counter
 from typing import Final
 
-__all__ = ["LONGEST_S", "Turns"]
-
 LONGEST_S: Final = 0.01
 """Seconds of the event loop that one portion takes, and what a single step of it takes longer."""
 

@@ -23,8 +23,6 @@ from crewel.storage.checks import Facts, check_format, check_server
 from crewel.storage.space import FREE_DISK
 from crewel.storage.visits import Visit, visit
 
-__all__ = ["Finding", "State", "examine"]
-
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _FEW_DESCRIPTORS = 10_000
 _TOO_FEW_DESCRIPTORS = 256

@@ -9,8 +9,6 @@ from crewel.storage.embedded import holds_store, without_store
 from crewel.storage.file_tail import Tail, cut, examine
 from crewel.storage.store_files import Damaged, StoreFiles
 
-__all__ = ["repair_files"]
-
 
 def repair_files(storage: Storage, *, is_sure: bool) -> None:
     """Mend the files of the store in `storage.data_dir`, as far as that can be done, and say what was done.

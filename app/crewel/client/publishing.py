@@ -10,8 +10,6 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.client.message import channel_name
 
-__all__ = ["Address", "Destination", "Distribute", "PublishOptions", "publication"]
-
 Distribute = Literal["all", "one"]
 
 

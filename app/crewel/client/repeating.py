@@ -19,8 +19,6 @@ from crewel.client.errors import (
 )
 from crewel.client.subscriber import UNKNOWN_SESSION
 
-__all__ = ["LONGEST_S", "PAUSES", "checked", "repeated"]
-
 LONGEST_S: Final = 100.0
 """How long a publish may be tried again: servers keep a key for 120 s, and the last attempt may take a while."""
 PAUSES: Final = BackoffRule(initial=0.1, factor=2.0, maximum=2.0)

@@ -7,8 +7,6 @@ from typing import Any
 
 from crewel.bayeux.message import Fields
 
-__all__ = ["DestinationState", "Reply", "destinations_of", "told_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class DestinationState:

@@ -33,8 +33,6 @@ from crewel.client.router import Interest
 from crewel.client.session import Session
 from crewel.client.states import ENDING, Event
 
-__all__ = ["PYTHON", "SERIALS", "Requests", "Serials"]
-
 PYTHON: Final = 3
 """The language in the names of reply channels, as xMsg numbers them."""
 SERIALS: Final = 1_000_000

@@ -17,8 +17,6 @@ from crewel.client.settling import described
 from crewel.client.subscriber import UNKNOWN_SESSION
 from crewel.client.subscription import Subscription
 
-__all__ = ["OnRequest", "Responder", "Response", "create_response"]
-
 log = logging.getLogger("crewel.client")
 
 OnRequest = Callable[[Message], Any]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from crewel.client.errors import ClientError
 
-__all__ = ["read_secret", "write_secret"]
-
 _LONGEST = 8192
 
 

@@ -8,8 +8,6 @@ from typing import Any, Final, TypedDict, Unpack
 from crewel.bayeux.message import Fields
 from crewel.client.message import Message
 
-__all__ = ["Position", "Progress", "SubscribeOptions", "subscribe_ext"]
-
 Position = Mapping[str, Mapping[str, str]]
 """How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are the server's, and nobody else's to read."""
 

@@ -16,8 +16,6 @@ from crewel.bayeux.message import Fields
 from crewel.client.message import update_of
 from crewel.client.settling import Handling
 
-__all__ = ["DEAD_MESSAGE", "Kept", "Unclaimed"]
-
 log = logging.getLogger("crewel.client")
 
 DEAD_MESSAGE: Final = "user.update.deadMessage"

@@ -13,8 +13,6 @@ from typing import Final
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order
 
-__all__ = ["FIRST_RESEND_DELAY", "MAX_RESEND_DELAY", "Batches"]
-
 FIRST_RESEND_DELAY: Final = 0.1
 MAX_RESEND_DELAY: Final = 5.0
 """Seconds between resends to a client that acknowledges nothing: one at once, then 0.1 s, doubling to 5 s. Such a client

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Bounds", "OverflowPolicy"]
-
 
 class OverflowPolicy(StrEnum):
     """What a full queue does, by the name that `ext.session` uses."""

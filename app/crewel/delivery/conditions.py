@@ -9,8 +9,6 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["FALSE", "Condition", "Unsure", "condition_of"]
-
 Condition = Callable[[Any], bool]
 """Whether the expression is true for a document."""
 _Value = Callable[[Any], Any]

@@ -15,8 +15,6 @@ from crewel.delivery.fields import Check, flag, number, one_of, read_fields, tex
 from crewel.delivery.names import ANONYMOUS, Name, parse_name
 from crewel.errors import IllegalArgument
 
-__all__ = ["NOTHING_ASKED", "Burst", "ConnectQos", "QueueQos", "Retries", "Settle", "read_connect_qos"]
-
 MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
 

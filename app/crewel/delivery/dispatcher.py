@@ -19,8 +19,6 @@ from crewel.delivery.outcomes import OnUserError, Outcome, outcome_of
 from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.statuses import NOT_OPEN, Status, Verdict
 
-__all__ = ["NO_STATUS", "Buried", "Dispatcher", "Judgement", "Rules"]
-
 NO_STATUS = "communication.responseTimeout"
 """The code of a message whose status did not come in time."""
 

@@ -25,8 +25,6 @@ from crewel.delivery.records import (
     Waiting,
 )
 
-__all__ = ["Durable"]
-
 
 class Durable(Owed):
     """One session. `parked` is the part of what is open whose bodies are not in memory: their ranks (`delivery.order`),

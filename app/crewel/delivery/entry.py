@@ -9,8 +9,6 @@ from crewel.delivery.recent import Taken
 from crewel.delivery.records import NORMAL, Logged, LogId, Waiting
 from crewel.delivery.update_qos import POINT_TO_POINT, Origin, counts_down_to, own, shared
 
-__all__ = ["Entry", "erased_notice", "priority_in"]
-
 
 class Entry:
     """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of

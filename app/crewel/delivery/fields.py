@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from crewel.errors import IllegalArgument
 
-__all__ = ["MAX_NUMBER", "Check", "flag", "json_values", "list_of", "number", "one_of", "read_fields", "text", "whole"]
-
 Check = Callable[[object], Any]
 
 MAX_NUMBER: Final = 2**53 - 1

@@ -10,8 +10,6 @@ from typing import Final
 
 from crewel.delivery.filters import MAX_STEPS
 
-__all__ = ["ALWAYS", "BURST", "RATE", "FilterBudget"]
-
 RATE: Final = 25_000
 """Steps a second that are added."""
 BURST: Final = 100_000

@@ -24,8 +24,6 @@ from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
 from crewel.delivery.conditions import FALSE, Unsure, condition_of
 
-__all__ = ["FUNCTIONS", "MAX_LENGTH", "MAX_STEPS", "MAX_WHOLE_CALLS", "Filter", "FilterFailed", "FilterTooCostly"]
-
 MAX_LENGTH: Final = 1024
 """Longest filter in characters."""
 MAX_STEPS: Final = 5000

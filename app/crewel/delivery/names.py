@@ -12,8 +12,6 @@ from typing import Final
 
 from crewel.delivery.records import SessionName
 
-__all__ = ["ANONYMOUS", "MAX_NUMBER", "Name", "is_subject", "parse_name"]
-
 ANONYMOUS: Final = "anonymous"
 """The subject of sessions that gave no name. Nobody can ask for it."""
 

@@ -15,8 +15,6 @@ from crewel.delivery.durable import Durable
 from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
-__all__ = ["MOST_CHANGES", "Interval", "Node", "Pending"]
-
 MOST_CHANGES: Final = 1000
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 

@@ -13,8 +13,6 @@ from typing import Final
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import NORMAL, LogId
 
-__all__ = ["comes_before", "in_order", "insert", "least", "place_of", "priority_of", "rank_of"]
-
 _SPAN: Final = 1 << 56
 """Beyond the places of one priority: microseconds since 1970 stay below it until the year 4253."""
 

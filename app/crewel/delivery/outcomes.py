@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from crewel.errors.dotted import is_below
 
-__all__ = ["INTERNAL_ERROR", "OUTCOMES", "POISON", "OnUserError", "Outcome", "Row", "outcome_of", "reported_code"]
-
 INTERNAL_ERROR: Final = "user.update.internalError"
 POISON: Final = "user.update.deadMessage"
 """What makes a letter of a message, whoever else could have it."""

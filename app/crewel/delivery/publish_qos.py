@@ -16,17 +16,6 @@ from crewel.delivery.fields import Check, flag, json_values, list_of, one_of, re
 from crewel.delivery.names import Name, parse_name
 from crewel.delivery.records import NORMAL
 
-__all__ = [
-    "DEFAULT",
-    "FOR_EVER",
-    "PRIORITIES",
-    "Destination",
-    "Distribute",
-    "PublishQos",
-    "life_ends",
-    "read_publish_qos",
-]
-
 PRIORITIES: Final = {"MIN": 0, "LOW": 3, "NORM": NORMAL, "HIGH": 7, "MAX": 9}
 """The priorities that have a name."""
 

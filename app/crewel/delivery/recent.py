@@ -18,8 +18,6 @@ from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-__all__ = ["MOST_OWED", "UNHEARD", "Audience", "Owed", "Recent", "Taken"]
-
 MOST_OWED: Final = 100_000
 """Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between."""
 

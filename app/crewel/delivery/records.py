@@ -9,24 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NewType
 
-__all__ = [
-    "BATCH_BLOCK",
-    "NORMAL",
-    "Change",
-    "Commit",
-    "EndReason",
-    "Ended",
-    "Letter",
-    "LogId",
-    "Logged",
-    "SessionName",
-    "SessionRecord",
-    "Settled",
-    "Submission",
-    "Transient",
-    "Waiting",
-]
-
 LogId = NewType("LogId", int)
 """A place in the log, and the id of the message that lies there."""
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-__all__ = ["TRANSITIONS", "DispatcherEvent", "DispatcherState", "Holdback"]
-
 
 class DispatcherState(StrEnum):
     """Where a dispatcher stands."""

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from crewel.delivery.outcomes import reported_code
 
-__all__ = ["MAX_REASON", "NOT_OPEN", "Status", "Verdict", "read_statuses"]
-
 MAX_REASON: Final = 1024
 """Most characters of a receiver's words that a letter or a holdback keeps."""
 MAX_STATUSES: Final = 10_000

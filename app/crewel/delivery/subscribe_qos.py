@@ -17,19 +17,6 @@ from crewel.delivery.filters import MAX_LENGTH, Filter
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
 
-__all__ = [
-    "ALL",
-    "MAX_CHOICES",
-    "MAX_POSITIONS",
-    "USUAL",
-    "Choice",
-    "Position",
-    "SubscribeQos",
-    "joined",
-    "read_choice",
-    "read_subscribe_qos",
-]
-
 ALL: Final = -1
 """The `numEntries` that asks for a whole history."""
 MAX_POSITIONS: Final = 1000

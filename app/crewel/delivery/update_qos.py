@@ -11,8 +11,6 @@ from crewel.bayeux.codec import encode, reread
 from crewel.delivery.publish_qos import life_ends
 from crewel.delivery.records import Logged, LogId
 
-__all__ = ["ERASED", "POINT_TO_POINT", "Origin", "counts_down_to", "own", "shared"]
-
 _UNTOLD: Final = frozenset({"destination", "subscribable"})
 """What is stored with a message and not delivered: its other receivers."""
 ERASED: Final = "ERASED"

@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
-__all__ = ["DENIED_BY_NOT_GRANTING", "DENIED_BY_POLICY", "BayeuxCode", "Denied", "Fault", "denied"]
-
 
 class BayeuxCode(StrEnum):
     """The fixed `error` texts, `NNN:<arguments>:<text>`. Clients match on the three digits."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["CLASSES", "Category", "ErrorCode", "class_of", "coded", "is_below", "status_of"]
-
 
 class Category(StrEnum):
     """Whose doing it is: the first word of a code."""

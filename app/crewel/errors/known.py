@@ -11,8 +11,6 @@ from typing import Final
 
 from crewel.errors.dotted import ErrorCode
 
-__all__ = ["CODES", "KNOWN"]
-
 _RETRY, _FINAL = False, True
 
 _INTERNAL: Final = (

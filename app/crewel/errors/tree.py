@@ -27,26 +27,6 @@ from typing import Any, Final
 from crewel.errors.bayeux_codes import Fault
 from crewel.errors.dotted import coded
 
-__all__ = [
-    "Behind",
-    "CrewelError",
-    "Fenced",
-    "IllegalArgument",
-    "Limited",
-    "NotReached",
-    "PayloadError",
-    "Refused",
-    "RemoteCallError",
-    "ServiceError",
-    "SettingsError",
-    "StoreError",
-    "StoreFull",
-    "StoreLost",
-    "StoreTaken",
-    "StoreUnavailable",
-    "StoreUncertain",
-]
-
 _TOO_MANY_REQUESTS: Final = 429
 
 

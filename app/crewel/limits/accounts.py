@@ -12,8 +12,6 @@ from typing import Final
 
 from crewel.limits.buckets import UNLIMITED, Bucket, Rate
 
-__all__ = ["OVERFLOW", "Account", "Accounts", "holder_of"]
-
 OVERFLOW: Final = "others"
 """The name of the account that newcomers share when there are too many."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["UNLIMITED", "Bucket", "Rate"]
-
 
 class Rate(NamedTuple):
     """So many a second, and so many at once after a pause."""

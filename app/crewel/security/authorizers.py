@@ -18,8 +18,6 @@ from crewel.errors import DENIED_BY_NOT_GRANTING
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["GRANT", "IGNORE", "Authorizer", "Deny", "Operation", "Verdict", "refusal"]
-
 
 class Operation(Enum):
     """What is asked for."""

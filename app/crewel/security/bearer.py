@@ -7,8 +7,6 @@ from crewel.security.jwt import BadToken, JwtPolicy
 from crewel.security.policy import SecurityPolicy
 from crewel.security.tokens import AdminToken
 
-__all__ = ["grants_of"]
-
 
 async def grants_of(authorization: str, admin: AdminToken, policy: SecurityPolicy) -> Grants:
     """What the token in this `Authorization` header grants: the admin token all, another one what the policy `jwt` reads in

@@ -10,8 +10,6 @@ from typing import Any, Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.delivery.names import is_subject
 
-__all__ = ["ANY_SUBJECT", "OPERATOR", "Grants", "patterns", "subjects"]
-
 ANY_SUBJECT: Final = "*"
 """In a list of subjects: all of them."""
 

@@ -26,8 +26,6 @@ from crewel.settings.access import Security
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["ACCESS_DENIED", "EXPIRED", "BadToken", "JwtPolicy", "Tokens"]
-
 log = logging.getLogger(__name__)
 
 ACCESS_DENIED: Final = "user.security.authentication.accessDenied"

@@ -21,8 +21,6 @@ from cryptography.x509 import load_pem_x509_certificate
 from crewel.errors import CrewelError, SettingsError
 from crewel.settings.access import Security
 
-__all__ = ["Keys", "KeysUnavailable", "load_keys"]
-
 log = logging.getLogger(__name__)
 
 _ASYMMETRIC: Final = ("RS256", "ES256", "EdDSA")

@@ -14,8 +14,6 @@ from crewel.errors import DENIED_BY_POLICY
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
 
-__all__ = ["GRANTED", "Answer", "DetailedPolicy", "OpenPolicy", "Refusal", "SecurityPolicy", "is_reserved"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -19,8 +19,6 @@ from urllib.parse import SplitResult, urlsplit
 from crewel.errors import SettingsError
 from crewel.settings.access import MIN_TOKEN
 
-__all__ = ["AdminToken", "find_token", "keep_token", "note_address", "read_token", "token_file"]
-
 log = logging.getLogger(__name__)
 
 _FILE: Final = "admin.token"

@@ -11,8 +11,6 @@ from crewel.settings.kinds import Group
 from crewel.settings.sources import require_known
 from crewel.settings.table import declared, shown
 
-__all__ = ["OPERATOR", "change"]
-
 OPERATOR = "operator"
 """The source of a value that an operator has set while the server runs."""
 

@@ -13,18 +13,6 @@ from pydantic import BeforeValidator, Field
 
 from crewel.settings.kinds import Group, Number, setting
 
-__all__ = [
-    "PRIORITIES",
-    "TOPICS",
-    "TopicRule",
-    "fields_set",
-    "flatten",
-    "nested",
-    "read_json",
-    "rule_name",
-    "split_rule_name",
-]
-
 TOPICS = "topics"
 """What the names of all rules begin with."""
 

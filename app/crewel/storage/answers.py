@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 
 from crewel.errors import Behind, Fenced, StoreError, StoreUnavailable
 
-__all__ = ["TooManySessions", "unless_refused"]
-
 T = TypeVar("T")
 
 

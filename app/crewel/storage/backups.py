@@ -20,8 +20,6 @@ from redis.asyncio import Redis
 from crewel.errors import StoreError
 from crewel.storage.keys import FORMAT, Keys
 
-__all__ = ["BackupError", "Contents", "Done", "apply", "check", "clear", "write"]
-
 Done = Callable[[int], None]
 """Is told the number of keys, or commands, that are done."""
 Line = tuple[Any, ...]

@@ -14,8 +14,6 @@ from redis.exceptions import (
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import FORMAT
 
-__all__ = ["Facts", "Loading", "check_format", "check_server", "why_not"]
-
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
 
 

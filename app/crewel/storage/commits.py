@@ -20,8 +20,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.waiting import text as waiting_text
 
-__all__ = ["Committed", "Left", "commit", "end"]
-
 _AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
 
 _Arguments = list[bytes | str | int]

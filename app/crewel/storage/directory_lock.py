@@ -9,8 +9,6 @@ from pathlib import Path
 
 from crewel.errors import SettingsError, StoreTaken
 
-__all__ = ["lock_directory"]
-
 _LOCK = "server.lock"
 
 

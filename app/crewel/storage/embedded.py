@@ -27,8 +27,6 @@ from crewel.settings.lasting import Storage
 from crewel.storage.machine import memory_bytes
 from crewel.storage.store_files import Damaged, StoreFiles, is_damage
 
-__all__ = ["Embedded", "holds_store", "server_binary", "without_store"]
-
 log = logging.getLogger(__name__)
 
 _BINARY = "valkey-server"

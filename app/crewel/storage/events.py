@@ -20,8 +20,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["BUCKETS_MS", "EVENTS", "GROUP", "SCHEMA", "EventType", "Group", "Level", "read", "write"]
-
 SCHEMA: Final = 1
 """The version of what is said here. Fields may be added without another one."""
 

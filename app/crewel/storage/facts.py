@@ -18,8 +18,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["FACTS", "Fact", "FactType", "ends", "read", "size", "trim"]
-
 
 @dataclass(frozen=True, slots=True)
 class FactType:

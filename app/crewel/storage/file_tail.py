@@ -15,8 +15,6 @@ from typing import BinaryIO, Final
 
 from crewel.storage.store_files import moment
 
-__all__ = ["Tail", "cut", "examine"]
-
 _LOG_ENTRY: Final = re.compile(rb"XADD\r\n\$\d+\r\n[^\r\n]*\{crewel\}:log\r\n\$\d+\r\n(\d+)-0\r\n", re.IGNORECASE)
 _LONGEST_LINE: Final = 64
 _CHUNK: Final = 1 << 20

@@ -21,20 +21,6 @@ from crewel.storage.log import logged
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = [
-    "History",
-    "Shortened",
-    "StoredTopic",
-    "clear",
-    "configure",
-    "erase",
-    "expire",
-    "forget",
-    "history",
-    "new_epoch",
-    "topics",
-]
-
 _TOGETHER: Final = 500  # topics whose particulars are read in one round trip
 _NONE: Final = -1
 _FACTS_MAX: Final = 1_000_000  # where nobody says how many; the next step that does lets the rest go

@@ -6,8 +6,6 @@ that one script may change several.
 
 from __future__ import annotations
 
-__all__ = ["FORMAT", "Keys"]
-
 FORMAT = 2
 """The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
 is, and from then on it is of this version: 1 says less of what waits."""

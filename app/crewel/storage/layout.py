@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KEYS", "Key"]
-
 
 @dataclass(frozen=True, slots=True)
 class Key:

@@ -21,8 +21,6 @@ from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 
-__all__ = ["Claimed", "Owner", "claim", "renew", "this_process"]
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:

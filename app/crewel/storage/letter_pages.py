@@ -20,8 +20,6 @@ from crewel.storage.stored_letters import (
     shared_texts,
 )
 
-__all__ = ["Page", "count", "get", "page"]
-
 _PORTION: Final = 200  # letters in one round trip
 _MOST_LOOKED: Final = 1000  # letters that one page looks at, which takes 50 ms
 _MOST_BYTES: Final = 8 * 1024 * 1024  # of the letters that one page looks at, nearly

@@ -16,8 +16,6 @@ from redis.asyncio.connection import AbstractConnection
 from crewel.errors import StoreUncertain
 from crewel.turns import has_stalled
 
-__all__ = ["LIMIT_S", "Line"]
-
 LIMIT_S = 2.0
 """Seconds that the store has to answer what was sent together."""
 

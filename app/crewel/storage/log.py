@@ -18,21 +18,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = [
-    "Appended",
-    "PublishOutcome",
-    "append",
-    "fetch",
-    "fetch_inbox",
-    "last",
-    "logged",
-    "oldest_tenth",
-    "read",
-    "size",
-    "trim",
-    "unpacked",
-]
-
 _READ_AT_ONCE: Final = 1000
 
 

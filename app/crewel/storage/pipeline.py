@@ -12,8 +12,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["Alert", "Progress", "alerts", "progress"]
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:

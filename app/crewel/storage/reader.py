@@ -15,8 +15,6 @@ from redis.exceptions import RedisError
 from crewel.storage.line import LIMIT_S
 from crewel.storage.writer import store_error
 
-__all__ = ["Reader", "client_name", "pool_of"]
-
 T = TypeVar("T")
 
 _MOST_CONNECTIONS = 16

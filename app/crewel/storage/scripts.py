@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Script", "scripts"]
-
 _DIRECTORY = Path(__file__).parent / "scripts"
 _INCLUDE = re.compile(rb"^-- include (shared/[a-z]+\.lua)\n", re.MULTILINE)
 

@@ -25,30 +25,6 @@ from crewel.storage.log import logged, unpacked
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = [
-    "MOST_DISCARDED",
-    "Addressed",
-    "Delivery",
-    "Discarded",
-    "Lease",
-    "Leased",
-    "Member",
-    "SendOutcome",
-    "Sent",
-    "StoredQueue",
-    "Waiter",
-    "bury",
-    "discard",
-    "lease",
-    "leased_before",
-    "look_at",
-    "peek",
-    "put_back",
-    "queues",
-    "send",
-    "size",
-]
-
 MOST_DISCARDED: Final = 1000
 """Messages that one step discards at most."""
 

@@ -22,8 +22,6 @@ from crewel.storage.embedded import Embedded
 from crewel.storage.reader import Reader
 from crewel.storage.visits import Visit, reached
 
-__all__ = ["Received", "snapshot"]
-
 Received = Callable[[int], None]
 """Is told the number of bytes that have come so far."""
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from crewel.storage.checks import Facts
 
-__all__ = ["FREE_DISK", "Space", "why_full"]
-
 FREE_DISK: Final = 64 * 1024 * 1024
 """Bytes that the disk of a store of our own must have left."""
 _FULL_FROM: Final = 0.9  # of maxmemory

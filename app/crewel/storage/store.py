@@ -29,8 +29,6 @@ from crewel.storage.store_files import moment
 from crewel.storage.writer import Command, Done, Writer
 from crewel.supervision import Supervisor
 
-__all__ = ["Store"]
-
 log = logging.getLogger(__name__)
 
 _OPEN_LIMIT_S = 10.0  # until a store must have been reached for the first time

@@ -17,8 +17,6 @@ import orjson
 
 from crewel.errors import SettingsError
 
-__all__ = ["LOG_DIRECTORY", "Damaged", "StoreFiles", "is_damage", "moment"]
-
 LOG_DIRECTORY: Final = "appendonlydir"
 _MANIFEST: Final = "appendonly.aof.manifest"
 _MARKER: Final = "contents.json"

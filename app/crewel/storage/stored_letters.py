@@ -11,8 +11,6 @@ from typing import Final
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 
-__all__ = ["LetterFilter", "StoredLetter", "beginning", "fits", "is_dead_id", "letter_of", "shared_texts"]
-
 _DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
 

@@ -22,8 +22,6 @@ from crewel.storage.keys import Keys
 from crewel.storage.reader import Reader, client_name, pool_of
 from crewel.storage.writer import store_error
 
-__all__ = ["Visit", "reached", "visit"]
-
 _LIMIT_S = 10.0  # that a store of our own has until it listens
 _PAUSE_S = 0.05
 _NAME = "visitor"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from crewel.delivery.records import NORMAL, Waiting
 
-__all__ = ["read", "text"]
-
 
 def text(waiting: Waiting) -> str:
     """Return the text of what is known of a message."""

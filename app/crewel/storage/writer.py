@@ -25,8 +25,6 @@ from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertai
 from crewel.storage.line import LIMIT_S, Line
 from crewel.storage.scripts import scripts
 
-__all__ = ["Command", "Done", "Writer", "store_error"]
-
 _WAIT_MS = 1000  # that replicas have for a publish
 _MOST_TOGETHER = 1000  # commands in one write
 

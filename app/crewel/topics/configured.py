@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 
-__all__ = ["HISTORY_MAX", "USUAL", "TopicSettings"]
-
 HISTORY_MAX: Final = "historyMax"
 """The one of the settings that the store obeys: a history that is longer is cut."""
 

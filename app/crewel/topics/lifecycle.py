@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["STATES", "TRANSITIONS", "Event", "Facts", "State", "after", "state_of"]
-
 
 class State(Enum):
     """Where a topic is in its life."""

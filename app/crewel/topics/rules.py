@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from crewel.delivery.publish_qos import DEFAULT, PublishQos
 
-__all__ = ["REPLAY", "Rules"]
-
 REPLAY: Final = "replay"
 """The one field of a rule that no publish has: whether its messages are numbered and can be asked for by number."""
 

@@ -17,8 +17,6 @@ from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
 from crewel.transports.connection import Connection
 
-__all__ = ["MAX_LENGTH_DIGITS", "elements_of", "elements_of_values", "media_type", "read_body", "too_large"]
-
 _FORM = "application/x-www-form-urlencoded"
 MAX_LENGTH_DIGITS = 18
 """Digits of a `Content-Length` that is looked at; one of more says nothing that could be accepted."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["CallbackPeer", "answer", "function_name"]
-
 _HEADERS = {
     "Cache-Control": "no-cache, no-store",
     "X-Content-Type-Options": "nosniff",

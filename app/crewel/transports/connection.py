@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crewel.transports.requests import RequestPeer
     from crewel.transports.websocket import Socket
 
-__all__ = ["Connection", "mark_requests"]
-
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from crewel.settings import Settings
 
-__all__ = ["BrowserCookie"]
-
 # The value is a client's to choose, and the server keeps it with the session: short, and nothing that needs quoting.
 _VALUE: Final = re.compile(r"[A-Za-z0-9_.~-]{1,64}", re.ASCII)
 

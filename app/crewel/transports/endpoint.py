@@ -14,8 +14,6 @@ from crewel.transports.cookies import BrowserCookie
 from crewel.transports.hosts import Hosts
 from crewel.transports.origins import Client, Origins
 
-__all__ = ["Endpoint"]
-
 
 class Endpoint:
     """Answers every request to the Bayeux path."""

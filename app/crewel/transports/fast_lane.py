@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from crewel.transports.connection import Connection
     from crewel.transports.endpoint import Endpoint
 
-__all__ = ["FastConnection", "FastLane"]
-
 log = logging.getLogger(__name__)
 
 _END_OF_HEAD: Final = b"\r\n\r\n"

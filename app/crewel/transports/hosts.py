@@ -19,8 +19,6 @@ from aiohttp import web
 from crewel.settings import Settings
 from crewel.transports.refusal_log import RefusalLog, shown
 
-__all__ = ["Hosts", "is_loopback"]
-
 log = logging.getLogger(__name__)
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@\[\],/]+)(?::[0-9]{1,5})?", re.ASCII)

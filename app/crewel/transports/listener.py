@@ -20,8 +20,6 @@ from typing import Any, Final
 from crewel.metrics import Metrics
 from crewel.supervision import Supervisor
 
-__all__ = ["Listener", "bind"]
-
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096

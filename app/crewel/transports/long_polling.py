@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["LongPollingPeer", "answer"]
-
 
 class LongPollingPeer(RequestPeer):
     """A POST."""

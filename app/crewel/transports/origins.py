@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from crewel.settings import Settings
 from crewel.transports.refusal_log import RefusalLog, shown
 
-__all__ = ["Client", "Origins"]
-
 log = logging.getLogger(__name__)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-__all__ = ["RefusalLog", "shown"]
-
 _LOGGED: Final = 100  # names that are logged; a stranger can invent them without end
 _SHOWN: Final = 100  # characters of a foreign name in logs and answers
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["ParsedPeer", "RequestPeer", "refused", "too_many"]
-
-
 _WATCH_INTERVAL = 1.0  # seconds between looks at a connection that cannot tell by itself that it is gone
 
 

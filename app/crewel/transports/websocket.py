@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 
-__all__ = ["Frames", "Socket", "answer", "is_upgrade"]
-
 log = logging.getLogger(__name__)
 
 _HEADERS = ("Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions", "Sec-WebSocket-Protocol")

@@ -35,8 +35,6 @@ from crewel.storage import sessions as stored_sessions
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Dispatching"]
-
 log = logging.getLogger(__name__)
 
 _HELD: Final = "user.update.holdback"

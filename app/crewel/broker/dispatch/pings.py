@@ -14,8 +14,6 @@ from crewel.errors import NotReached
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Pings"]
-
 
 class Pings:
     """The pings that are under way."""

@@ -15,8 +15,6 @@ from crewel.extension import SessionPart
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["OnewayTelling", "tell"]
-
 
 class OnewayTelling(SessionPart):
     """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""

@@ -22,8 +22,6 @@ from crewel.delivery.update_qos import Origin
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Unsettled"]
-
 log = logging.getLogger(__name__)
 
 

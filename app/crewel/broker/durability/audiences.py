@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Audiences", "Hearers", "is_owed"]
-
 _MOST_CHANNELS: Final = 10_000
 
 

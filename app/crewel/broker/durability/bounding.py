@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
     from crewel.metrics import Metrics
 
-__all__ = ["Bounding"]
-
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 5  # looks of the upkeep: a flood of letters is not to flood the log

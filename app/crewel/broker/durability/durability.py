@@ -47,8 +47,6 @@ from crewel.storage.store import Store
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Durability"]
-
 log = logging.getLogger(__name__)
 
 _ADOPTED_AT_ONCE: Final = 1000

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Intake", "Outgoing", "Published", "readonly"]
-
 log = logging.getLogger(__name__)
 
 _READ_AT_ONCE: Final = 1000

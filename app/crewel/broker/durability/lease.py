@@ -22,8 +22,6 @@ from crewel.storage.leases import Claimed, Owner
 if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["StoreLease"]
-
 log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.1

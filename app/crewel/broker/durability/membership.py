@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["DEAD_SESSION", "Membership"]
-
 DEAD_SESSION: Final = "communication.noConnection.dead"
 """The code of letters that a session leaves behind when it ends."""
 

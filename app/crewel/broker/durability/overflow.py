@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Overflow"]
-
 
 class _Seen(NamedTuple):
     """What a session looked like when its transient messages were counted. While none of it changes, the count holds."""

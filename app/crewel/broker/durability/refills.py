@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Refills"]
-
 log = logging.getLogger(__name__)
 
 _BURST: Final = 100  # bodies that are read at once

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
     from crewel.metrics import Metrics
 
-__all__ = ["Unread"]
-
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 5  # looks of the upkeep; what is counted is exact however seldom it is looked

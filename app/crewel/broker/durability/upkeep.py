@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
     from crewel.metrics import Metrics
 
-__all__ = ["Upkeep"]
-
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 1.0  # seconds

@@ -19,8 +19,6 @@ from crewel.storage.log import Appended
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
-__all__ = ["MOST_PUBLISHES", "Publishes", "Writing"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from crewel.delivery.update_qos import Origin
 if TYPE_CHECKING:
     from crewel.storage.letters import StoredLetter
 
-__all__ = ["CHANNEL", "DeadLetter"]
-
 CHANNEL: Final = "/__sys__deadMessage"
 """Where letters are shown live, to operators."""
 _SENDER: Final = "client/__sys__"  # the server itself; no client can be called so

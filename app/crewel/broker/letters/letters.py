@@ -27,8 +27,6 @@ from crewel.storage.store import Store
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["MOST_WAITING", "Follower", "Letters"]
-
 log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 10_000

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Chosen", "Limits", "Redriving", "Report", "Undone"]
-
 _AT_ONCE: Final = 64
 """Letters whose steps are under way together."""
 _PER_SECOND: Final = 10  # portions, where there is a rate

@@ -20,8 +20,6 @@ from crewel.metrics import Metrics
 if TYPE_CHECKING:
     from crewel.settings.lasting import Delivery
 
-__all__ = ["ATTEMPTS", "Webhook"]
-
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 6

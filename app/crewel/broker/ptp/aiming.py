@@ -13,8 +13,6 @@ from crewel.broker.sessions import Session
 from crewel.delivery.names import ANONYMOUS
 from crewel.delivery.publish_qos import Destination, Distribute
 
-__all__ = ["Aim", "aim"]
-
 Load = Callable[[Session], int]
 NextOf = Callable[[Iterable[Session]], Session]
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["DestinationState", "Destinations", "Sending", "SubjectState"]
-
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
 _NO_STORE: Final = "resource.unavailable"

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from crewel.delivery.records import LogId
 
-__all__ = ["MOST", "Failure", "Failures"]
-
 MOST: Final = 10_000
 """Messages of which it is remembered; the oldest give way, and are tried once more by all."""
 

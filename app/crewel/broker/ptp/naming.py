@@ -9,18 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = [
-    "SUBJECT",
-    "group_of",
-    "group_queue",
-    "is_exclusive",
-    "is_group_name",
-    "is_queue",
-    "one_queue",
-    "subject_of",
-    "subject_queue",
-]
-
 SUBJECT: Final = "client/"
 """What the queue of a subject begins with: it is called as the subject is."""
 _ONE: Final = "one:client/"

@@ -18,8 +18,6 @@ from crewel.delivery.update_qos import Origin
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["LOGIN", "LOGOUT", "USER_LIST", "Presence"]
-
 LOGIN: Final = "/__sys__Login"
 """The subject whose session has logged in is the data."""
 LOGOUT: Final = "/__sys__Logout"

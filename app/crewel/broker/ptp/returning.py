@@ -22,8 +22,6 @@ from crewel.storage import shared_queues
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Returning"]
-
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 
 

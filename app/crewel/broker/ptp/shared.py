@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["SharedQueue", "SharedQueues"]
-
 log = logging.getLogger(__name__)
 
 _AHEAD: Final = 100

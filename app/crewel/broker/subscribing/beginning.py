@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
     from crewel.broker.subscribing.subscribing import Choices
 
-__all__ = ["Begun", "Reading", "Room", "Start", "decide", "room_of"]
-
 _TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
 
 

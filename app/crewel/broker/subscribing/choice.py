@@ -15,8 +15,6 @@ from crewel.delivery.filter_budget import ALWAYS, FilterBudget
 from crewel.delivery.filters import MAX_STEPS, Filter, FilterFailed, FilterTooCostly
 from crewel.metrics import Metrics
 
-__all__ = ["Budgets", "Heard", "Question"]
-
 log = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from crewel.extension import META_CHANNELS
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["grant", "regrant"]
-
 
 def grant(
     broker: Broker, session: Session, message: Message, channels: list[Channel]

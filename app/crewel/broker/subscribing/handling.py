@@ -23,8 +23,6 @@ from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, Stor
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["asks_for_more", "subscribe"]
-
 _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 """What a subscribe without `ext.subscribe` asks for."""
 

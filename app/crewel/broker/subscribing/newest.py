@@ -11,8 +11,6 @@ from crewel.delivery.records import EndReason, LogId
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["outdate"]
-
 
 def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> None:
     """Take out of what waits for the session all earlier messages of this channel. What its client has got stays; `newest`

@@ -26,8 +26,6 @@ from crewel.storage.histories import History
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["SERVICE", "Past", "past"]
-
 SERVICE: Final = "/service/get"
 _AT_ONCE: Final = 16
 

@@ -16,8 +16,6 @@ from crewel.bayeux.message import Fields
 from crewel.delivery.records import Logged
 from crewel.errors import Refused
 
-__all__ = ["ALL", "NEW", "Numbers", "after", "read_number", "refusal"]
-
 NEW: Final = -1
 """Asks for events that are yet to come."""
 ALL: Final = -2

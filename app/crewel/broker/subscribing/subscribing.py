@@ -21,8 +21,6 @@ from crewel.errors import IllegalArgument
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["Choices", "Subscribing", "as_stored", "group_of"]
-
 log = logging.getLogger(__name__)
 
 Choices = tuple[Choice, ...]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
     from crewel.broker.topics.topics import Topics
 
-__all__ = ["Endings"]
-
 log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 10_000

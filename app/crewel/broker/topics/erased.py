@@ -21,8 +21,6 @@ from crewel.delivery.update_qos import ERASED, Origin
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["end_messages", "end_shared", "leave_group", "take_leave"]
-
 log = logging.getLogger(__name__)
 
 _SESSIONS_AT_ONCE: Final = 16

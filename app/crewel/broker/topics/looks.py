@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.topics.topics import Topics
 
-__all__ = ["Looks"]
-
 log = logging.getLogger(__name__)
 
 

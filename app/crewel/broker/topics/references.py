@@ -16,8 +16,6 @@ from crewel.delivery.records import Waiting
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["channel_of", "in_memory", "is_in_queue", "is_queued", "queued", "queued_anywhere", "waits_in"]
-
 _MOST_SHARED: Final = 10_000
 """Messages of one shared queue that are looked at."""
 _AT_ONCE: Final = 500

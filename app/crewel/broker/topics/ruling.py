@@ -10,8 +10,6 @@ from crewel.settings import Settings
 from crewel.settings.topics import fields_set, rule_name
 from crewel.topics.rules import Rules
 
-__all__ = ["read_rules"]
-
 _CALLED: Final = {"history.max_entries": "history_max"}
 """Field of a rule -> field of PublishQos, where they differ."""
 

@@ -17,8 +17,6 @@ from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
-__all__ = ["SERVICE", "erase"]
-
 SERVICE: Final = "/service/erase"
 
 audit = logging.getLogger("crewel.audit")

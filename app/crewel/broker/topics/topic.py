@@ -8,8 +8,6 @@ from crewel.delivery.records import LogId
 from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 
-__all__ = ["Topic", "TopicView"]
-
 
 class Topic:
     """A channel that has been published to, or that the store knows. Only `Topics` and `Endings` change it."""

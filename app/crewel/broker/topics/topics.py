@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.durability import Durability
 
-__all__ = ["Topics"]
-
 log = logging.getLogger(__name__)
 
 
