@@ -1,4 +1,4 @@
-"""What import-linter cannot say: what an extension may know, and that settings are obeyed."""
+"""What import-linter cannot say: what may import the broker, how large a circle may be, and that settings are obeyed."""
 
 import ast
 import re
@@ -8,8 +8,63 @@ from pathlib import Path
 import pytest
 
 from crewel.settings.table import declared
-from tests.house.source import ROOT, modules, shown, tree
+from tests.house.source import ROOT, dotted, modules, shown, tree
 
+LARGEST_CIRCLE = 65
+"""Modules that import each other at most, imports for types included. It may only shrink: 8 is what is wanted."""
+BROKER = "crewel.broker.broker"
+MAY_NAME_THE_BROKER = {"crewel", "crewel.api", "crewel.pages", "crewel.server"}
+NAMES_THE_BROKER_STILL = {
+    "crewel.broker.broadcasting",
+    "crewel.broker.dispatch.dispatching",
+    "crewel.broker.dispatch.pings",
+    "crewel.broker.dispatch.telling",
+    "crewel.broker.dispatch.unsettled",
+    "crewel.broker.durability.audiences",
+    "crewel.broker.durability.durability",
+    "crewel.broker.durability.intake",
+    "crewel.broker.durability.membership",
+    "crewel.broker.durability.overflow",
+    "crewel.broker.durability.refills",
+    "crewel.broker.events",
+    "crewel.broker.expiring",
+    "crewel.broker.inbound",
+    "crewel.broker.letters.letters",
+    "crewel.broker.letters.redriving",
+    "crewel.broker.limiting",
+    "crewel.broker.logins",
+    "crewel.broker.meta",
+    "crewel.broker.posting",
+    "crewel.broker.ptp.destinations",
+    "crewel.broker.ptp.groups",
+    "crewel.broker.ptp.presence",
+    "crewel.broker.ptp.returning",
+    "crewel.broker.ptp.shared",
+    "crewel.broker.publishing",
+    "crewel.broker.requests",
+    "crewel.broker.services",
+    "crewel.broker.sessions",
+    "crewel.broker.subscribing.beginning",
+    "crewel.broker.subscribing.granting",
+    "crewel.broker.subscribing.handling",
+    "crewel.broker.subscribing.newest",
+    "crewel.broker.subscribing.past",
+    "crewel.broker.subscribing.subscribing",
+    "crewel.broker.sweeper",
+    "crewel.broker.topics.endings",
+    "crewel.broker.topics.erased",
+    "crewel.broker.topics.looks",
+    "crewel.broker.topics.references",
+    "crewel.broker.topics.service",
+    "crewel.broker.topics.topics",
+    "crewel.extension",
+    "crewel.transports.endpoint",
+    "crewel.extensions.ack",
+    "crewel.extensions.activity",
+    "crewel.extensions.replay",
+    "crewel.extensions.update",
+}
+"""Modules that get the whole broker where they need a part of it. The list may only shrink."""
 EXTENSIONS_MAY_IMPORT = {"bayeux", "broker", "delivery", "errors", "extension", "extensions", "metrics", "settings"}
 
 
@@ -31,6 +86,65 @@ def test_extensions_import_what_is_offered_to_them_and_nothing_else() -> None:
         if name.startswith("crewel.") and name.split(".")[1] not in EXTENSIONS_MAY_IMPORT
     ]
     assert not wrong
+
+
+def dependencies() -> dict[str, set[str]]:
+    """Return what each module of the product imports of it, imports for types included."""
+    files = {dotted(file): file for file in modules()}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        names = {each if each in files else each.rpartition(".")[0] for each in imported(file)}
+        found[name] = {each for each in names if each in files and each != name}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of modules that import each other, directly or through others (Kosaraju's algorithm)."""
+    order: list[str] = []
+    seen: set[str] = set()
+    for start, names in graph.items():
+        stack = [(start, iter(names))] if start not in seen else []
+        seen.add(start)
+        while stack:
+            name, rest = stack[-1]
+            following = next((each for each in rest if each not in seen), None)
+            if following is None:
+                order.append(stack.pop()[0])
+            else:
+                seen.add(following)
+                stack.append((following, iter(graph[following])))
+    importers: dict[str, set[str]] = {name: set() for name in graph}
+    for name, names in graph.items():
+        for each in names:
+            importers[each].add(name)
+    found: list[set[str]] = []
+    taken: set[str] = set()
+    for name in reversed(order):
+        circle, left = set(), [name]
+        while left:
+            each = left.pop()
+            if each not in taken:
+                taken.add(each)
+                circle.add(each)
+                left += importers[each]
+        found.append(circle)
+    return [circle for circle in found if len(circle) > 1]
+
+
+def test_circles_of_imports_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(map(sorted, circles(graph))) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_no_circle_of_imports_is_larger_than_it_was() -> None:
+    largest = max(circles(dependencies()), key=len, default=set())
+    assert len(largest) <= LARGEST_CIRCLE, sorted(largest)
+
+
+def test_only_the_composition_root_and_the_facades_name_the_broker() -> None:
+    naming = {name for name, names in dependencies().items() if BROKER in names}
+    naming -= MAY_NAME_THE_BROKER | {name for name in naming if name.startswith("crewel.admin.")}
+    assert naming <= NAMES_THE_BROKER_STILL, sorted(naming - NAMES_THE_BROKER_STILL)
 
 
 def test_nobody_imports_relatively() -> None:
