@@ -1,7 +1,7 @@
 """Filters of subscriptions: JMESPath expressions that are true for the messages to be delivered (design, section 3.8).
 
 They run in the server, on messages of other clients, so they are a part of JMESPath that cannot build anything: no value can
-become larger than the message that it was found in, and the steps of one evaluation are counted (decision 0110).
+become larger than the message that it was found in, and the steps of one evaluation are counted (docs/decisions/0024).
 """
 
 from __future__ import annotations
