@@ -29,8 +29,8 @@ from peers import BENCH
 from crewel.delivery.records import Commit, Letter, LogId, SessionName, Transient
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
-from crewel.storage import letters, sessions
-from crewel.storage.letters import LetterFilter, RedriveOutcome, StoredLetter
+from crewel.storage import dead_letters, log, sessions
+from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 
 MARKER = "letters"
@@ -91,7 +91,7 @@ async def fill(store: Store, count: int) -> float:
     for number, start in enumerate(range(0, count, AT_ONCE), 1):
         made = tuple(one(each) for each in range(start, min(start + AT_ONCE, count)))
         commit = Commit(number, LogId(1), LogId(1), (), (), made)
-        await done(store, *sessions.commit(k, TOKEN, commit, FACTS_MAX, count))
+        await done(store, *log.commit(k, TOKEN, commit, FACTS_MAX, count))
     return (await processor(store) - before) / count * 1e6
 
 
@@ -115,26 +115,26 @@ async def pages(store: Store) -> list[Figure]:
     """A page of 100, through each filter."""
     frequent, some, rare = "user.update.internalError", "user.update.deadMessage", "user.rare"
     asked = {
-        "the first page": (LetterFilter(), False),
-        "the newest page": (LetterFilter(), True),
-        "a code that half of the letters have": (LetterFilter(code=frequent), False),
-        "a code that one in 10,000 has": (LetterFilter(code=rare), False),
-        "all codes below `user`": (LetterFilter(code="user"), True),
-        "a receiver with 0.05 % of the letters": (LetterFilter(receiver="client/u7/1"), False),
-        "all sessions of a subject": (LetterFilter(receiver="client/u7"), True),
-        "a code and a receiver": (LetterFilter(code=some, receiver=RARE), False),
+        "the first page": (DeadLetterFilter(), False),
+        "the newest page": (DeadLetterFilter(), True),
+        "a code that half of the letters have": (DeadLetterFilter(code=frequent), False),
+        "a code that one in 10,000 has": (DeadLetterFilter(code=rare), False),
+        "all codes below `user`": (DeadLetterFilter(code="user"), True),
+        "a receiver with 0.05 % of the letters": (DeadLetterFilter(receiver="client/u7/1"), False),
+        "all sessions of a subject": (DeadLetterFilter(receiver="client/u7"), True),
+        "a code and a receiver": (DeadLetterFilter(code=some, receiver=RARE), False),
         "a code and a receiver that have nothing in common": (
-            LetterFilter(code="user.rare", receiver="client/u7"),
+            DeadLetterFilter(code="user.rare", receiver="client/u7"),
             False,
         ),
-        "a channel": (LetterFilter(channel="/bench/c77"), False),
-        "a pattern that all channels match": (LetterFilter(channel="/bench/**"), False),
-        "a pattern, a code and a receiver": (LetterFilter(frequent, RARE, "/bench/*"), True),
+        "a channel": (DeadLetterFilter(channel="/bench/c77"), False),
+        "a pattern that all channels match": (DeadLetterFilter(channel="/bench/**"), False),
+        "a pattern, a code and a receiver": (DeadLetterFilter(frequent, RARE, "/bench/*"), True),
     }
     figures = []
     for name, (wanted, newest_first) in asked.items():
-        found = await letters.page(store, wanted, newest_first=newest_first)
-        middle, least, most = await timed(lambda w=wanted, n=newest_first: letters.page(store, w, newest_first=n))
+        found = await dead_letters.page(store, wanted, newest_first=newest_first)
+        middle, least, most = await timed(lambda w=wanted, n=newest_first: dead_letters.page(store, w, newest_first=n))
         detail = f"{least:.1f} to {most:.1f} ms; {len(found.letters)} letters"
         figures.append(Figure(f"{name}: under {LIMIT_MS:.0f} ms", f"{middle:.1f} ms", most < LIMIT_MS, detail))
     return figures
@@ -144,12 +144,12 @@ async def counts(store: Store, count: int) -> list[Figure]:
     """How many there are, for a dry run."""
     figures = []
     for name, wanted in {
-        "all": LetterFilter(),
-        "by code": LetterFilter(code="user"),
-        "by subject": LetterFilter(receiver="client/u7"),
+        "all": DeadLetterFilter(),
+        "by code": DeadLetterFilter(code="user"),
+        "by subject": DeadLetterFilter(receiver="client/u7"),
     }.items():
-        middle, least, most = await timed(lambda w=wanted: letters.count(store, w))
-        found = await letters.count(store, wanted)
+        middle, least, most = await timed(lambda w=wanted: dead_letters.count(store, w))
+        found = await dead_letters.count(store, wanted)
         is_right = found == count if not wanted.kinds else 0 < found < count
         figures.append(
             Figure(
@@ -167,13 +167,13 @@ async def redriving(store: Store, count: int) -> Figure:
     moved, place = 0, ""
     begun = time.perf_counter()
     while moved < count:
-        some, place = await letters.page(store, LetterFilter(receiver=RARE), place, min(100, count - moved))
+        some, place = await dead_letters.page(store, DeadLetterFilter(receiver=RARE), place, min(100, count - moved))
         moved += await redriven(store, some)
         if not place:
             break
     seconds = time.perf_counter() - begun
     held = await store.reader.hlen(store.keys.inbox(RARE))
-    left = await letters.count(store, LetterFilter(receiver=RARE))
+    left = await dead_letters.count(store, DeadLetterFilter(receiver=RARE))
     return Figure(
         f"redriving {count:,}: each in its receiver's inbox, none left behind",
         f"{seconds:.1f} s",
@@ -182,9 +182,9 @@ async def redriving(store: Store, count: int) -> Figure:
     )
 
 
-async def redriven(store: Store, some: list[StoredLetter]) -> int:
+async def redriven(store: Store, some: list[StoredDeadLetter]) -> int:
     """Send these again; how many went."""
-    steps = [letters.redrive(store.keys, TOKEN, each, FACTS_MAX) for each in some]
+    steps = [dead_letters.redrive(store.keys, TOKEN, each, FACTS_MAX) for each in some]
     return sum(answer.outcome is RedriveOutcome.MOVED for answer in await done(store, *steps))
 
 
@@ -217,7 +217,7 @@ async def measure(count: int) -> list[Figure]:
             before = resident()
             figures = [*await pages(store), *await counts(store, count), await redriving(store, count // 100)]
             after = resident()
-            assert await letters.count(store, LetterFilter()) == count - count // 100
+            assert await dead_letters.count(store, DeadLetterFilter()) == count - count // 100
     storing = Figure(
         "storing a letter: at most 50 µs of the store's processor time, its file included",
         f"{cost:.1f} µs",

@@ -33,11 +33,11 @@ import hashlib
 import re
 
 import crewel.broker.events as events
-import crewel.storage.commits as commits
+import crewel.storage.log as log
 import crewel.storage.scripts as scripts
 
-commits._settled = lambda ended, changes: ([], [])
-commits.ends = lambda ended, letters: {}
+log._settled = lambda ended, changes: ([], [])
+log.ends = lambda ended, letters: {}
 events.Events.start = lambda self: None
 _read = scripts._read
 

@@ -18,8 +18,8 @@ from crewel.delivery.records import LogId
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
-from crewel.storage import letters as stored_letters
-from crewel.storage.letters import StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import StoredDeadLetter
 from crewel.storage.store import Store
 from tests.broker.world import Client, Recording, Request, Socket, World
 from tests.store_process import own_prefix, shared_store
@@ -83,10 +83,10 @@ class StoredWorld(World):
 
     # What lies in the store
 
-    def letters(self) -> list[StoredLetter]:
+    def letters(self) -> list[StoredDeadLetter]:
         """All dead letters, oldest first."""
         self.commit()
-        return self.wait(stored_letters.page(self.store, stored_letters.LetterFilter(), count=1000)).letters
+        return self.wait(dead_letters.page(self.store, dead_letters.DeadLetterFilter(), count=1000)).letters
 
     def record(self, session: Session) -> dict[str, str]:
         """The session's record, as it lies in the store."""

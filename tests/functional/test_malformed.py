@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crewel.settings import load
-from crewel.storage import letters
-from crewel.storage.letters import LetterFilter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.storage.store import Store
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
@@ -31,7 +31,7 @@ def codes(server: Server) -> list[tuple[str, Any]]:
         store = Store(settings)
         await store.open()
         try:
-            return [(each.receiver, each.code) for each in (await letters.page(store, LetterFilter())).letters]
+            return [(each.receiver, each.code) for each in (await dead_letters.page(store, DeadLetterFilter())).letters]
         finally:
             await store.close()
 

@@ -14,8 +14,8 @@ import pytest
 
 from crewel.client import Client
 from crewel.settings import load
-from crewel.storage import letters
-from crewel.storage.letters import LetterFilter, StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.admin.desk import TOKEN, Desk
 from tests.cutting_proxy import CuttingProxy, random_cuts
@@ -70,13 +70,13 @@ class World:
         for message in messages:
             await self.publisher.publish(self.channel, message, persistent=True)
 
-    async def letters(self, count: int) -> list[StoredLetter]:
+    async def letters(self, count: int) -> list[StoredDeadLetter]:
         """The receiver's dead letters, once there are so many; more are a failure."""
-        wanted = LetterFilter(receiver=self.name)
-        found: list[StoredLetter] = []
+        wanted = DeadLetterFilter(receiver=self.name)
+        found: list[StoredDeadLetter] = []
 
         async def are_there() -> bool:
-            found[:] = (await letters.page(self.store, wanted)).letters
+            found[:] = (await dead_letters.page(self.store, wanted)).letters
             return len(found) >= count
 
         await eventually(are_there, lambda: f"{count} letters: {found}")
@@ -152,7 +152,7 @@ class AsyncWorlds:
             await store.close()
 
 
-def said(letters: Sequence[StoredLetter]) -> list[tuple[str, str, int]]:
+def said(letters: Sequence[StoredDeadLetter]) -> list[tuple[str, str, int]]:
     """Code, reason and attempts of each letter."""
     return [(letter.code, letter.reason, letter.attempts) for letter in letters]
 

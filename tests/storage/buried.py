@@ -9,8 +9,8 @@ from typing import Any
 
 from crewel.bayeux.channel import matches
 from crewel.delivery.records import Letter, LogId, SessionName, Transient
-from crewel.storage import letters
-from crewel.storage.letters import LetterFilter, StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
 from tests.storage.owner import JOE, Owner
 
 KINDS = ("code", "receiver", "channel")
@@ -30,10 +30,10 @@ def letter(
     return Letter(SessionName(receiver), LogId(0), code, "why", 2, message)
 
 
-async def all_letters(owner: Owner) -> list[StoredLetter]:
+async def all_letters(owner: Owner) -> list[StoredDeadLetter]:
     """Every letter, oldest first, read past the indexes."""
     found: Any = await owner.store.reader.xrange(owner.keys.dead)
-    return await letters.get(owner.store, [place.decode() for place, _ in found])
+    return await dead_letters.get(owner.store, [place.decode() for place, _ in found])
 
 
 async def assert_indexes_agree(owner: Owner) -> None:
@@ -75,10 +75,10 @@ async def _assert_texts_agree(owner: Owner) -> None:
     assert int(await reader.get(keys.letter_bytes) or 0) == total
 
 
-def wanted_of(every: Iterable[StoredLetter], wanted: LetterFilter) -> list[str]:
+def wanted_of(every: Iterable[StoredDeadLetter], wanted: DeadLetterFilter) -> list[str]:
     """The dead ids that a filter means, found the plain way; oldest first."""
 
-    def fits(each: StoredLetter) -> bool:
+    def fits(each: StoredDeadLetter) -> bool:
         code = not wanted.code or f"{each.code}.".startswith(f"{wanted.code}.")
         receiver = not wanted.receiver or f"{each.receiver}/".startswith(f"{wanted.receiver}/")
         channel = not wanted.channel or matches(wanted.channel, each.channel)

@@ -73,7 +73,7 @@ class Owner:
         letters: Sequence[Letter] = (),
         name: SessionName = JOE,
         returning: Mapping[LogId, int] | None = None,
-    ) -> sessions.Left:
+    ) -> sessions.SessionEnd:
         bounds = (FACTS_MAX, LETTERS_MAX)
         return await self.do(sessions.end(self.keys, self.token, name, ended, letters, *bounds, returning or {}))
 
@@ -121,8 +121,8 @@ class Owner:
             fenced += (await self.do(step)).fenced
         return fenced
 
-    def steps(self, commit: Commit) -> list[Step[sessions.Committed]]:
-        return sessions.commit(self.keys, self.token, commit, FACTS_MAX, LETTERS_MAX)
+    def steps(self, commit: Commit) -> list[Step[log.Committed]]:
+        return log.commit(self.keys, self.token, commit, FACTS_MAX, LETTERS_MAX)
 
     # What the store has
 
@@ -143,7 +143,7 @@ class Owner:
         """Store letters of sessions that this server owns; returns their dead ids."""
         self.number += 1
         commit = self.next_commit(int((await self.node())["cursor"]), letters=letters)
-        (step,) = sessions.commit(self.keys, self.token, commit, FACTS_MAX, letters_max, letters_max_bytes)
+        (step,) = log.commit(self.keys, self.token, commit, FACTS_MAX, letters_max, letters_max_bytes)
         return (await self.do(step)).letters
 
     async def letters(self) -> list[dict[str, str]]:

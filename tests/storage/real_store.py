@@ -94,7 +94,7 @@ class RealStore:
 
     def commit(self, token: str, commit: Commit) -> list[SessionName]:
         fenced: set[SessionName] = set()
-        steps = sessions.commit(self.keys, token, commit, BOUND, BOUND)
+        steps = log.commit(self.keys, token, commit, BOUND, BOUND)
         count = len(steps)
         if self._breaks is not None and self._breaks.random() < 0.3:
             count = self._breaks.randrange(len(steps))

@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import letters
+from crewel.storage import dead_letters
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started
@@ -16,7 +16,7 @@ async def owner_of_letters(store: Store, count: int = 4) -> tuple[Owner, list[st
 
 
 async def discard(owner: Owner, *dead_ids: str, who: str = "") -> int:
-    return await owner.do(letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who))
+    return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who))
 
 
 async def test_they_are_gone_and_their_indexes_with_them(store: Store) -> None:
@@ -27,7 +27,7 @@ async def test_they_are_gone_and_their_indexes_with_them(store: Store) -> None:
     assert await discard(owner, second, fourth) == 2
     assert await all_letters(owner) == []
     await assert_indexes_agree(owner)
-    assert await letters.dropped(store) == 0
+    assert await dead_letters.dropped(store) == 0
 
 
 async def test_a_fact_tells_of_them(store: Store) -> None:
@@ -65,7 +65,7 @@ async def test_a_superseded_server_discards_nothing(store: Store) -> None:
 
 
 async def test_one_step_takes_a_bounded_number(store: Store) -> None:
-    owner, places = await owner_of_letters(store, letters.MOST_DISCARDED)
-    assert await discard(owner, *places) == letters.MOST_DISCARDED
+    owner, places = await owner_of_letters(store, dead_letters.MOST_DISCARDED)
+    assert await discard(owner, *places) == dead_letters.MOST_DISCARDED
     with pytest.raises(ValueError, match="dead_ids: expected at most 1000, not 1001"):
         await discard(owner, *places, places[0])

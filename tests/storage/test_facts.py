@@ -1,7 +1,7 @@
 """The schema of the facts, and reading them."""
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
-from crewel.storage import facts, histories, letters, shared_queues
+from crewel.storage import dead_letters, facts, histories, shared_queues
 from crewel.storage.store import Store
 from tests.storage.buried import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -34,10 +34,10 @@ async def do_all_with_queues(owner: Owner) -> None:
 
 
 async def do_all_with_letters(owner: Owner) -> None:
-    made = await letters.get(owner.store, await owner.bury(letter(), letter(), letter()))
+    made = await dead_letters.get(owner.store, await owner.bury(letter(), letter(), letter()))
     for each, to_channel in zip(made[:2], (False, True), strict=True):
-        await owner.do(letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel))
-    await owner.do(letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
+        await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel))
+    await owner.do(dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
 
 
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from crewel.storage import commits
+from crewel.storage import log
 from tests.delivery.interleaving import Run, Store
 from tests.delivery.ledger import Broken
 from tests.delivery.mutations import MUTATIONS, Mutation, SpillsNothing
@@ -50,7 +50,7 @@ def test_nothing_is_lost_and_nothing_crossed_with_the_real_scripts(client: redis
 def test_commits_in_parts_lose_nothing_when_the_server_dies_between_them(
     client: redis.Redis, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "_AT_ONCE", 2)
+    monkeypatch.setattr(log, "_OPENED_AT_ONCE", 2)
     for seed in seeds:
         _run(seed, RealStore(client, random.Random(seed)))
 

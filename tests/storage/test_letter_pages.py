@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Letter
-from crewel.storage import letter_pages, letters
-from crewel.storage.letters import LetterFilter, Page
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, Page
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter, place, wanted_of
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -32,7 +32,7 @@ def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """As they are, and so small that every limit is met."""
     if request.param == "small":
         for name, size in {"_PORTION": 5, "_MOST_LOOKED": 12, "_FEW": 2, "_VALUES": 2, "_IDS": 7}.items():
-            monkeypatch.setattr(letter_pages, name, size)
+            monkeypatch.setattr(dead_letters, name, size)
 
 
 async def owner_of_all(store: Store) -> Owner:
@@ -49,12 +49,12 @@ def drawn(draw: random.Random, number: int) -> Letter:
     return letter(code, receiver, draw.choice(CHANNELS), message_id=str(number))
 
 
-async def walk(owner: Owner, wanted: LetterFilter, count: int, *, newest_first: bool = False) -> list[str]:
+async def walk(owner: Owner, wanted: DeadLetterFilter, count: int, *, newest_first: bool = False) -> list[str]:
     """The dead ids of all pages. Each has at most `count` letters, and goes on where the one before ended."""
     found: list[str] = []
     after = ""
     while True:
-        page = await letters.page(owner.store, wanted, after, count, newest_first=newest_first)
+        page = await dead_letters.page(owner.store, wanted, after, count, newest_first=newest_first)
         assert len(page.letters) <= count
         found += [each.dead_id for each in page.letters]
         if not page.next:
@@ -63,11 +63,11 @@ async def walk(owner: Owner, wanted: LetterFilter, count: int, *, newest_first: 
         after = page.next
 
 
-def a_filter(draw: random.Random, places: list[str]) -> LetterFilter:
+def a_filter(draw: random.Random, places: list[str]) -> DeadLetterFilter:
     since = draw.choice([0, 0, place(draw.choice(places))[0]]) if places else 0
     until = draw.choice(["", "", draw.choice(places)]) if places else ""
     texts = [draw.choice([draw.choice(each), ""]) for each in (CODE_FILTERS, RECEIVER_FILTERS, CHANNEL_FILTERS)]
-    return LetterFilter(*texts, since, until)
+    return DeadLetterFilter(*texts, since, until)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -86,7 +86,7 @@ async def test_pages_hold_what_a_look_at_all_letters_finds(store: Store, seed: i
             count = draw.choice([1, 3, 10, 400])
             assert await walk(owner, wanted, count) == expected, wanted
             assert await walk(owner, wanted, count, newest_first=True) == expected[::-1], wanted
-            assert await letters.count(store, wanted) == len(expected), wanted
+            assert await dead_letters.count(store, wanted) == len(expected), wanted
 
 
 async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
@@ -96,81 +96,85 @@ async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
     every = await all_letters(owner)
     chosen = draw.sample(every, draw.randrange(len(every) // 3 + 1))
     for each in chosen[::2]:
-        step = letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=draw.random() < 0.5)
-        assert (await owner.do(step)).outcome is letters.RedriveOutcome.MOVED
+        step = dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=draw.random() < 0.5)
+        assert (await owner.do(step)).outcome is dead_letters.RedriveOutcome.MOVED
     discarded = [each.dead_id for each in chosen[1::2]]
-    assert await owner.do(letters.discard(owner.keys, owner.token, discarded, FACTS_MAX)) == len(discarded)
+    assert await owner.do(dead_letters.discard(owner.keys, owner.token, discarded, FACTS_MAX)) == len(discarded)
 
 
 async def test_the_last_page_says_that_it_is(store: Store) -> None:
     owner = await owner_of_all(store)
     places = await owner.bury(*(letter(message_id=str(number)) for number in range(6)))
-    for wanted in (LetterFilter(), LetterFilter(code="user.x"), LetterFilter(receiver="client/joe")):
-        first = await letters.page(store, wanted, count=3)
+    for wanted in (DeadLetterFilter(), DeadLetterFilter(code="user.x"), DeadLetterFilter(receiver="client/joe")):
+        first = await dead_letters.page(store, wanted, count=3)
         assert ([each.dead_id for each in first.letters], first.next) == (places[:3], places[2])
-        second = await letters.page(store, wanted, first.next, 3)
+        second = await dead_letters.page(store, wanted, first.next, 3)
         assert ([each.dead_id for each in second.letters], second.next) == (places[3:], "")
 
 
 async def test_without_letters_there_is_an_empty_page(store: Store) -> None:
     await owner_of_all(store)
-    for wanted in (LetterFilter(), LetterFilter(code="user"), LetterFilter("user", "client/joe", "/a/**", 1, "1-0")):
-        assert await letters.page(store, wanted) == Page([], "")
-        assert await letters.count(store, wanted) == 0
+    for wanted in (
+        DeadLetterFilter(),
+        DeadLetterFilter(code="user"),
+        DeadLetterFilter("user", "client/joe", "/a/**", 1, "1-0"),
+    ):
+        assert await dead_letters.page(store, wanted) == Page([], "")
+        assert await dead_letters.count(store, wanted) == 0
 
 
 @pytest.mark.parametrize("bad", ["x", "5", "5-", "-1", "5-1-1", "9" * 30 + "-0", "5-1\n", "(5-1"])
 async def test_what_is_no_dead_id_is_named(store: Store, bad: str) -> None:
-    for arguments in ((LetterFilter(), bad), (LetterFilter(until=bad),)):
+    for arguments in ((DeadLetterFilter(), bad), (DeadLetterFilter(until=bad),)):
         with pytest.raises(ValueError, match=r"(after|until): expected a dead id such as"):
-            await letters.page(store, *arguments)
+            await dead_letters.page(store, *arguments)
     with pytest.raises(ValueError, match="until: expected"):
-        await letters.count(store, LetterFilter(until=bad))
+        await dead_letters.count(store, DeadLetterFilter(until=bad))
 
 
 async def test_a_page_looks_at_a_bounded_number_of_letters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two filters that both have many letters, and none in common but the last."""
-    monkeypatch.setattr(letter_pages, "_PORTION", 10)
-    monkeypatch.setattr(letter_pages, "_MOST_LOOKED", 30)
+    monkeypatch.setattr(dead_letters, "_PORTION", 10)
+    monkeypatch.setattr(dead_letters, "_MOST_LOOKED", 30)
     owner = await owner_of_all(store)
     joe, ann = RECEIVERS[:2]
     places = []
     for _ in range(50):
         places += await owner.bury(letter("user.a", joe), letter("user.b", ann), letter("user.c", ann))
     places += await owner.bury(letter("user.a", ann))
-    page = await letters.page(store, LetterFilter("user.a", ann))
+    page = await dead_letters.page(store, DeadLetterFilter("user.a", ann))
     assert page == Page([], places[29 * 3])
-    assert await walk(owner, LetterFilter("user.a", ann), 10) == [places[-1]]
+    assert await walk(owner, DeadLetterFilter("user.a", ann), 10) == [places[-1]]
 
 
 async def test_a_page_of_large_letters_comes_back_short(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_pages, "_PORTION", 4)
-    monkeypatch.setattr(letter_pages, "_MOST_BYTES", 600)
+    monkeypatch.setattr(dead_letters, "_PORTION", 4)
+    monkeypatch.setattr(dead_letters, "_MOST_BYTES", 600)
     owner = await owner_of_all(store)
     places = await owner.bury(*(letter(body=b"x" * 100) for _ in range(30)))
-    page = await letters.page(store, LetterFilter(), count=20)
+    page = await dead_letters.page(store, DeadLetterFilter(), count=20)
     assert ([each.dead_id for each in page.letters], page.next) == (places[:8], places[7])
-    assert await walk(owner, LetterFilter(), 20) == places
+    assert await walk(owner, DeadLetterFilter(), 20) == places
 
 
 async def test_many_values_are_looked_through_as_letters(store: Store) -> None:
     owner = await owner_of_all(store)
     places = await owner.bury(*(letter(channel=f"/many/c{number}") for number in range(120)), letter(channel="/one"))
     for text, expected in (("/many/**", places[:120]), ("/many/*", places[:120]), ("/many/c7", [places[7]])):
-        assert await walk(owner, LetterFilter(channel=text), 50) == expected
-        assert await letters.count(store, LetterFilter(channel=text)) == len(expected)
+        assert await walk(owner, DeadLetterFilter(channel=text), 50) == expected
+        assert await dead_letters.count(store, DeadLetterFilter(channel=text)) == len(expected)
 
 
 async def test_letters_that_go_while_a_page_is_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = await owner_of_all(store)
     places = await owner.bury(*(letter(channel="/x" if number % 3 else "/y") for number in range(30)))
-    get = letter_pages.get
+    get = dead_letters.get
 
     async def after_a_discard(store: Store, dead_ids: Any) -> Any:
-        await owner.do(letters.discard(owner.keys, owner.token, dead_ids[:2], FACTS_MAX))
+        await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids[:2], FACTS_MAX))
         return await get(store, dead_ids)
 
-    monkeypatch.setattr(letter_pages, "get", after_a_discard)
-    page = await letters.page(store, LetterFilter(channel="/y"))
+    monkeypatch.setattr(dead_letters, "get", after_a_discard)
+    page = await dead_letters.page(store, DeadLetterFilter(channel="/y"))
     assert [each.dead_id for each in page.letters] == places[::3][2:]
     assert page.next == ""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Letter, LogId, SessionName, Submission
-from crewel.storage import facts, letters, sessions, shared_queues
-from crewel.storage.letters import LetterFilter, RedriveOutcome
+from crewel.storage import dead_letters, facts, log, shared_queues
+from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, LETTERS_MAX, Owner, started
@@ -41,7 +41,7 @@ async def test_letters_of_one_message_share_its_body(store: Store) -> None:
     await owner.commit(log_id, letters=[Letter(name, log_id, "user.x", "why") for name in NAMES])
     assert await texts(owner) == [BODY]
     assert [(each.receiver, each.body) for each in await all_letters(owner)] == [(name, BODY) for name in NAMES]
-    page = await letters.page(store, LetterFilter(receiver=NAMES[2]))
+    page = await dead_letters.page(store, DeadLetterFilter(receiver=NAMES[2]))
     assert [each.body for each in page.letters] == [BODY]
     await assert_indexes_agree(owner)
 
@@ -50,7 +50,7 @@ async def test_a_commit_says_the_body_of_a_transient_message_once(store: Store) 
     owner = await owner_of(store, *NAMES)
     owner.number += 1
     commit = owner.next_commit(0, letters=[letter(receiver=name, body=BODY) for name in NAMES])
-    (step,) = sessions.commit(store.keys, owner.token, commit, FACTS_MAX, LETTERS_MAX)
+    (step,) = log.commit(store.keys, owner.token, commit, FACTS_MAX, LETTERS_MAX)
     assert step.arguments.count(BODY) == 1
     await owner.do(step)
     assert [(each.receiver, each.body) for each in await all_letters(owner)] == [(name, BODY) for name in NAMES]
@@ -73,11 +73,11 @@ async def test_a_text_goes_with_its_last_letter(store: Store, way: str) -> None:
     for left in (1, 0):
         first = (await all_letters(owner))[0]
         if way == "discard":
-            await owner.do(letters.discard(owner.keys, owner.token, [first.dead_id], FACTS_MAX))
+            await owner.do(dead_letters.discard(owner.keys, owner.token, [first.dead_id], FACTS_MAX))
         elif way == "bound":
             await owner.bury(letter(body=b"{}"), letters_max=2)
         else:
-            step = letters.redrive(owner.keys, owner.token, first, FACTS_MAX, to_channel=way != "redrive")
+            step = dead_letters.redrive(owner.keys, owner.token, first, FACTS_MAX, to_channel=way != "redrive")
             moved = await owner.do(step)
             assert moved.outcome is RedriveOutcome.MOVED
             assert moved.size == len(BODY)
@@ -89,7 +89,7 @@ async def test_a_redriven_letter_has_its_body_again(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.bury(letter(body=BODY))
     (found,) = await all_letters(owner)
-    moved = await owner.do(letters.redrive(owner.keys, owner.token, found, FACTS_MAX))
+    moved = await owner.do(dead_letters.redrive(owner.keys, owner.token, found, FACTS_MAX))
     packed: Any = await store.reader.hget(owner.keys.inbox(JOE), str(moved.id))
     assert BODY in packed
 
@@ -102,7 +102,7 @@ async def test_letters_that_an_older_server_wrote_are_read_and_leave(store: Stor
     await owner.bury(letter(body=BODY))
     assert [each.body for each in await all_letters(owner)] == [BODY, BODY]
     before = await store.reader.get(owner.keys.letter_bytes)
-    assert await owner.do(letters.discard(owner.keys, owner.token, [dead_id.decode()], FACTS_MAX)) == 1
+    assert await owner.do(dead_letters.discard(owner.keys, owner.token, [dead_id.decode()], FACTS_MAX)) == 1
     assert await store.reader.get(owner.keys.letter_bytes) == before
     await assert_indexes_agree(owner)
 
@@ -128,7 +128,7 @@ async def test_the_oldest_letters_give_way_beyond_the_bound_in_bytes(store: Stor
     kept = await all_letters(owner)
     assert 4 <= len(kept) <= 9
     assert kept[-1].body.startswith(b'{"channel":"/a","data":"19 ')
-    assert await letters.dropped(store) == 20 - len(kept)
+    assert await dead_letters.dropped(store) == 20 - len(kept)
     assert int(await store.reader.get(owner.keys.letter_bytes) or 0) <= 10_000
     await assert_indexes_agree(owner)
 

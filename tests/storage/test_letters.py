@@ -3,8 +3,8 @@
 import pytest
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId
-from crewel.storage import letters
-from crewel.storage.letters import LetterFilter, StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started
@@ -20,7 +20,7 @@ async def owner_of_both(store: Store) -> Owner:
 async def test_a_commit_tells_where_its_letters_are(store: Store) -> None:
     owner = await owner_of_both(store)
     found = await owner.bury(letter("user.b", ANN, message_id="1"), letter("user.a", JOE, message_id="2"))
-    assert [each.id for each in await letters.get(store, found)] == ["1", "2"]
+    assert [each.id for each in await dead_letters.get(store, found)] == ["1", "2"]
     assert [each.dead_id for each in await all_letters(owner)] == found
     await assert_indexes_agree(owner)
 
@@ -38,7 +38,7 @@ async def test_letters_of_a_session_that_another_server_owns_are_not_told(store:
     owner, other = await owner_of_both(store), await started(store, "b")
     await other.login("client/bob/1")
     found = await owner.bury(letter(receiver="client/bob/1"), letter(receiver=JOE))
-    assert [each.receiver for each in await letters.get(store, found)] == [JOE]
+    assert [each.receiver for each in await dead_letters.get(store, found)] == [JOE]
     assert len(found) == 1
 
 
@@ -49,7 +49,7 @@ async def test_the_end_of_a_session_tells_where_its_letters_are(store: Store) ->
     await owner.close()
     told = [Ended(JOE, EndReason.DEAD, (log_id,))], [Letter(JOE, log_id, "user.x", "why"), letter(message_id="5")]
     found = (await owner.end(*told)).letters
-    assert [each.id for each in await letters.get(store, found)] == [str(log_id), "5"]
+    assert [each.id for each in await dead_letters.get(store, found)] == [str(log_id), "5"]
     assert (await owner.end(*told)).letters == []
     await assert_indexes_agree(owner)
 
@@ -59,8 +59,8 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
     (log_id,) = await owner.publish("/a", sender=ANN, qos=b'{"priority":1}')
     await owner.commit(log_id, change(opened=[log_id]), low=0)
     stored, live = await owner.bury(Letter(JOE, log_id, "user.x", "it said so", 3), letter(body=b'{"data":2}'))
-    assert await letters.get(store, [stored, live]) == [
-        StoredLetter(
+    assert await dead_letters.get(store, [stored, live]) == [
+        StoredDeadLetter(
             dead_id=stored,
             id=str(log_id),
             received=f"{log_id}000",
@@ -76,7 +76,7 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
             is_persistent=True,
             redrive_of="",
         ),
-        StoredLetter(
+        StoredDeadLetter(
             dead_id=live,
             id="7-1-t",
             received="1795000000123",
@@ -106,16 +106,16 @@ async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
 async def test_what_is_not_there_is_not_got(store: Store) -> None:
     owner = await owner_of_both(store)
     first, second = await owner.bury(letter(), letter())
-    found = await letters.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])
+    found = await dead_letters.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])
     assert [each.dead_id for each in found] == [second, first]
-    assert await letters.get(store, []) == []
+    assert await dead_letters.get(store, []) == []
 
 
 async def test_the_newest_letter(store: Store) -> None:
     owner = await owner_of_both(store)
-    assert await letters.newest(store) == ""
+    assert await dead_letters.newest(store) == ""
     *_, last = await owner.bury(letter(), letter())
-    assert await letters.newest(store) == last
+    assert await dead_letters.newest(store) == last
 
 
 # The bound
@@ -123,14 +123,14 @@ async def test_the_newest_letter(store: Store) -> None:
 
 async def test_the_oldest_letters_leave_their_indexes_and_are_counted(store: Store) -> None:
     owner = await owner_of_both(store)
-    assert await letters.dropped(store) == 0
+    assert await dead_letters.dropped(store) == 0
     places = await owner.bury(*(letter(f"user.c{number}") for number in range(5)), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[2:]
-    assert await letters.dropped(store) == 2
+    assert await dead_letters.dropped(store) == 2
     await assert_indexes_agree(owner)
     places += await owner.bury(letter("user.new"), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[3:]
-    assert await letters.dropped(store) == 3
+    assert await dead_letters.dropped(store) == 3
     await assert_indexes_agree(owner)
 
 
@@ -139,9 +139,9 @@ async def test_the_end_of_a_session_keeps_the_bound(store: Store) -> None:
     await owner.bury(*(letter() for _ in range(LETTERS_MAX)))
     await owner.close()
     await owner.end([], [letter("user.last") for _ in range(3)])
-    assert await letters.count(store, LetterFilter()) == LETTERS_MAX
-    assert await letters.count(store, LetterFilter(code="user.last")) == 3
-    assert await letters.dropped(store) == 3
+    assert await dead_letters.count(store, DeadLetterFilter()) == LETTERS_MAX
+    assert await dead_letters.count(store, DeadLetterFilter(code="user.last")) == 3
+    assert await dead_letters.dropped(store) == 3
 
 
 async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> None:
@@ -150,9 +150,9 @@ async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> Non
     left = []
     for _ in range(3):
         await owner.bury(letter(), letters_max=10)
-        left.append(await letters.count(store, LetterFilter()))
+        left.append(await dead_letters.count(store, DeadLetterFilter()))
     assert left == [1500, 500, 10]
-    assert await letters.dropped(store) == 2493
+    assert await dead_letters.dropped(store) == 2493
     await assert_indexes_agree(owner)
 
 
@@ -160,7 +160,7 @@ async def test_a_bound_of_nothing_keeps_nothing(store: Store) -> None:
     owner = await owner_of_both(store)
     await owner.bury(letter(), letter(), letters_max=0)
     assert await all_letters(owner) == []
-    assert await letters.dropped(store) == 2
+    assert await dead_letters.dropped(store) == 2
     await assert_indexes_agree(owner)
 
 

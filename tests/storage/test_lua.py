@@ -9,7 +9,7 @@ import pytest
 import crewel.storage
 from crewel.delivery.records import Ended, EndReason, Letter, LogId
 from crewel.errors import StoreFull
-from crewel.storage import histories, letters, sessions, shared_queues
+from crewel.storage import dead_letters, histories, sessions, shared_queues
 from crewel.storage.scripts import scripts
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
@@ -99,8 +99,8 @@ async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore,
         lambda: owner.subscribe("/b"),
         lambda: owner.do(shared_queues.send(owner.keys, owner.token, ADDRESSED, [TO_JOE], 1000)),
         lambda: owner.do(histories.configure(owner.keys, owner.token, "/a", b"{}", "e")),
-        lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000)),
-        lambda: owner.do(letters.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
+        lambda: owner.do(dead_letters.redrive(owner.keys, owner.token, first, 1000)),
+        lambda: owner.do(dead_letters.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
     ):
         with pytest.raises(StoreFull) as caught:
             await growing()
@@ -118,7 +118,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     await owner.commit(third, change(settled=[second]), letters=dead, ended=[Ended(JOE, EndReason.DEAD, (second,))])
     await assert_indexes_agree(owner)
     old = [each.dead_id for each in await all_letters(owner)]
-    assert await owner.do(letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
+    assert await owner.do(dead_letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
     await assert_indexes_agree(owner)
     assert await owner.trim() == 3
     assert (await owner.unsubscribe("/a")) == {"/a": (0, others[-1])}

@@ -7,8 +7,8 @@ import pytest
 
 from crewel.delivery.records import Ended, EndReason, Letter, Logged, LogId, SessionName
 from crewel.errors import Fenced
-from crewel.storage import letters, log
-from crewel.storage.letters import Redriven, RedriveOutcome, StoredLetter
+from crewel.storage import dead_letters, log
+from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import settings_for
@@ -25,13 +25,13 @@ async def owner_of_joe(store: Store) -> Owner:
     return owner
 
 
-async def redrive(owner: Owner, each: StoredLetter, **options: Any) -> Redriven:
-    return await owner.do(letters.redrive(owner.keys, owner.token, each, FACTS_MAX, **options))
+async def redrive(owner: Owner, each: StoredDeadLetter, **options: Any) -> Redriven:
+    return await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, **options))
 
 
-async def one_letter(owner: Owner, each: Letter | None = None) -> StoredLetter:
+async def one_letter(owner: Owner, each: Letter | None = None) -> StoredDeadLetter:
     (dead_id,) = await owner.bury(letter() if each is None else each)
-    (found,) = await letters.get(owner.store, [dead_id])
+    (found,) = await dead_letters.get(owner.store, [dead_id])
     return found
 
 
@@ -103,7 +103,7 @@ async def test_what_comes_back_is_counted(store: Store) -> None:
     assert (back.id, back.returns, back.redrive_of) == (log_id, 4, each.dead_id)
     each = await one_letter(owner, Letter(JOE, log_id, "user.again", "why", 1))
     assert (each.returns, each.redrive_of) == (4, back.redrive_of)
-    assert await letters.returned(store) == 4
+    assert await dead_letters.returned(store) == 4
 
 
 async def test_facts_tell_of_each(store: Store) -> None:
@@ -143,7 +143,7 @@ async def test_a_letter_is_moved_once(store: Store) -> None:
 @pytest.mark.parametrize("to_channel", [False, True])
 async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel: bool) -> None:
     owner = await owner_of_joe(store)
-    step = letters.redrive(store.keys, owner.token, await one_letter(owner), FACTS_MAX, to_channel=to_channel)
+    step = dead_letters.redrive(store.keys, owner.token, await one_letter(owner), FACTS_MAX, to_channel=to_channel)
     first = await owner.do(step)
     before = await everything(owner)
     assert await owner.do(step) == first
@@ -192,7 +192,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
     unknown = (await redrive(owner, each)).id
     await owner.close()
     ended = [Ended(JOE, EndReason.DEAD, (known,)), Ended(JOE, EndReason.LAPSED, (lapsed,))]
-    found = await letters.get(store, (await owner.end(ended, [Letter(JOE, known, "user.x", "why")])).letters)
+    found = await dead_letters.get(store, (await owner.end(ended, [Letter(JOE, known, "user.x", "why")])).letters)
     assert [(left.id, left.code) for left in found] == [
         (str(known), "user.x"),
         (str(unknown), "communication.noConnection.dead"),

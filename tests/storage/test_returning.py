@@ -4,7 +4,7 @@ import pytest
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
 from crewel.storage import shared_queues
-from crewel.storage.sessions import Left
+from crewel.storage.sessions import SessionEnd
 from crewel.storage.shared_queues import Addressed, Delivery, Member
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
@@ -60,7 +60,7 @@ async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> Non
     await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
     assert await receivers(owner, log_id) == set()
     left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
-    assert left == Left([], [log_id], [])
+    assert left == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
     assert await owner.facts("returned") == []
@@ -71,7 +71,7 @@ async def test_the_facts_are_the_same_in_both_orders(store: Store) -> None:
     log_id = await send(owner, JOE, JOE_2)
     left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
     await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
-    assert left == Left([], [log_id], [])
+    assert left == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     assert await receivers(owner, log_id) == set()
     assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
@@ -148,7 +148,7 @@ async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
     first = await owner.end(
         settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "")], returning={log_id: 3}
     )
-    assert first == Left([], [log_id], [])
+    assert first == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     await owner.end(name=JOE_2, returning={log_id: 4})
     (found,) = await shared_queues.look_at(store, SUBJECT, 1)
@@ -225,7 +225,7 @@ async def test_a_repeated_end_gives_nothing_back_again(store: Store) -> None:
     owner = await owner_of(store, JOE)
     log_id = await send(owner, JOE)
     await owner.end(returning={log_id: 1})
-    assert await owner.end(returning={log_id: 1}) == Left([], [], [])
+    assert await owner.end(returning={log_id: 1}) == SessionEnd([], [], [])
     assert len(await owner.facts("returned")) == 1
 
 

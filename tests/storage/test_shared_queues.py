@@ -9,8 +9,8 @@ import pytest
 
 from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission, Waiting
 from crewel.errors import Fenced
-from crewel.storage import letters, log, sessions, shared_queues
-from crewel.storage.letters import RedriveOutcome
+from crewel.storage import dead_letters, log, sessions, shared_queues
+from crewel.storage.dead_letters import RedriveOutcome
 from crewel.storage.shared_queues import (
     Addressed,
     Delivery,
@@ -426,7 +426,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     await send(owner, TO_SUBJECT, priority=9, qos=b'{"priority":9}', sender=ANN)
     await owner.do(_bury(owner))
     (letter,) = await all_letters(owner)
-    moved = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert moved.outcome is RedriveOutcome.MOVED
     (found,) = await shared_queues.look_at(store, SUBJECT, 9)
     assert (found.logged.id, found.logged.redrive_of, found.logged.to, found.priority) == (
@@ -440,7 +440,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     await owner.do(_bury(owner))
     await send(owner, TO_SUBJECT)
     (letter,) = await all_letters(owner)
-    full = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    full = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert full.outcome is RedriveOutcome.FULL
 
 
@@ -450,7 +450,7 @@ async def test_what_waited_for_one_session_of_a_subject_waited_for_the_subject(s
     await owner.do(_bury(owner, f"one:{SUBJECT}"))
     (letter,) = await all_letters(owner)
     assert letter.receiver == SUBJECT
-    moved = await owner.do(letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
+    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
     assert await waiting(owner, SUBJECT) == [moved.id]
 
 
@@ -460,7 +460,7 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
     await owner.do(_bury(owner, GROUP))
     (letter,) = await all_letters(owner)
     assert letter.receiver == GROUP
-    redrive = letters.redrive(store.keys, owner.token, letter, FACTS_MAX)
+    redrive = dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX)
     assert (await owner.do(redrive)).outcome is RedriveOutcome.NO_RECEIVER
     await owner.do(_join(owner, JOE))
     moved = await owner.do(redrive)

@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.delivery.records import Change, LogId, Waiting
-from crewel.storage import waiting
+from crewel.storage import log
 from crewel.storage.store import Store
 from tests.storage.owner import JOE, started
 
@@ -22,8 +22,8 @@ TEXTS = [
 
 @pytest.mark.parametrize(("known", "text"), TEXTS)
 def test_defaults_at_the_end_are_left_out(known: Waiting, text: str) -> None:
-    assert waiting.text(known) == text
-    assert waiting.read(text.encode()) == known
+    assert log.text_of(known) == text
+    assert log.waiting_of(text.encode()) == known
 
 
 async def test_what_is_open_is_found_by_who_adopts_the_session(store: Store) -> None:

@@ -18,8 +18,8 @@ from crewel.broker.letters.redriving import Chosen, Limits, Report
 from crewel.delivery.fields import list_of, whole
 from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument, StoreError
-from crewel.storage import letters as stored_letters
-from crewel.storage.letters import LetterFilter, StoredLetter, is_dead_id
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +109,8 @@ _CHOICE: Final = (
 )
 
 
-def _filter(fields: dict[str, Any], until: str = "") -> LetterFilter:
-    return LetterFilter(
+def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
+    return DeadLetterFilter(
         fields.get("code", ""),
         fields.get("receiver", ""),
         fields.get("channel", ""),
@@ -124,7 +124,7 @@ def _filter(fields: dict[str, Any], until: str = "") -> LetterFilter:
 
 async def _list(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
-    page = await stored_letters.page(
+    page = await dead_letters.page(
         ask.admin.durability.store,
         _filter(fields),
         fields.get("after", ""),
@@ -136,15 +136,15 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 async def _count(ask: Ask) -> dict[str, Any]:
     store = ask.admin.durability.store
-    count = await stored_letters.count(store, _filter(ask.fields))
-    return {"count": count, "dropped": await stored_letters.dropped(store)}
+    count = await dead_letters.count(store, _filter(ask.fields))
+    return {"count": count, "dropped": await dead_letters.dropped(store)}
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
     dead_id = ask.path["id"]
     if not is_dead_id(dead_id):
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
-    found = await stored_letters.get(ask.admin.durability.store, [dead_id])
+    found = await dead_letters.get(ask.admin.durability.store, [dead_id])
     if not found:
         raise NotThere(f"there is no dead letter {dead_id}, or not any more")
     return _shown(ask, found[0])
@@ -153,8 +153,8 @@ async def _show(ask: Ask) -> dict[str, Any]:
 async def _export(ask: Ask) -> web.StreamResponse:
     """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
     store = ask.admin.durability.store
-    wanted = _filter(ask.fields, await stored_letters.newest(store))
-    page = await stored_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
+    wanted = _filter(ask.fields, await dead_letters.newest(store))
+    page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
     ask.admin.note(ask.who, "export dead letters", **{name: ask.fields[name] for name in ask.fields})
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})
     await response.prepare(ask.request)
@@ -165,7 +165,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
             if not page.next:
                 break
             count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
-            page = await stored_letters.page(store, wanted, page.next, count)
+            page = await dead_letters.page(store, wanted, page.next, count)
     except ConnectionError:
         pass  # nobody reads any more
     except StoreError as error:
@@ -175,11 +175,11 @@ async def _export(ask: Ask) -> web.StreamResponse:
     return response
 
 
-def _lines(ask: Ask, letters: list[StoredLetter]) -> bytes:
+def _lines(ask: Ask, letters: list[StoredDeadLetter]) -> bytes:
     return b"".join(encode(_shown(ask, letter)) + b"\n" for letter in letters)
 
 
-def _shown(ask: Ask, letter: StoredLetter) -> dict[str, Any]:
+def _shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
     return DeadLetter.read(letter, ask.admin.node).as_json()
 
 
@@ -217,7 +217,7 @@ async def _chosen(ask: Ask) -> Chosen:
     if (ids is None) is ("all" not in fields):
         raise IllegalArgument("ids", 'must be there, or "all": true; not both, for one of them would not count')
     if ids is None:
-        until = fields.get("until") or await stored_letters.newest(ask.admin.durability.store)
+        until = fields.get("until") or await dead_letters.newest(ask.admin.durability.store)
         return Chosen(_filter(fields, until), fields.get("after", ""))
     for each in _FILTERS:
         if each.name in fields:

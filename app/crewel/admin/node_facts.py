@@ -17,8 +17,8 @@ from crewel.admin.session_facts import session_view
 from crewel.bayeux.channel import parse
 from crewel.broker.sessions import Session
 from crewel.delivery.states import DispatcherState
-from crewel.storage import letters
-from crewel.storage.letters import LetterFilter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter
 from crewel.topics.lifecycle import State
 
 VERSION: Final = version("crewel")
@@ -95,7 +95,7 @@ def waiting(call: Call) -> int:
 async def count_letters(call: Call) -> int:
     """How many dead letters the store has. Raises StoreError."""
     durability = call.admin.broker.durability
-    return 0 if durability is None else await letters.count(durability.store, LetterFilter())
+    return 0 if durability is None else await dead_letters.count(durability.store, DeadLetterFilter())
 
 
 def trouble(call: Call) -> str:

@@ -48,7 +48,7 @@ class Choice:
 
 def choose(ids: list[str] | None, query: dict[str, str | int] | None = None, *, everything: bool = False) -> Choice:
     """The choice that the command line says. Ends the command with 2 if it says none, or two that exclude each other."""
-    from crewel.storage.stored_letters import is_dead_id
+    from crewel.storage.dead_letters import is_dead_id
 
     if ids:
         if query:

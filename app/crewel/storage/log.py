@@ -1,24 +1,47 @@
-"""The log: persistent messages in their order, and what is read back of them.
+"""The log: persistent messages in their order, what is read back of them, and the commits that say which are still open.
 
-`append` and `trim` are steps, done as a whole or not at all; the other functions read, and raise StoreError. A message is
-delivered with its log id as its `id`, so that whoever gets it twice can tell.
+`append`, `commit` and `trim` make steps, done as a whole or not at all; the other functions read, and raise StoreError. A
+message is delivered with its log id as its `id`, so that a receiver recognises a redelivery.
+
+A commit is applied once, in the order of its number: cursor, changes, dead letters and facts together. So the invariant of the
+engine holds at every moment: what lies at or below a session's cursor has ended or is open in its record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import NORMAL, Logged, LogId, Submission
+from crewel.delivery.records import (
+    NORMAL,
+    Change,
+    Commit,
+    Ended,
+    EndReason,
+    Logged,
+    LogId,
+    SessionName,
+    Submission,
+    Waiting,
+)
+from crewel.storage import dead_letters
 from crewel.storage.answers import unless_refused
+from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
 
 _READ_AT_ONCE: Final = 1000
+_OPENED_AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
+
+_Arguments = list[bytes | str | int]
+_NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
+_SHORT: Final = 32  # bytes: there is nothing to be gained below
 
 
 class PublishOutcome(StrEnum):
@@ -110,6 +133,157 @@ def _outcome(answer: int | bytes) -> PublishOutcome:
     if answer > 0:
         return PublishOutcome.NEW
     return PublishOutcome.REPEATED if answer else PublishOutcome.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a commit, or of a part of it."""
+
+    fenced: list[SessionName]
+    """Sessions that another server owns; nothing of theirs was applied."""
+    letters: list[str]
+    """The dead ids of the letters that were stored, rising, which is session by session; none if the commit had been applied
+    before."""
+
+
+def commit(
+    k: Keys, token: str, commit: Commit, facts_max: int, letters_max: int, letters_max_bytes: int = 0
+) -> list[Step[Committed]]:
+    """Apply a commit: usually one step; more if it opens very much, and then all but the last only open messages ahead.
+
+    The steps are done in order. Each may be repeated as it is: what has been applied is not applied again. Raises Fenced if
+    the server has been superseded, Behind if the store has lost a commit of it, and StoreUnavailable (nothing was done) for a
+    step whose predecessor has not been done.
+    """
+    opens = sum(len(change.opened) for change in commit.changes)
+    parts = _parts(k, token, commit) if opens > _OPENED_AT_ONCE else []
+    arguments: _Arguments = [
+        k.base,
+        token,
+        commit.number,
+        len(parts),
+        commit.cursor,
+        commit.low,
+        facts_max,
+        letters_max,
+        letters_max_bytes,
+    ]
+    changes = {change.name: change for change in commit.changes}
+    settled, others = _settled(commit, changes)
+    arguments += (len(settled), *settled)
+    ended = ends(others, commit.letters)
+    letters = dead_letters.described(commit.letters)
+    bodies: dict[bytes, int] = {}
+    for name in dict.fromkeys([*changes, *ended, *letters]):
+        change = changes.get(name)
+        kept = _kept(change, opens=not parts) if change is not None else _NOTHING
+        described = letters.get(name, [])
+        groups: tuple[_Arguments, ...] = (*kept, list(ended.get(name, [])), described)
+        arguments += (name, (change is not None and change.batch) or 0)
+        arguments.extend([len(group) for group in groups])
+        for group in groups[:-1]:
+            arguments.extend(group)
+        if described:
+            _name_bodies(described, len(arguments) + 1, bodies)
+            arguments.extend(described)
+    keys = (k.node(token), k.log, k.dead, k.facts)
+    return [*parts, Step("commit", keys, tuple(arguments), _committed)]
+
+
+def _name_bodies(described: _Arguments, first: int, bodies: dict[bytes, int]) -> None:
+    """Say each body once: where another argument has it, its number stands instead. `first` is the number of the first of these
+    arguments, and `bodies` has the numbers of those that were said."""
+    for at in range(dead_letters.BODY, len(described), dead_letters.WORDS):
+        body = described[at]
+        if isinstance(body, bytes) and len(body) >= _SHORT:
+            number = bodies.setdefault(body, first + at)
+            if number != first + at:
+                described[at] = f"@{number}"
+
+
+def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
+    """The arguments that tell what was taken and settled since the last commit, by sessions that tell the same; and the
+    other ends."""
+    told: dict[tuple[LogId, ...], list[SessionName]] = {each.ids: [*each.sessions] for each in commit.settled}
+    others = []
+    for each in commit.ended:
+        if each.reason is not EndReason.SETTLED or each.session in changes:
+            others.append(each)
+        elif each.ids in told:
+            told[each.ids].append(each.session)
+        else:
+            told[each.ids] = [each.session]
+    arguments: _Arguments = []
+    for ids, names in told.items():
+        arguments += (orjson.dumps(ids), len(names), *names)
+    return arguments, others
+
+
+def _parts(k: Keys, token: str, commit: Commit) -> list[Step[Committed]]:
+    """The steps that go ahead: what is opened, in portions, and nothing else."""
+    opened = [
+        (change.name, f"o:{log_id}", text_of(waiting))
+        for change in commit.changes
+        for log_id, waiting in change.opened.items()
+    ]
+    steps = []
+    for number, start in enumerate(range(0, len(opened), _OPENED_AT_ONCE), 1):
+        arguments: _Arguments = [k.base, token, commit.number, number]
+        for name, group in groupby(opened[start : start + _OPENED_AT_ONCE], lambda each: each[0]):
+            fields = [text for _, log_id, waiting in group for text in (log_id, waiting)]
+            arguments += (name, len(fields), *fields)
+        steps.append(Step("open", (k.node(token),), tuple(arguments), _opened))
+    return steps
+
+
+def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
+    """What changes in one session: fields to set, fields that are settled, further fields to delete, ids to delete in the
+    inbox, intervals to forget."""
+    opened: _Arguments = []
+    if opens:
+        for log_id, waiting in change.opened.items():
+            opened += (f"o:{log_id}", text_of(waiting))
+    deleted: _Arguments = [f"i:{log_id}" for log_id in change.unboxed]
+    deleted += [f"n:{channel}" for channel in change.noticed]
+    if change.in_step:
+        deleted.append("at")
+    settled: _Arguments = [f"o:{log_id}" for log_id in change.settled]
+    forgotten: _Arguments = [f"c:{pattern} {since}" for pattern, since in change.forgotten]
+    return opened, settled, deleted, list(change.unboxed), forgotten
+
+
+@unless_refused
+def _opened(answer: Any) -> Committed:
+    return Committed([SessionName(name.decode()) for name in answer], [])
+
+
+@unless_refused
+def _committed(answer: Any) -> Committed:
+    fenced, letters = answer
+    return Committed([SessionName(name.decode()) for name in fenced], [each.decode() for each in letters])
+
+
+def text_of(waiting: Waiting) -> str:
+    """Return what a session's record says of a message that waits for it:
+    `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>`, less the defaults at its end. Channels have no colons. The
+    scripts read and write such texts too (shared/waiting.lua)."""
+    attempts, size, channel, priority, expires, source = waiting
+    if source:
+        return f"{attempts}:{size}:{channel}:{priority}:{expires}:{source}"
+    if expires:
+        return f"{attempts}:{size}:{channel}:{priority}:{expires}"
+    if priority != NORMAL:
+        return f"{attempts}:{size}:{channel}:{priority}"
+    return f"{attempts}:{size}:{channel}" if channel else f"{attempts}:{size}"
+
+
+def waiting_of(text: bytes) -> Waiting:
+    """Return what such a text says; one of an older version has only attempts and bytes."""
+    words = text.decode().split(":", 5)
+    if len(words) == 3:  # as nearly all of them
+        return Waiting(int(words[0]), int(words[1]), words[2])
+    attempts, size, channel, priority, expires, source = [*words, "", "", "", ""][:6]
+    return Waiting(int(attempts), int(size), channel, int(priority or NORMAL), int(expires or 0), source)
 
 
 def trim(k: Keys, token: str) -> Step[int]:

@@ -6,43 +6,25 @@ of anybody else changes nothing and raises Fenced. Unless said otherwise a step 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
-from crewel.storage import waiting
-from crewel.storage.answers import TooManySessions, unless_refused
-from crewel.storage.commits import Committed, Left, commit, end
+from crewel.delivery.records import BATCH_BLOCK, Ended, Letter, LogId, SessionName, SessionRecord
+from crewel.storage.answers import unless_refused
+from crewel.storage.dead_letters import described
+from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
+from crewel.storage.log import waiting_of
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
-
-__all__ = [
-    "Committed",
-    "Erased",
-    "Left",
-    "LoggedIn",
-    "TooManySessions",
-    "adopt",
-    "boot",
-    "close",
-    "commit",
-    "end",
-    "erased",
-    "hold",
-    "login",
-    "nodes",
-    "spill",
-    "subscribe",
-    "unsubscribe",
-]
 
 _UNCOUNTED: Final = "client/anonymous/"
 _STAYS: Final = -2
 _NO_OPTIONS: Final[Mapping[str, bytes]] = {}
+_NOTHING_RETURNS: Final[Mapping[LogId, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +90,11 @@ def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
     for field, value in zip(fields, fields, strict=True):
         kind, key = field[:2], field[2:]
         if kind == b"o:":
-            record.open[LogId(int(key))] = waiting.read(value)
+            record.open[LogId(int(key))] = waiting_of(value)
         elif kind == b"s:":
             record.subscriptions[key.decode()] = LogId(int(value))
         elif kind == b"i:":
-            record.inbox[LogId(int(key))] = waiting.read(value)
+            record.inbox[LogId(int(key))] = waiting_of(value)
         elif kind == b"n:":
             record.notices[key.decode()] = LogId(int(value))
         elif kind == b"p:":
@@ -246,6 +228,65 @@ def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[Log
     """Copy messages that are open for a session from the log to its inbox. Returns those that lie there now; what the log has
     lost, or what the store does not have as open, is not among them. Raises Fenced."""
     return Step("spill", (k.session(name), k.inbox(name), k.log), (token, *ids), _spilled)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """What became of the messages of a session that has left the store."""
+
+    letters: list[str]
+    """The dead ids of the letters in their order, less those of messages that have not died; and then those of what had not
+    reached the owner."""
+    returned: list[LogId]
+    """What went back to the shared queue that it came from, or is open for other sessions of the subject, or settled by one."""
+    lapsed: list[LogId]
+    """What could not go back and has no letter, or came from a group that has no members any more."""
+
+
+def end(
+    k: Keys,
+    token: str,
+    name: SessionName,
+    ended: Sequence[Ended],
+    letters: Sequence[Letter],
+    facts_max: int,
+    letters_max: int,
+    returning: Mapping[LogId, int] = _NOTHING_RETURNS,
+    letters_max_bytes: int = 0,
+) -> Step[SessionEnd]:
+    """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
+    What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes what
+    waits for the group. Repeated, it changes nothing and tells nothing. Raises Fenced if another server owns the session.
+
+    `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
+    there. A subject's message that another of its sessions has open, or has settled, ends without a letter, as one that went
+    back. The facts tell this by themselves: what `ended` says of these messages is left out.
+    """
+    facts = ends(_less(ended, returning), letters).get(name, [])
+    letter_words = described(letters).get(name, [])
+    back = [text for log_id, attempts in returning.items() for text in (log_id, attempts)]
+    subject = name.split("/")[1]
+    keys = (k.session(name), k.inbox(name), k.own(token), k.subject(subject), k.log, k.dead, k.facts)
+    counts = (letters_max_bytes, len(facts), len(returning))
+    arguments = (k.base, token, name, facts_max, letters_max, *counts, *facts, *back, *letter_words)
+    return Step("end", keys, arguments, _left)
+
+
+def _less(ended: Sequence[Ended], returning: Mapping[LogId, int]) -> Iterator[Ended]:
+    for each in ended:
+        ids = tuple(log_id for log_id in each.ids if log_id not in returning)
+        if ids or not each.ids:
+            yield each._replace(ids=ids)
+
+
+@unless_refused
+def _left(answer: Any) -> SessionEnd:
+    letters, returned, lapsed = answer
+    return SessionEnd(
+        [each.decode() for each in letters],
+        [LogId(int(each)) for each in returned],
+        [LogId(int(each)) for each in lapsed],
+    )
 
 
 @unless_refused

@@ -15,8 +15,8 @@ from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
-from crewel.storage.commits import Left
 from crewel.storage.keys import Keys
+from crewel.storage.sessions import SessionEnd
 from crewel.storage.steps import Step
 
 PATTERNS = ("/a", "/*")
@@ -174,7 +174,7 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     assert store.answer(LogId(10)) == "close!"
     store.membership.bury(store.joe)
     assert store.membership.leaving == {"client/joe/1"}
-    assert store.answer(Left([], [], [])) == "end!"
+    assert store.answer(SessionEnd([], [], [])) == "end!"
     assert store.membership.leaving == set()
 
 
@@ -183,6 +183,6 @@ async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:
     store.membership.end(store.joe)
     store.answer(LogId(10))
     store.membership.bury(store.joe)
-    store.answer(Left(["5-0", "5-1"], [], []))
+    store.answer(SessionEnd(["5-0", "5-1"], [], []))
     assert store.metrics.ended[EndReason.DEAD] == 2
     assert [letter.code for letter in store.letters] == [DEAD_SESSION] * 2

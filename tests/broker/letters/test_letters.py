@@ -14,19 +14,19 @@ from crewel.broker.letters.letters import MOST_WAITING, Follower
 from crewel.broker.services import Service
 from crewel.delivery.records import Letter, LogId, SessionName
 from crewel.errors import StoreUnavailable
-from crewel.storage.letters import StoredLetter
+from crewel.storage.dead_letters import StoredDeadLetter
 from tests.broker.world import World
 
 MakeWorld = Callable[..., World]
 
 
-def stored(dead_id: str = "5-0", **fields: Any) -> StoredLetter:
+def stored(dead_id: str = "5-0", **fields: Any) -> StoredDeadLetter:
     usual: dict[str, Any] = {
         "id": "7", "received": "7000", "receiver": "client/joe/1", "channel": "/a", "code": "user.x", "reason": "why",
         "attempts": 1, "returns": 0, "sender": "client/ann/1", "qos": b"", "body": b'{"channel":"/a","data":{"n":1}}',
         "is_persistent": True, "redrive_of": "",
     }  # fmt: skip
-    return StoredLetter(dead_id=dead_id, **(usual | fields))
+    return StoredDeadLetter(dead_id=dead_id, **(usual | fields))
 
 
 class Store:
@@ -36,7 +36,7 @@ class Store:
         self.asked: list[list[str]] = []
         self.failures = 0
 
-    async def get(self, _: object, dead_ids: Sequence[str]) -> list[StoredLetter]:
+    async def get(self, _: object, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("away")
@@ -57,7 +57,7 @@ class Shown:
 @pytest.fixture
 def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store()
-    monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", store.get)
+    monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.get", store.get)
     world.broker.durability = type("Durability", (), {"store": None})()
     return store
 
@@ -106,7 +106,7 @@ class TestFollowers:
     ) -> None:
         bodies = {"1-0": b"{", "2-0": b"{}", "3-0": b"{}"}
 
-        async def get(_: object, dead_ids: Sequence[str]) -> list[StoredLetter]:
+        async def get(_: object, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
             return [stored(each, body=bodies[each]) for each in dead_ids]
 
         shown: dict[str, Any] = {}
@@ -115,7 +115,7 @@ class TestFollowers:
             shown.update({letter.dead_id: letter.data for letter in letters})
             raise LookupError
 
-        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", get)
+        monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.get", get)
         follower = Follower("hook", world.broker, show)
         follower.offer(["1-0", "2-0"])
         world.settle()
@@ -144,9 +144,9 @@ class TestFigures:
         async def none(_: object) -> int:
             return 0
 
-        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.count", count)
+        monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.count", count)
         for name in ("dropped", "returned"):
-            monkeypatch.setattr(f"crewel.broker.letters.letters.stored_letters.{name}", none)
+            monkeypatch.setattr(f"crewel.broker.letters.letters.dead_letters.{name}", none)
         world.broker.durability = SimpleNamespace(store=SimpleNamespace(is_up=True))  # type: ignore[assignment]
         for _ in range(2):
             looking = world.loop.create_task(world.broker.letters.count())
@@ -167,7 +167,7 @@ class TestHooks:
     def test_one_that_fails_is_logged_and_the_others_are_told(
         self, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, caplog: Any
     ) -> None:
-        monkeypatch.setattr("crewel.broker.letters.letters.stored_letters.get", Store().get)
+        monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.get", Store().get)
         told: list[DeadLetter] = []
         service = Service("app")
 

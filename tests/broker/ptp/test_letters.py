@@ -14,8 +14,8 @@ from crewel.broker.letters.redriving import Chosen, Limits, Redriving, Report
 from crewel.broker.posting import post
 from crewel.cli import dumping
 from crewel.security.grants import OPERATOR
-from crewel.storage import letters
-from crewel.storage.letters import StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import StoredDeadLetter
 from tests.broker.ptp.post import BOX, Clerk, come, login, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin
 
@@ -24,7 +24,7 @@ PRIVATE: dict[str, Any] = {"channel": ROOM, "subscribable": False}
 Ask = Callable[[Clerk], str]
 
 
-def redriven_to_channel(world: StoredWorld, letter: StoredLetter) -> Report:
+def redriven_to_channel(world: StoredWorld, letter: StoredDeadLetter) -> Report:
     """Send the letter to its channel."""
     work = Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
     report = world.wait(work)
@@ -37,16 +37,16 @@ def failing(receiver: Receiver) -> None:
     receiver.take(*[failed(each, "user.update.deadMessage") for each in come(receiver)])
 
 
-def only_letter(world: StoredWorld) -> StoredLetter:
+def only_letter(world: StoredWorld) -> StoredDeadLetter:
     (letter,) = world.letters()
     return letter
 
 
-def shown(letter: StoredLetter) -> dict[str, Any]:
+def shown(letter: StoredDeadLetter) -> dict[str, Any]:
     return DeadLetter.read(letter, "heron").as_json()
 
 
-def dumped(letter: StoredLetter, directory: Path) -> Any:
+def dumped(letter: StoredDeadLetter, directory: Path) -> Any:
     """What a dump has under `publish`."""
     assert dumping.write(shown(letter), directory)
     (file,) = directory.rglob("*.json")
@@ -205,7 +205,7 @@ class TestADump:
 class TestOlderLetters:
     """What a version left behind that kept no destination with the message."""
 
-    def rewritten(self, world: StoredWorld, *lost: str, **changed: str) -> StoredLetter:
+    def rewritten(self, world: StoredWorld, *lost: str, **changed: str) -> StoredDeadLetter:
         """The only letter, less these of its fields."""
         world.commit()
         keys = world.store.keys
@@ -246,7 +246,7 @@ class TestOlderLetters:
         assert come(bystander) == []
 
 
-def only_by_id(world: StoredWorld, dead_id: str) -> StoredLetter:
+def only_by_id(world: StoredWorld, dead_id: str) -> StoredDeadLetter:
     """The letter at this place, past the indexes."""
-    (letter,) = world.wait(letters.get(world.store, [dead_id]))
+    (letter,) = world.wait(dead_letters.get(world.store, [dead_id]))
     return letter

@@ -1,7 +1,7 @@
 """Messages to somebody by name that are stored: in inboxes, and in the queues of subjects that nobody is."""
 
 from crewel.broker.letters.redriving import Chosen, Limits, Redriving
-from crewel.storage import letters as stored_letters
+from crewel.storage import dead_letters
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, origin, store
 from tests.broker.world import Client, data_of
@@ -225,7 +225,7 @@ class TestQueuesOfSubjects:
         for number in range(1001):
             clerk.post(number, queue("joe"))
         world.sweep_after(61.0)
-        assert world.wait(stored_letters.count(world.store, stored_letters.LetterFilter())) == 1001
+        assert world.wait(dead_letters.count(world.store, dead_letters.DeadLetterFilter())) == 1001
         world.close()
 
     def test_a_letter_of_a_subject_can_be_sent_again(self) -> None:

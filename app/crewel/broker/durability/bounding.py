@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from crewel.storage import dead_letters
 from crewel.storage import facts as stored_facts
-from crewel.storage import letters as stored_letters
 
 if TYPE_CHECKING:
     from crewel.broker.durability.durability import Durability
@@ -48,7 +48,7 @@ class Bounding:
 
     async def _count_letters(self) -> None:
         store, delivery = self._durability.store, self._durability.settings.delivery
-        dropped = await stored_letters.dropped(store)
+        dropped = await dead_letters.dropped(store)
         more = 0 if self._letters is None else dropped - self._letters
         self._letters = dropped
         if more > 0:
@@ -56,7 +56,7 @@ class Bounding:
                 "the %d oldest dead letters were dropped, up to %s: there are more than delivery.dead_letters_max=%d, or"
                 " they take more than delivery.dead_letters_max_bytes=%d",
                 more,
-                await stored_letters.oldest(store) or "the newest",
+                await dead_letters.oldest(store) or "the newest",
                 delivery.dead_letters_max,
                 delivery.dead_letters_max_bytes,
             )

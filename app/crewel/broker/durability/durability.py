@@ -39,6 +39,7 @@ from crewel.delivery.records import (
     Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
+from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
@@ -359,7 +360,7 @@ class Durability:
         self._under_way = commit
         delivery = self.settings.delivery
         bounds = (self.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
-        steps = stored_sessions.commit(self.store.keys, self.token, commit, *bounds)
+        steps = stored_log.commit(self.store.keys, self.token, commit, *bounds)
         try:
             answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))
         except (Behind, Fenced):

@@ -17,9 +17,8 @@ from crewel.delivery.node import Pending
 from crewel.delivery.records import EndReason, Letter, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
-from crewel.storage.commits import Left
 from crewel.storage.keys import Keys
-from crewel.storage.sessions import Erased
+from crewel.storage.sessions import Erased, SessionEnd
 
 if TYPE_CHECKING:
     import asyncio
@@ -226,7 +225,7 @@ class Membership:
         )
         self.leaving.add(durable.name)
 
-        def has_left(left: Left | StoreError) -> None:
+        def has_left(left: SessionEnd | StoreError) -> None:
             self.leaving.discard(durable.name)
             node.drop(durable)
             if not isinstance(left, StoreError):
@@ -236,7 +235,7 @@ class Membership:
         self._durability.writing.submit(step, has_left, insists=True)
 
     def _tell_left(
-        self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: Left
+        self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: SessionEnd
     ) -> None:
         """Count how those messages of a session have ended about which the store has decided, and show the letters."""
         gone = {*left.returned, *left.lapsed}

@@ -12,7 +12,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.update_qos import Origin
 
 if TYPE_CHECKING:
-    from crewel.storage.letters import StoredLetter
+    from crewel.storage.dead_letters import StoredDeadLetter
 
 CHANNEL: Final = "/__sys__deadMessage"
 """Where letters are shown live, to operators."""
@@ -55,7 +55,7 @@ class DeadLetter:
     """Whether an older version has stored it, and it does not say whether it was addressed to somebody."""
 
     @classmethod
-    def read(cls, stored: StoredLetter, node: str) -> DeadLetter:
+    def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
         """The letter that the store keeps so; `node` is the name of this server."""
         body, qos = _object(stored.body), _object(stored.qos)
         ext = body.get("ext")

@@ -21,7 +21,7 @@ from crewel.broker.letters.webhook import Webhook
 from crewel.broker.sessions import Session
 from crewel.delivery.records import Letter
 from crewel.errors import StoreError, class_of
-from crewel.storage import letters as stored_letters
+from crewel.storage import dead_letters
 from crewel.storage.store import Store
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Follower:
         durability = self._broker.durability
         assert durability is not None
         node = self._broker.settings.node.name
-        return [DeadLetter.read(stored, node) for stored in await stored_letters.get(durability.store, ids)]
+        return [DeadLetter.read(stored, node) for stored in await dead_letters.get(durability.store, ids)]
 
 
 class Letters:
@@ -130,8 +130,8 @@ class Letters:
 
     async def _count(self, store: Store) -> None:
         with suppress(StoreError):
-            kept = await stored_letters.count(store, stored_letters.LetterFilter())
-            self._counts = (kept, await stored_letters.dropped(store), await stored_letters.returned(store))
+            kept = await dead_letters.count(store, dead_letters.DeadLetterFilter())
+            self._counts = (kept, await dead_letters.dropped(store), await dead_letters.returned(store))
 
     async def close(self) -> None:
         """Let go of the webhook's connections."""

@@ -18,8 +18,8 @@ from crewel.delivery.bounds import Bounds
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import Waiting
 from crewel.errors import StoreUnavailable
-from crewel.storage import letters as stored_letters
-from crewel.storage.letters import LetterFilter, Redriven, RedriveOutcome, StoredLetter
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -44,7 +44,7 @@ class Undone(NamedTuple):
 class Chosen:
     """Which letters: these, or all that are wanted, after this place."""
 
-    wanted: LetterFilter = field(default_factory=LetterFilter)
+    wanted: DeadLetterFilter = field(default_factory=DeadLetterFilter)
     after: str = ""
     ids: tuple[str, ...] | None = None
 
@@ -111,8 +111,8 @@ class Redriving:
         """How many letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
         store = self.durability.store
         if chosen.ids is not None:
-            return len(await stored_letters.get(store, chosen.ids))
-        return await stored_letters.count(store, chosen.wanted)
+            return len(await dead_letters.get(store, chosen.ids))
+        return await dead_letters.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
         """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
@@ -139,7 +139,7 @@ class Redriving:
             async for letters in portions:
                 ids = [letter.dead_id for letter in letters]
                 durability = self.durability
-                step = stored_letters.discard(durability.store.keys, durability.token, ids, durability.facts_max, who)
+                step = dead_letters.discard(durability.store.keys, durability.token, ids, durability.facts_max, who)
                 discarded = await durability.writing.ask(step)
                 self._broker.metrics.letters_discarded += discarded
                 report.done += discarded
@@ -149,7 +149,7 @@ class Redriving:
 
     async def _portions(
         self, chosen: Chosen, count: int, portion: int, report: Report
-    ) -> AsyncGenerator[list[StoredLetter], None]:
+    ) -> AsyncGenerator[list[StoredDeadLetter], None]:
         """The chosen letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
             async for letters in self._by_id(chosen.ids, count, portion, report):
@@ -157,7 +157,7 @@ class Redriving:
             return
         place, left = chosen.after, count
         while left > 0:
-            page = await stored_letters.page(self.durability.store, chosen.wanted, place, min(left, _READ))
+            page = await dead_letters.page(self.durability.store, chosen.wanted, place, min(left, _READ))
             left -= len(page.letters)
             for start in range(0, len(page.letters), portion):
                 letters = page.letters[start : start + portion]
@@ -170,17 +170,17 @@ class Redriving:
 
     async def _by_id(
         self, ids: Sequence[str], count: int, portion: int, report: Report
-    ) -> AsyncGenerator[list[StoredLetter], None]:
+    ) -> AsyncGenerator[list[StoredDeadLetter], None]:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
             asked = ids[start:end]
-            letters = await stored_letters.get(self.durability.store, asked)
+            letters = await dead_letters.get(self.durability.store, asked)
             there = {letter.dead_id for letter in letters}
             report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
             report.next = asked[-1] if end < len(ids) else ""
             yield letters
 
-    async def _send(self, letters: list[StoredLetter], report: Report, *, to_channel: bool) -> None:
+    async def _send(self, letters: list[StoredDeadLetter], report: Report, *, to_channel: bool) -> None:
         """Have the store move these letters, all at once and each for itself."""
         asked = []
         rooms: dict[str, _Room] = {}
@@ -227,10 +227,10 @@ class Redriving:
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
-    def _ask(self, letter: StoredLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
+    def _ask(self, letter: StoredDeadLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
         """Have the store move one letter: to this receiver, which has this room, or without one to the channel."""
         durability = self.durability
-        step = stored_letters.redrive(
+        step = dead_letters.redrive(
             durability.store.keys,
             durability.token,
             letter,
@@ -252,7 +252,7 @@ class Redriving:
         durability.writing.submit(step, answered, insists=True)
         return future
 
-    def _arrived(self, letter: StoredLetter, receiver: str, moved: Redriven) -> None:
+    def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
         session = self._broker.logins.names.find(receiver)
         if is_queue(receiver):
             self._broker.shared.filled(receiver)
@@ -266,13 +266,13 @@ def _gone(dead_id: str) -> Undone:
     return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or not any more")
 
 
-def _partial(letter: StoredLetter) -> Undone:
+def _partial(letter: StoredDeadLetter) -> Undone:
     """An older version stored the letter, and it may have been addressed to somebody: its channel could be the wrong place."""
     text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
     return Undone(letter.dead_id, "user.illegalArgument", text)
 
 
-def _undone(letter: StoredLetter, outcome: RedriveOutcome, receiver: str) -> Undone:
+def _undone(letter: StoredDeadLetter, outcome: RedriveOutcome, receiver: str) -> Undone:
     """Why a letter was not moved to this receiver."""
     match outcome:
         case RedriveOutcome.NO_RECEIVER:

@@ -1,0 +1,498 @@
+"""The dead letters: read one by one and page by page, redriven, discarded. A commit or the end of a session stores them.
+
+Each is known by its dead id, its place in the stream `dead`. Each step takes whole dead letters from there, so that one is in
+exactly one place whatever happens.
+
+A page takes the store and the server little, however many dead letters there are: it walks the smallest index that fits, reads
+in portions, and stops when it has read enough, with less than was asked for and the place to continue.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import reread
+from crewel.delivery.records import Letter, LogId, SessionName
+from crewel.storage.answers import unless_refused
+from crewel.storage.keys import Keys
+from crewel.storage.steps import Step
+from crewel.storage.store import Store
+
+MOST_DISCARDED: Final = 1000
+"""Letters that one step throws away at most: more would hold up the store."""
+
+_TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
+_REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
+_DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
+_PORTION: Final = 200  # letters in one round trip
+_MOST_LOOKED: Final = 1000  # letters that one page looks at, which takes 50 ms
+_MOST_BYTES: Final = 8 * 1024 * 1024  # of the letters that one page looks at, nearly
+_FEW: Final = 50  # indexes that are walked together
+_VALUES: Final = 1000  # of an index, in one round trip
+_IDS: Final = 5000  # that are counted in one round trip
+
+WORDS: Final = 9
+"""Arguments of a step that describe one dead letter."""
+BODY: Final = 5
+"""Which of them is the body."""
+_STORED: Final = ("", "", "", "", "")  # stands for a message that the store copies itself
+
+_Place = tuple[int, int]
+_Entry = tuple[bytes, dict[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDeadLetter:
+    """A dead letter: one message, one receiver."""
+
+    dead_id: str
+    """Its own id, `<milliseconds of the store's clock>-<number>`."""
+    id: str
+    """Id of the message, as its receiver saw it."""
+    received: str
+    """When the message was accepted: nanoseconds, in digits."""
+    receiver: str
+    """Name of the session, `client/joe/1`."""
+    channel: str
+    """Empty if nothing is left of the message."""
+    code: str
+    reason: str
+    attempts: int
+    """How often it may have been delivered."""
+    returns: int
+    """How often it came back: was sent again by an operator, and died again."""
+    sender: str
+    qos: bytes
+    body: bytes
+    """The message as JSON, less its id."""
+    is_persistent: bool
+    """Whether the store had the message."""
+    redrive_of: str
+    """Dead id of the letter that it was before; empty if it was none."""
+    to: str = ""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    is_partial: bool = False
+    """Whether it was stored by an older version, and does not say whether the message was addressed to somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which letters are wanted; what is empty asks for nothing."""
+
+    code: str = ""
+    """This code and all below it: `user.update`."""
+    receiver: str = ""
+    """A session, `client/joe/1`, or all of a subject, `client/joe`."""
+    channel: str = ""
+    """A channel, or a pattern."""
+    since_ms: int = 0
+    """Not older, milliseconds since 1970."""
+    until: str = ""
+    """Dead id of the newest one that is wanted."""
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What is asked for, by the kind of index that knows."""
+        asked = {"code": self.code, "receiver": self.receiver, "channel": self.channel}
+        return {kind: text for kind, text in asked.items() if text}
+
+    def has(self, letter: StoredDeadLetter) -> bool:
+        """Whether code, receiver and channel are wanted."""
+        return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
+
+
+def is_dead_id(text: str) -> bool:
+    """Whether a text looks like a dead id."""
+    return _DEAD_ID.fullmatch(text) is not None
+
+
+def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return the names of the texts that an entry of `dead` refers to."""
+    return [fields[name] for name in (b"bh", b"qh") if name in fields]
+
+
+def letter_of(
+    place: bytes, fields: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] = MappingProxyType({})
+) -> StoredDeadLetter:
+    """Return the letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
+
+    def shared(name: bytes, reference: bytes) -> bytes:
+        return texts.get(fields[reference], b"") if reference in fields else fields.get(name, b"")
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode()
+
+    receiver, qos = text(b"receiver"), shared(b"qos", b"qh")
+    return StoredDeadLetter(
+        place.decode(),
+        text(b"id"),
+        text(b"received"),
+        receiver,
+        text(b"channel"),
+        text(b"code"),
+        text(b"reason"),
+        int(fields.get(b"attempts", 0)),
+        int(fields.get(b"n", 0)),
+        text(b"sender"),
+        qos,
+        shared(b"body", b"bh"),
+        b"p" in fields,
+        text(b"r"),
+        text(b"t") or _destination(qos, receiver),
+        not (b"p" in fields or b"w" in fields),
+    )
+
+
+def _destination(qos: bytes, receiver: str) -> str:
+    """The destination by which this receiver got the message, if its qos names any: the session itself, or its subject."""
+    if b'"destination"' not in qos:
+        return ""
+    names = [str(each["to"]) for each in reread(qos).get("destination", [])]  # it may be the name of a client property
+    own = (each for each in names if each == receiver or receiver.startswith(f"{each}/"))
+    return next(own, names[0] if names else "")
+
+
+def beginning(kind: str, text: str) -> tuple[str, str]:
+    """Return the value that is asked for, and what others that may be wanted begin with. Either may be empty: then there is no
+    one value, or all may be wanted."""
+    if not text:
+        return "", ""
+    if kind == "channel":
+        channel = parse(text)
+        name = channel.name if channel is not None else text
+        return ("", name.rstrip("*")) if channel is not None and channel.is_wildcard else (name, name)
+    return text, text + ("." if kind == "code" else "/")
+
+
+def fits(kind: str, text: str, value: str) -> bool:
+    """Whether a code, a receiver or a channel is what `text` asks for."""
+    if kind == "channel":
+        channel, asked = parse(value), parse(text)
+        return channel is not None and asked is not None and asked.name in channel.patterns
+    return value == text or value.startswith(beginning(kind, text)[1])
+
+
+def described(letters: Sequence[Letter]) -> dict[SessionName, list[bytes | str | int]]:
+    """Return the arguments by which `commit` and `end` describe dead letters, by session: `WORDS` each, of which number `BODY`
+    is the body."""
+    arguments: dict[SessionName, list[bytes | str | int]] = {}
+    for each in letters:
+        words = arguments.setdefault(each.session, [])
+        message = each.message
+        if message is None:
+            words += (each.id, each.code, each.reason, each.attempts, *_STORED)
+        else:
+            words += (message.id, each.code, each.reason, each.attempts)
+            words += (message.channel, message.body, message.sender, message.qos, message.received)
+    return arguments
+
+
+class RedriveOutcome(StrEnum):
+    """What became of a letter that was to be sent again. Unless it was moved, or is gone, it stays where it is."""
+
+    MOVED = "moved"
+    """It waits for its receiver, or lies in the log, under a new id."""
+    GONE = "gone"
+    """Somebody was quicker: it is no dead letter any more."""
+    NO_RECEIVER = "no receiver"
+    """Its session is not in the store, or is ending."""
+    FULL = "full"
+    """Its receiver has as much waiting as it may have."""
+    EMPTY = "empty"
+    """Nothing is left of its message."""
+
+
+class Redriven(NamedTuple):
+    """The answer to a redrive; id and size are 0 unless the letter was moved."""
+
+    outcome: RedriveOutcome
+    id: LogId
+    size: int
+    """Bytes of the body."""
+
+
+def redrive(
+    k: Keys,
+    token: str,
+    letter: StoredDeadLetter,
+    facts_max: int,
+    *,
+    to_channel: bool = False,
+    max_entries: int = 0,
+    max_bytes: int = 0,
+) -> Step[Redriven]:
+    """Send a letter again, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
+    to its destination then (`letter.to`), and to no other. A receiver that would have more than
+    `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
+    find a receiver full takes the store long if it has thousands waiting: do not go on asking for that one.
+
+    The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
+    same letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
+    """
+    once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
+    keys = (k.node(token), k.last, k.log, k.dead, k.facts, once)
+    where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
+    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to)
+    return Step("redrive", keys, arguments, _redriven, appends=where == _TO_CHANNEL)
+
+
+@unless_refused
+def _redriven(answer: Any) -> Redriven:
+    outcome, log_id, size = (*answer, 0, 0)[:3]
+    return Redriven(RedriveOutcome(outcome.decode()), LogId(log_id), size)
+
+
+def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: str = "") -> Step[int]:
+    """Throw letters away, at most `MOST_DISCARDED`; returns how many of them there were. Repeated, it finds fewer. Raises
+    Fenced if the server has been superseded."""
+    if len(dead_ids) > MOST_DISCARDED:
+        raise ValueError(f"dead_ids: expected at most {MOST_DISCARDED}, not {len(dead_ids)}")
+    known = filter(is_dead_id, dead_ids)
+    return Step("discard", (k.node(token), k.dead, k.facts), (k.base, facts_max, who, *known), _discarded)
+
+
+_discarded = unless_refused(int)
+
+
+async def newest(store: Store) -> str:
+    """Return the dead id of the newest letter, empty if there is none: the bound of work that must not meet what comes back
+    meanwhile. Raises StoreError."""
+    found: Any = await store.reader.xrevrange(store.keys.dead, count=1)
+    return str(found[0][0].decode()) if found else ""
+
+
+async def oldest(store: Store) -> str:
+    """Return the dead id of the oldest letter, empty if there is none. Raises StoreError."""
+    found: Any = await store.reader.xrange(store.keys.dead, count=1)
+    return str(found[0][0].decode()) if found else ""
+
+
+async def dropped(store: Store) -> int:
+    """Return how many letters were dropped because there were too many. Raises StoreError."""
+    return int(await store.reader.get(store.keys.dropped) or 0)
+
+
+async def returned(store: Store) -> int:
+    """Return how many letters there have been whose message had been sent again. Raises StoreError."""
+    return int(await store.reader.get(store.keys.returned) or 0)
+
+
+class Page(NamedTuple):
+    """Some letters, and where to go on."""
+
+    letters: list[StoredDeadLetter]
+    next: str
+    """To be passed as `after`; empty if there are no more."""
+
+
+class _Range(NamedTuple):
+    """Which part of a stream is walked, and in which direction."""
+
+    low: str
+    high: str
+    newest_first: bool
+
+    def command(self, key: str, count: int) -> tuple[str | int, ...]:
+        if self.newest_first:
+            return ("XREVRANGE", key, self.high, self.low, "COUNT", count)
+        return ("XRANGE", key, self.low, self.high, "COUNT", count)
+
+    def beyond(self, dead_id: str) -> _Range:
+        return self._replace(high=f"({dead_id}") if self.newest_first else self._replace(low=f"({dead_id}")
+
+
+async def page(
+    store: Store, wanted: DeadLetterFilter, after: str = "", count: int = 100, *, newest_first: bool = False
+) -> Page:
+    """Return the next letters that are wanted, `count` at most, after the place where the page before ended. A page may come
+    back short, or empty, and yet say where to go on: then so many were looked at that it was enough for one call.
+
+    Raises StoreError, and ValueError if `after` or `wanted.until` is no dead id.
+    """
+    found: list[StoredDeadLetter] = []
+    portions = _portions(store, wanted, _range(wanted, after, newest_first=newest_first), min(count + 1, _PORTION))
+    looked = size = 0
+    async for letters, place in portions:
+        for letter in letters:
+            size += len(letter.body)
+            if wanted.has(letter):
+                found.append(letter)
+                if len(found) > count:
+                    return Page(found[:count], found[count - 1].dead_id)
+        looked += len(letters)
+        if place and (looked >= _MOST_LOOKED or size >= _MOST_BYTES):
+            return Page(found, place)
+    return Page(found, "")
+
+
+async def count(store: Store, wanted: DeadLetterFilter) -> int:
+    """Return how many letters are wanted. One index tells that at once, or in some seconds for each million if times are asked
+    for; where several are asked for, all letters of the smallest are looked at. Raises as `page` does."""
+    span = _range(wanted, "", newest_first=False)
+    kinds = wanted.kinds
+    if len(kinds) > 1:
+        return await _looked_through(store, wanted)
+    kind, text = next(iter(kinds.items()), ("code", ""))
+    if not text and span == ("-", "+", False):
+        return int(await store.reader.xlen(store.keys.dead))
+    total = 0
+    async for values in _values(store, kind, text):
+        keys = [store.keys.letters_by(kind, value) for value in values]
+        if span == ("-", "+", False):
+            total += sum(await _lengths(store, keys))
+        else:
+            for key in keys:
+                total += await _length(store, key, span)
+    return total
+
+
+async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
+    """Return those of these letters that there are, in the order asked for. Raises StoreError."""
+    pipeline = store.reader.pipeline(transaction=False)
+    for dead_id in filter(is_dead_id, dead_ids):
+        pipeline.execute_command("XRANGE", store.keys.dead, dead_id, dead_id)
+    return await _whole(store, [entry for answer in await pipeline.execute() for entry in answer])
+
+
+async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredDeadLetter]:
+    """The letters that these entries hold, with their texts. One that has gone meanwhile is left out."""
+    names = list(dict.fromkeys(name for _, fields in entries for name in shared_texts(fields)))
+    found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
+    texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
+    return [
+        letter_of(place, fields, texts)
+        for place, fields in entries
+        if all(name in texts for name in shared_texts(fields))
+    ]
+
+
+def _range(wanted: DeadLetterFilter, after: str, *, newest_first: bool) -> _Range:
+    for name, text in (("after", after), ("until", wanted.until)):
+        if text and not is_dead_id(text):
+            raise ValueError(f"{name}: expected a dead id such as 1795179106957-0, not {text!r}")
+    span = _Range(f"{wanted.since_ms}-0" if wanted.since_ms > 0 else "-", wanted.until or "+", newest_first)
+    return span.beyond(after) if after else span
+
+
+async def _portions(
+    store: Store, wanted: DeadLetterFilter, span: _Range, count: int
+) -> AsyncIterator[tuple[list[StoredDeadLetter], str]]:
+    """Letters among which are all that are wanted, in their order, and the place after them; empty if those were the last."""
+    keys = await _smallest(store, wanted)
+    if keys is not None and not keys:
+        return
+    if wanted.kinds:
+        count = _PORTION
+    while True:
+        if keys is None:
+            entries = await _ask(store, span.command(store.keys.dead, count))
+            letters = await _whole(store, entries)
+            place = entries[-1][0].decode() if len(entries) == count else ""
+        else:
+            ids, place = await _merged(store, keys, span, count)
+            letters = await get(store, ids)
+        yield letters, place
+        if not place:
+            return
+        span = span.beyond(place)
+
+
+async def _merged(store: Store, keys: Sequence[str], span: _Range, count: int) -> tuple[list[str], str]:
+    """The next ids of several indexes in one order, and the last of them; empty if nothing comes after it."""
+    each = max(count // len(keys), min(count, 16))
+    pipeline = store.reader.pipeline(transaction=False)
+    for key in keys:
+        pipeline.execute_command(*span.command(key, each))
+    answers = [[_place(dead_id) for dead_id, _ in answer] for answer in await pipeline.execute()]
+    places = sorted((place for answer in answers for place in answer), reverse=span.newest_first)
+    # Beyond the nearest end of an answer that is not the index's own, something may be missing.
+    ends = [answer[-1] for answer in answers if len(answer) == each]
+    if not ends:
+        return list(map(_text, places)), ""
+    end = max(ends) if span.newest_first else min(ends)
+    return [_text(place) for place in places if (place >= end if span.newest_first else place <= end)], _text(end)
+
+
+async def _smallest(store: Store, wanted: DeadLetterFilter) -> list[str] | None:
+    """The keys of the smallest index that knows all that is wanted; none at all if nothing is; None if it is cheaper to look
+    at all letters."""
+    size = await store.reader.xlen(store.keys.dead) // 2
+    smallest: list[str] | None = None
+    for kind, text in wanted.kinds.items():
+        values = [value async for some in _values(store, kind, text, _FEW + 1) for value in some]
+        if not values:
+            return []
+        if len(values) > _FEW:
+            continue
+        keys = [store.keys.letters_by(kind, value) for value in values]
+        total = sum(await _lengths(store, keys))
+        if total <= size:
+            smallest, size = keys, total
+    return smallest
+
+
+async def _values(store: Store, kind: str, text: str, most: int = 0) -> AsyncIterator[list[str]]:
+    """The values of an index that are asked for. `most`: of so many it is enough to know that they are too many."""
+    key = store.keys.letter_values(kind)
+    exact, start = beginning(kind, text)
+    if exact and await store.reader.zscore(key, exact) is not None:
+        yield [exact]
+    if exact == start != "":
+        return
+    # The first text after all that begin so is the one whose last character is the next.
+    low, high = (f"[{start}", f"({start[:-1]}{chr(ord(start[-1]) + 1)}") if start else ("-", "+")
+    limit = most or _VALUES
+    while True:
+        found: Any = await store.reader.zrangebylex(key, low, high, start=0, num=limit)
+        values = [value.decode() for value in found]
+        yield values if len(values) == most else [value for value in values if fits(kind, text, value)]
+        if most or len(values) < limit:
+            return
+        low = f"({values[-1]}"
+
+
+async def _ask(store: Store, command: tuple[str | int, ...]) -> Any:
+    return await store.reader.execute_command(*command)  # type: ignore[no-untyped-call]
+
+
+async def _lengths(store: Store, keys: Iterable[str]) -> list[int]:
+    pipeline = store.reader.pipeline(transaction=False)
+    for key in keys:
+        pipeline.xlen(key)
+    return list(await pipeline.execute())
+
+
+async def _length(store: Store, key: str, span: _Range) -> int:
+    """How many ids a part of an index has; the store does not count those."""
+    total = 0
+    while True:
+        ids = await _ask(store, span.command(key, _IDS))
+        total += len(ids)
+        if len(ids) < _IDS:
+            return total
+        span = span.beyond(ids[-1][0].decode())
+
+
+async def _looked_through(store: Store, wanted: DeadLetterFilter) -> int:
+    total, place = 0, ""
+    while True:
+        letters, place = await page(store, wanted, place, _MOST_LOOKED)
+        total += len(letters)
+        if not place:
+            return total
+
+
+def _place(dead_id: bytes) -> _Place:
+    milliseconds, _, number = dead_id.partition(b"-")
+    return int(milliseconds), int(number)
+
+
+def _text(place: _Place) -> str:
+    return f"{place[0]}-{place[1]}"
