@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
-PURE   := tests/bayeux tests/delivery tests/limits tests/topics
+PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 TESTERS ?= 2
 # Whole jobs of Spark take minutes each: `make test-pipeline` and `make faults` run them.
 LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py

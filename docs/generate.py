@@ -13,12 +13,12 @@ from pathlib import Path
 from crewel import metrics
 from crewel.admin.commands import COMMANDS
 from crewel.client.states import TRANSITIONS
-from crewel.delivery.bounds import OverflowPolicy
-from crewel.delivery.filters import FUNCTIONS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
 from crewel.pipeline.schemas import TABLES
+from crewel.qos.connect import OverflowPolicy
+from crewel.qos.filters import FUNCTIONS
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS

@@ -12,8 +12,8 @@ from crewel.delivery.dispatcher import Buried, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.delivery.states import Holdback
-from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreUnavailable
+from crewel.qos.update import Origin
 from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
 from crewel.storage.keys import Keys
 from tests.broker.world import Client, Request, World

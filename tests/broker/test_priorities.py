@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.connect_qos import Burst
+from crewel.qos.connect import Burst
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, World, data_of
 

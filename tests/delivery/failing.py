@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from crewel.delivery.bounds import OverflowPolicy
-from crewel.delivery.connect_qos import Settle
 from crewel.delivery.dispatcher import Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Waiting
+from crewel.qos.connect import OverflowPolicy, Settle
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
 from tests.delivery.receiver import Receiver

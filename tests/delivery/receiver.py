@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from math import inf
 
 from crewel.delivery.batches import Batches
-from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order, insert, place_of, rank_of
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
-from crewel.delivery.update_qos import Origin
+from crewel.qos.connect import OverflowPolicy
+from crewel.qos.update import Origin
 from tests.delivery.ledger import Broken
 
 

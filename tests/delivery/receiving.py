@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from crewel.delivery.bounds import OverflowPolicy
 from crewel.delivery.dispatcher import Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -16,8 +15,9 @@ from crewel.delivery.recent import Taken
 from crewel.delivery.records import BATCH_BLOCK, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
 from crewel.delivery.states import Holdback
 from crewel.delivery.statuses import read_statuses
-from crewel.delivery.update_qos import Origin
 from crewel.errors import StoreError
+from crewel.qos.connect import OverflowPolicy
+from crewel.qos.update import Origin
 from tests.delivery.receiver import Receiver
 from tests.delivery.server_model import BOUND, Server
 

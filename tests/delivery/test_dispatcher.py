@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.connect_qos import Settle
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import LogId
 from crewel.delivery.states import DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.statuses import NOT_OPEN, read_statuses
-from crewel.delivery.update_qos import Origin
+from crewel.qos.connect import Settle
+from crewel.qos.update import Origin
 
 ALIVE, POLLING, DEAD = DispatcherState
 JOE = "client/joe/1"

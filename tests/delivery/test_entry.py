@@ -7,7 +7,7 @@ import pytest
 
 from crewel.delivery.entry import Entry, priority_in
 from crewel.delivery.records import Logged, LogId
-from crewel.delivery.update_qos import Origin
+from crewel.qos.update import Origin
 
 
 def test_an_entry_knows_its_channel_and_its_json() -> None:
@@ -126,7 +126,11 @@ class TestReadBack:
         logged = Logged(LogId(17), "/a", b'{"channel":"/a"}', "client/eve/1", qos=qos, to="client/joe")
         entry = Entry.read_back(logged)
         assert (entry.priority, entry.expires, entry.to) == (priority, expires, "client/joe")
-        assert (entry.position, entry.channel, entry.origin) == (17, "/a", Origin.logged(logged))
+        assert (entry.position, entry.channel, entry.origin) == (
+            17,
+            "/a",
+            Origin.stored(logged.id, logged.sender, logged.qos, logged.redrive_of),
+        )
         assert entry.fields == {"channel": "/a", "id": "17"}
 
     def test_what_an_operator_has_sent_again_stays_until_it_is_delivered(self) -> None:

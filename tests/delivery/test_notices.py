@@ -10,7 +10,7 @@ from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.node import Node
 from crewel.delivery.order import place_of
 from crewel.delivery.records import EndReason, LogId, SessionName, SessionRecord, Waiting
-from crewel.delivery.update_qos import Origin
+from crewel.qos.update import Origin
 
 JOE = SessionName("client/joe/1")
 

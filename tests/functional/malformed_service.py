@@ -5,7 +5,7 @@ from __future__ import annotations
 from crewel import Message, Service, Session
 from crewel.bayeux.channel import parse
 from crewel.broker.broadcasting import Keeping
-from crewel.delivery.publish_qos import PublishQos
+from crewel.qos.publish import PublishQos
 
 app = Service("malformed")
 

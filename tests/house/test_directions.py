@@ -65,7 +65,17 @@ NAMES_THE_BROKER_STILL = {
     "crewel.extensions.update",
 }
 """Modules that get the whole broker where they need a part of it. The list may only shrink."""
-EXTENSIONS_MAY_IMPORT = {"bayeux", "broker", "delivery", "errors", "extension", "extensions", "metrics", "settings"}
+EXTENSIONS_MAY_IMPORT = {
+    "bayeux",
+    "broker",
+    "delivery",
+    "errors",
+    "extension",
+    "extensions",
+    "metrics",
+    "qos",
+    "settings",
+}
 
 
 def imported(file: Path) -> Iterator[str]:

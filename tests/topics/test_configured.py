@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.publish_qos import DEFAULT, PublishQos, read_publish_qos
+from crewel.qos.publish import DEFAULT, PublishQos, read_publish_qos
 from crewel.topics.configured import USUAL, TopicSettings
 
 

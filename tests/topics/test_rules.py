@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
+from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics.rules import Rules
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from crewel.bayeux.channel import parse as parse_channel
-from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument
+from crewel.qos.names import parse_name
 
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096

@@ -15,9 +15,9 @@ from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.letters.dead_letter import DeadLetter
 from crewel.broker.letters.redriving import Chosen, Limits, Report
-from crewel.delivery.fields import list_of, whole
-from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument, StoreError
+from crewel.qos.fields import list_of, whole
+from crewel.qos.names import parse_name
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_dead_id
 

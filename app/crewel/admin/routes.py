@@ -14,8 +14,8 @@ import orjson
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.delivery.fields import Check, flag, read_fields, text, whole
 from crewel.errors import IllegalArgument, Refused
+from crewel.qos.fields import Check, flag, read_fields, text, whole
 from crewel.transports.connection import Connection
 
 API: Final = "/admin/api"

@@ -11,9 +11,9 @@ from crewel.admin.calls import Call
 from crewel.admin.routes import Ask, NotThere, Route, flag_text, number_text, text_field
 from crewel.admin.session_facts import session_view, subject_of
 from crewel.broker.sessions import Session
-from crewel.delivery.fields import one_of
-from crewel.delivery.names import parse_name
 from crewel.delivery.states import DispatcherState
+from crewel.qos.fields import one_of
+from crewel.qos.names import parse_name
 
 _PAGE: Final = 100
 _MOST: Final = 1000

@@ -12,8 +12,8 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
 from crewel.broker.sessions import Session
 from crewel.broker.topics.topic import TopicView
-from crewel.delivery.names import parse_name
 from crewel.errors import IllegalArgument
+from crewel.qos.names import parse_name
 from crewel.topics.lifecycle import State
 
 

@@ -8,7 +8,7 @@ from crewel.admin.routes import Ask, NotThere, Route, flag_text, number_text, te
 from crewel.admin.topic_facts import past, topic_json
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.topics.topic import TopicView
-from crewel.delivery.fields import one_of
+from crewel.qos.fields import one_of
 from crewel.topics.lifecycle import State
 
 _PAGE: Final = 100

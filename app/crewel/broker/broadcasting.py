@@ -15,10 +15,10 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
 from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.entry import Entry
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import Submission
-from crewel.delivery.update_qos import Origin
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
+from crewel.qos.publish import DEFAULT, PublishQos
+from crewel.qos.update import Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

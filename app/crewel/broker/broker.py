@@ -42,10 +42,10 @@ from crewel.broker.subscribing.subscribing import Subscribing
 from crewel.broker.timing import Timing
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
-from crewel.delivery.publish_qos import PublishQos, read_publish_qos
 from crewel.errors import Refused, ServiceError, coded
 from crewel.extension import Extension, Pipe
 from crewel.metrics import Metrics
+from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.policy import OpenPolicy, SecurityPolicy
 from crewel.settings import Settings
 from crewel.storage.store import Store

@@ -18,11 +18,11 @@ from crewel.broker.logins import identity
 from crewel.broker.peer import Peer
 from crewel.broker.refusals import shown_token
 from crewel.broker.sessions import Session
-from crewel.delivery.names import ANONYMOUS
 from crewel.errors import Limited
 from crewel.errors.dotted import is_below
 from crewel.limits.accounts import Account, Accounts, holder_of
 from crewel.limits.buckets import UNLIMITED, Rate
+from crewel.qos.names import ANONYMOUS
 from crewel.security.bearer import grants_of
 from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken

@@ -33,13 +33,12 @@ from crewel.broker.refusals import (
 )
 from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.delivery.bounds import Bounds, OverflowPolicy
-from crewel.delivery.connect_qos import NOTHING_ASKED, ConnectQos, read_connect_qos
 from crewel.delivery.durable import Durable
-from crewel.delivery.fields import MAX_NUMBER
-from crewel.delivery.names import ANONYMOUS, Name
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
+from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
+from crewel.qos.fields import MAX_NUMBER
+from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.tokens import AdminToken

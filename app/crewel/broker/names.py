@@ -9,8 +9,8 @@ from typing import Final
 
 from crewel.broker.refusals import login_refusal
 from crewel.broker.sessions import Session
-from crewel.delivery.names import ANONYMOUS, parse_name
 from crewel.delivery.records import SessionName
+from crewel.qos.names import ANONYMOUS, parse_name
 
 DENIED: Final = "communication.noConnection.serverDeny"
 REMEMBERED: Final = 10_000

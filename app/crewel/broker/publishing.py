@@ -17,7 +17,6 @@ from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, Then, wait
-from crewel.delivery.publish_qos import PublishQos, read_publish_qos
 from crewel.errors import (
     BayeuxCode,
     Denied,
@@ -29,6 +28,7 @@ from crewel.errors import (
     coded,
     denied,
 )
+from crewel.qos.publish import PublishQos, read_publish_qos
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -12,8 +12,8 @@ from crewel.bayeux import advice, replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.sessions import Verdict
-from crewel.delivery.names import parse_name
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
+from crewel.qos.names import parse_name
 from crewel.security.policy import Refusal
 
 IDENTICAL: Final = "user.configuration.identicalClient"

@@ -15,12 +15,11 @@ from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
 from crewel.delivery.batches import Batches
-from crewel.delivery.bounds import Bounds
-from crewel.delivery.connect_qos import NOTHING_ASKED, Burst, ConnectQos
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.limits.accounts import Account
+from crewel.qos.connect import NOTHING_ASKED, Bounds, Burst, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def _priority(text: str) -> int | str:
 
 
 def _address(text: str) -> str:
-    from crewel.delivery.names import parse_name
+    from crewel.qos.names import parse_name
 
     if parse_name(text) is None:
         raise typer.BadParameter(

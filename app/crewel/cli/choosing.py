@@ -77,7 +77,7 @@ def filters(code: str | None, receiver: str | None, channel: str | None, since: 
 
 
 def _receiver(text: str) -> str:
-    from crewel.delivery.names import parse_name
+    from crewel.qos.names import parse_name
 
     name = parse_name(text)
     if name is None:

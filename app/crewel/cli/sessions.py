@@ -213,7 +213,7 @@ def _do(
 
 
 def _path(text: str) -> str:
-    from crewel.delivery.names import parse_name
+    from crewel.qos.names import parse_name
 
     name = parse_name(text)
     if name is None or not name.number:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
-from crewel.delivery.connect_qos import Settle
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, Outcome, outcome_of
 from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.statuses import NOT_OPEN, Status, Verdict
+from crewel.qos.connect import Settle
 
 NO_STATUS = "communication.responseTimeout"
 """The code of a message whose status did not come in time."""

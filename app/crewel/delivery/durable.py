@@ -14,7 +14,6 @@ from typing import Any
 from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.recent import Owed
 from crewel.delivery.records import (
-    NORMAL,
     Change,
     Ended,
     EndReason,
@@ -24,6 +23,7 @@ from crewel.delivery.records import (
     SessionRecord,
     Waiting,
 )
+from crewel.qos.publish import NORMAL
 
 
 class Durable(Owed):

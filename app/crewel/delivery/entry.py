@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
-from crewel.delivery.publish_qos import FOR_EVER, life_ends
 from crewel.delivery.recent import Taken
-from crewel.delivery.records import NORMAL, Logged, LogId, Waiting
-from crewel.delivery.update_qos import POINT_TO_POINT, Origin, counts_down_to, own, shared
+from crewel.delivery.records import Logged, LogId, Waiting
+from crewel.qos.publish import FOR_EVER, NORMAL, life_ends
+from crewel.qos.update import POINT_TO_POINT, Origin, counts_down_to, own, shared
 
 
 class Entry:
@@ -99,7 +99,7 @@ class Entry:
             logged.channel,
             logged.id,
             logged.body,
-            origin=Origin.logged(logged),
+            origin=Origin.stored(logged.id, logged.sender, logged.qos, logged.redrive_of),
             priority=priority,
             expires=expires,
             to=logged.to,

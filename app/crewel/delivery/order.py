@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import NORMAL, LogId
+from crewel.delivery.records import LogId
+from crewel.qos.publish import NORMAL
 
 _SPAN: Final = 1 << 56
 """Beyond the places of one priority: microseconds since 1970 stay below it until the year 4253."""

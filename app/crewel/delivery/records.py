@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NewType
 
+from crewel.qos.publish import NORMAL
+
 LogId = NewType("LogId", int)
 """A place in the log, and the id of the message that lies there."""
 
@@ -18,9 +20,6 @@ SessionName = NewType("SessionName", str)
 
 BATCH_BLOCK: Final = 1000
 """Batch numbers that a session's record reserves at a time."""
-
-NORMAL: Final = 5
-"""The priority of a message of which nothing else is said."""
 
 
 class EndReason(StrEnum):

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.delivery.names import is_subject
+from crewel.qos.names import is_subject
 
 ANY_SUBJECT: Final = "*"
 """In a list of subjects: all of them."""

@@ -16,8 +16,8 @@ import jwt
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
-from crewel.delivery.names import ANONYMOUS
 from crewel.errors import CrewelError
+from crewel.qos.names import ANONYMOUS
 from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, is_reserved

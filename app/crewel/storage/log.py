@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import (
-    NORMAL,
     Change,
     Commit,
     Ended,
@@ -29,6 +28,7 @@ from crewel.delivery.records import (
     Submission,
     Waiting,
 )
+from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
 from crewel.storage.answers import unless_refused
 from crewel.storage.facts import ends

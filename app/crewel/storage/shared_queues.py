@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import NORMAL, EndReason, Logged, LogId, SessionName
+from crewel.delivery.records import EndReason, Logged, LogId, SessionName
+from crewel.qos.publish import NORMAL
 from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
+from crewel.qos.publish import DEFAULT, PublishQos
 
 HISTORY_MAX: Final = "historyMax"
 """The one of the settings that the store obeys: a history that is longer is cut."""

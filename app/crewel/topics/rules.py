@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
+from crewel.qos.publish import DEFAULT, PublishQos
 
 REPLAY: Final = "replay"
 """The one field of a rule that no publish has: whether its messages are numbered and can be asked for by number."""

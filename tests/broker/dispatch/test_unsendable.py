@@ -14,11 +14,11 @@ from crewel.bayeux.message import Fields
 from crewel.broker.broadcasting import Keeping
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
-from crewel.delivery.publish_qos import PublishQos
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension, SessionPart
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
+from crewel.qos.publish import PublishQos
 from tests.broker.ptp.post import come, login
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, store
 from tests.broker.world import Client, Socket, World

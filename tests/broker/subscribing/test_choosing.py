@@ -8,7 +8,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.subscribing.choice import Budgets
-from crewel.delivery.filters import Filter
+from crewel.qos.filters import Filter
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin
 from tests.broker.subscribing.asking import RULES
 from tests.broker.world import Client, Socket, data_of

@@ -4,8 +4,8 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.broker.topics.ruling import read_rules
-from crewel.delivery.publish_qos import PRIORITIES, PublishQos
 from crewel.errors import SettingsError
+from crewel.qos.publish import PRIORITIES, PublishQos
 from crewel.settings import load
 from crewel.settings import topics as declared
 from crewel.settings.table import declared_rules

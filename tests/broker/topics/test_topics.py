@@ -7,8 +7,8 @@ import pytest
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.topics.topics import Topics
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 from tests.broker.stored_world import Receiver, StoredWorld, data

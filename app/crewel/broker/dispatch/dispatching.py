@@ -20,16 +20,17 @@ from crewel.broker.dispatch.unsettled import Unsettled
 from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.outlook import cause
 from crewel.broker.sessions import Event, Session, State
-from crewel.delivery.connect_qos import ConnectQos, Retries
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.order import comes_before
 from crewel.delivery.outcomes import OnUserError
-from crewel.delivery.records import NORMAL, EndReason, LogId, SessionRecord, Waiting
+from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
 from crewel.delivery.states import DispatcherState, Holdback
 from crewel.delivery.statuses import Verdict, read_statuses
 from crewel.errors import IllegalArgument, StoreUnavailable
+from crewel.qos.connect import ConnectQos, Retries
+from crewel.qos.publish import NORMAL
 from crewel.storage import sessions as stored_sessions
 
 if TYPE_CHECKING:

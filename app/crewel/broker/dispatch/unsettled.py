@@ -17,7 +17,7 @@ from crewel.delivery.order import in_order, place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
 from crewel.delivery.statuses import MAX_REASON
-from crewel.delivery.update_qos import Origin
+from crewel.qos.update import Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -20,10 +20,10 @@ from crewel.broker.steps import Promise
 from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
-from crewel.delivery.update_qos import Origin
 from crewel.errors import Behind, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain, coded
+from crewel.qos.publish import PublishQos
+from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.steps import Step

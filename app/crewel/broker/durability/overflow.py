@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 
 from crewel.broker.backlog import SIZE
 from crewel.broker.sessions import Session
-from crewel.delivery.bounds import Bounds, OverflowPolicy
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import least, place_of, priority_of
 from crewel.delivery.records import EndReason
+from crewel.qos.connect import Bounds, OverflowPolicy
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

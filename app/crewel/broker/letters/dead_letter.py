@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.entry import Entry
-from crewel.delivery.update_qos import Origin
+from crewel.qos.update import Origin
 
 if TYPE_CHECKING:
     from crewel.storage.dead_letters import StoredDeadLetter

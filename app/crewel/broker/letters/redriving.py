@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.ptp.naming import is_queue
 from crewel.broker.steps import resolve
-from crewel.delivery.bounds import Bounds
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import Waiting
 from crewel.errors import StoreUnavailable
+from crewel.qos.connect import Bounds
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from crewel.broker.names import Names
 from crewel.broker.ptp.naming import one_queue, subject_queue
 from crewel.broker.sessions import Session
-from crewel.delivery.names import ANONYMOUS
-from crewel.delivery.publish_qos import Destination, Distribute
+from crewel.qos.names import ANONYMOUS
+from crewel.qos.publish import Destination, Distribute
 
 Load = Callable[[Session], int]
 NextOf = Callable[[Iterable[Session]], Session]

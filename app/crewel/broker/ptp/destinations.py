@@ -21,10 +21,10 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise, Steps
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.publish_qos import PublishQos
 from crewel.delivery.records import LogId, Waiting
-from crewel.delivery.update_qos import Origin
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.qos.publish import PublishQos
+from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
 from crewel.storage.steps import Step

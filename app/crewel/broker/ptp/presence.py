@@ -12,8 +12,8 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
-from crewel.delivery.names import ANONYMOUS, parse_name
-from crewel.delivery.update_qos import Origin
+from crewel.qos.names import ANONYMOUS, parse_name
+from crewel.qos.update import Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -12,11 +12,11 @@ from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.names import ANONYMOUS
 from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.dotted import is_below
+from crewel.qos.names import ANONYMOUS
 from crewel.storage import shared_queues
 
 if TYPE_CHECKING:

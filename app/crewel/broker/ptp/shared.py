@@ -18,11 +18,11 @@ from crewel.broker.durability.membership import DEAD_SESSION
 from crewel.broker.ptp.failures import Failures
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session, State
-from crewel.delivery.bounds import Bounds
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
+from crewel.qos.connect import Bounds
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
 

@@ -20,8 +20,8 @@ from crewel.broker.subscribing import replaying
 from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
-from crewel.delivery.subscribe_qos import ALL, Position
 from crewel.errors import Refused, StoreError, StoreUnavailable
+from crewel.qos.subscribe import ALL, Position
 from crewel.storage import histories
 from crewel.storage.histories import History
 from crewel.storage.steps import Step
@@ -182,7 +182,7 @@ class Reading:
         if start.is_initial:
             newest = room if start.entries == ALL else min(start.entries, room)
             return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=self._room.size)]
-        since = None if start.since is None else start.since.id
+        since = None if start.since is None else LogId(start.since.id)
         newest = room if start.replay == replaying.ALL else room + 1  # one more than fits shows that they do not
         return [
             histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=self._room.size),

@@ -11,9 +11,8 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import reread
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
-from crewel.delivery.filter_budget import ALWAYS, FilterBudget
-from crewel.delivery.filters import MAX_STEPS, Filter, FilterFailed, FilterTooCostly
 from crewel.metrics import Metrics
+from crewel.qos.filters import BUDGET_MINIMUM, MAX_STEPS, Filter, FilterBudget, FilterFailed, FilterTooCostly
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ class Question:
 
     def _evaluated(self, expression: Filter) -> bool | None:
         try:
-            verdict = expression.accepts(self._read(), ALWAYS)
+            verdict = expression.accepts(self._read(), BUDGET_MINIMUM)
         except FilterTooCostly:
             return None
         except FilterFailed:

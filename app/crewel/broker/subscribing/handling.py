@@ -17,8 +17,8 @@ from crewel.broker.subscribing.beginning import Begun, Reading, Start
 from crewel.broker.subscribing.granting import grant
 from crewel.broker.subscribing.subscribing import Choices
 from crewel.delivery.records import LogId
-from crewel.delivery.subscribe_qos import SubscribeQos, read_subscribe_qos
 from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
+from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -17,9 +17,9 @@ from crewel.broker.steps import complete, start
 from crewel.broker.subscribing.beginning import Room
 from crewel.broker.subscribing.granting import grant
 from crewel.delivery.entry import Entry
-from crewel.delivery.fields import Check, flag, read_fields, whole
-from crewel.delivery.subscribe_qos import ALL
 from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
+from crewel.qos.fields import Check, flag, read_fields, whole
+from crewel.qos.subscribe import ALL
 from crewel.storage import histories
 from crewel.storage.histories import History
 

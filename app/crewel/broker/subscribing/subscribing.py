@@ -15,8 +15,8 @@ from crewel.broker.subscribing.newest import outdate
 from crewel.broker.subscribing.past import SERVICE, Past, past, told
 from crewel.broker.subscribing.replaying import Numbers
 from crewel.delivery.entry import Entry
-from crewel.delivery.subscribe_qos import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
 from crewel.errors import IllegalArgument
+from crewel.qos.subscribe import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -15,8 +15,9 @@ from crewel.broker.topics.references import channel_of, in_memory
 from crewel.broker.turns import Turns
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import erased_notice
-from crewel.delivery.records import NORMAL, EndReason, LogId, Waiting
-from crewel.delivery.update_qos import ERASED, Origin
+from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.qos.publish import NORMAL
+from crewel.qos.update import ERASED, Origin
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -11,8 +11,8 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.sessions import Session
 from crewel.broker.steps import finished
-from crewel.delivery.fields import Check, flag, read_fields
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
+from crewel.qos.fields import Check, flag, read_fields
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

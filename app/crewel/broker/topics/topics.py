@@ -23,9 +23,9 @@ from crewel.broker.topics.references import channel_of, queued
 from crewel.broker.topics.ruling import read_rules
 from crewel.broker.topics.service import SERVICE, erase
 from crewel.broker.topics.topic import Topic, TopicView
-from crewel.delivery.publish_qos import DEFAULT, PublishQos
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
+from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
 from crewel.topics.configured import HISTORY_MAX, USUAL, TopicSettings

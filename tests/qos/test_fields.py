@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.fields import (
+from crewel.errors import IllegalArgument
+from crewel.qos.fields import (
     MAX_NUMBER,
     Check,
     flag,
@@ -18,7 +19,6 @@ from crewel.delivery.fields import (
     text,
     whole,
 )
-from crewel.errors import IllegalArgument
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

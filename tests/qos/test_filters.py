@@ -6,18 +6,25 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import jmespath  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.filters import (
+from crewel.qos.filters import (
+    BUDGET_BURST,
+    BUDGET_MINIMUM,
+    BUDGET_RATE,
     FUNCTIONS,
     MAX_LENGTH,
     MAX_STEPS,
     MAX_WHOLE_CALLS,
     Filter,
+    FilterBudget,
     FilterFailed,
     FilterTooCostly,
+    Unsure,
+    condition_of,
 )
 
 MESSAGE = {
@@ -221,3 +228,125 @@ def test_filters_of_one_text_are_one() -> None:
 def test_each_function_of_the_list_is_there(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name}\(\) takes"):
         Filter(f"{name}(" + ", ".join(["data"] * (0 if name == "not_null" else 7)) + ")")
+
+
+scalars: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.sampled_from(["", "a", "b"])
+)
+values = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from("ab"), scalars, max_size=2)
+documents = st.dictionaries(st.sampled_from("abc"), values)
+terms = st.sampled_from(["a", "b", "a.b", "c.a.b", "`1`", "`0`", "`true`", "`null`", "'a'", "`[]`", "`1.5`", "''"])
+comparisons = st.tuples(terms, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), terms).map(" ".join)
+expressions = st.recursive(
+    comparisons | terms,
+    lambda part: (
+        st.tuples(part, st.sampled_from(["&&", "||"]), part).map(lambda each: f"({' '.join(each)})")
+        | part.map(lambda each: f"!({each})")
+    ),
+    max_leaves=4,
+)
+
+
+def walked(filter_: Filter, document: dict[str, Any]) -> bool | None:
+    filter_._condition = None
+    return answered(filter_, document)
+
+
+def answered(filter_: Filter, document: dict[str, Any]) -> bool | None:
+    try:
+        return filter_.accepts(document)
+    except FilterFailed:
+        return None
+
+
+@given(expressions, documents)
+def test_both_evaluators_agree_on_random_expressions(expression: str, document: dict[str, Any]) -> None:
+    filter_ = Filter(expression)
+    assert filter_._condition is not None
+    assert answered(filter_, document) == walked(filter_, document)
+
+
+@pytest.mark.parametrize(
+    ("expression", "document"),
+    [
+        ("a.b.c", {"a": {"b": 1}}),
+        ("a.b.c", {"a": {"b": {"c": 1}}}),
+        ("a > b", {"a": 1}),
+        ("a > b", {"a": 2, "b": 1.5}),
+        ("a > b", {"a": "b", "b": "a"}),
+        ("a == b", {"a": None}),
+        ("a == b", {"a": 1}),
+        ("a != b", {"a": "x", "b": "x"}),
+        ("!a || b && a", {"a": True, "b": 0}),
+    ],
+)
+def test_both_evaluators_agree(expression: str, document: dict[str, Any]) -> None:
+    filter_ = Filter(expression)
+    assert answered(filter_, document) == walked(filter_, document)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "length(a)",
+        "a[0]",
+        "a[?b]",
+        "length(a) > `1`",
+        "a > length(b)",
+        "!length(a)",
+        "a && b[0]",
+        "a.b[0].c",
+        "@",
+        "a.*",
+    ],
+)
+def test_condition_of_leaves_other_expressions_to_the_walk(expression: str) -> None:
+    assert condition_of(jmespath.compile(expression).parsed) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "document"),
+    [("a == b", {"a": 1, "b": True}), ("a == b", {"a": [1], "b": [1]}), ("a < b", {"a": 1, "b": "x"})],
+)
+def test_condition_is_unsure_of_values_with_rules_of_their_own(expression: str, document: dict[str, Any]) -> None:
+    condition = condition_of(jmespath.compile(expression).parsed)
+    assert condition is not None
+    with pytest.raises(Unsure):
+        condition(document)
+
+
+def spend(budget: FilterBudget, messages: int, now: float) -> int:
+    """What the filters spend that take all that they may, for so many messages at one moment."""
+    spent = 0
+    for _ in range(messages):
+        steps = budget.allowance(now)
+        budget.spend(steps)
+        spent += steps
+    return spent
+
+
+def test_budget_of_one_message_is_max_steps() -> None:
+    assert FilterBudget(5.0).allowance(5.0) == MAX_STEPS
+
+
+def test_budget_saved_up_is_spent_once() -> None:
+    budget = FilterBudget(0.0)
+    assert spend(budget, BUDGET_BURST // MAX_STEPS, 0.0) == BUDGET_BURST
+    assert budget.allowance(0.0) == BUDGET_MINIMUM
+    assert spend(budget, 1000, 0.0) == 1000 * BUDGET_MINIMUM
+
+
+def test_budget_grows_with_time_up_to_a_bound() -> None:
+    budget = FilterBudget(0.0)
+    spend(budget, 1000, 0.0)
+    assert budget.allowance(BUDGET_MINIMUM * 2 / BUDGET_RATE) == BUDGET_MINIMUM * 2
+    assert budget.allowance(1e9) == MAX_STEPS
+    assert spend(budget, BUDGET_BURST // MAX_STEPS, 1e9) == BUDGET_BURST
+    assert budget.allowance(1e9) == BUDGET_MINIMUM
+
+
+def test_budget_lasts_while_spending_is_low() -> None:
+    budget = FilterBudget(0.0)
+    for number in range(10_000):
+        assert budget.allowance(number / 1000) == MAX_STEPS
+        budget.spend(BUDGET_RATE // 1000)

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
-from crewel.delivery.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
-from crewel.delivery.names import Name, parse_name
-from crewel.delivery.records import NORMAL
+from crewel.qos.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
+from crewel.qos.names import Name, parse_name
 
+NORMAL: Final = 5
+"""The priority of a message of which nothing else is said."""
 PRIORITIES: Final = {"MIN": 0, "LOW": 3, "NORM": NORMAL, "HIGH": 7, "MAX": 9}
 """The priorities that have a name."""
 

@@ -2,13 +2,18 @@
 
 They run in the server, on messages of other clients, so they are a part of JMESPath that cannot build anything: no value can
 become larger than the message that it was found in, and the steps of one evaluation are counted (docs/decisions/0024).
+
+There are two evaluators. Most filters compare fields with literals; as plain functions they take a tenth of the time of the
+library's walk, which is what a busy channel needs. All else, and values with rules of their own, is left to the walk.
+tests/qos/test_filters.py holds the two against each other.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import jmespath  # type: ignore[import-untyped]  # it comes without types
@@ -22,13 +27,17 @@ from jmespath.exceptions import (  # type: ignore[import-untyped]
 from jmespath.functions import Functions  # type: ignore[import-untyped]
 from jmespath.visitor import TreeInterpreter  # type: ignore[import-untyped]
 
-from crewel.delivery.conditions import FALSE, Unsure, condition_of
-
 MAX_LENGTH: Final = 1024
 """Longest filter in characters."""
 MAX_STEPS: Final = 5000
 """Steps that the filters of one session take at most for one message: some milliseconds. A part of the expression that is
 visited is a step, and so are each `_ITEMS_A_STEP` items and `_CHARACTERS_A_STEP` characters that a function looks at."""
+BUDGET_RATE: Final = 25_000
+"""Steps a second that are added."""
+BUDGET_BURST: Final = 100_000
+"""Steps that can be saved up."""
+BUDGET_MINIMUM: Final = 100
+"""Steps for each message that are allowed whatever was spent before: more than most expressions ever take."""
 MAX_WHOLE_CALLS: Final = 8
 """Calls of functions that look at whole lists, in one filter."""
 _ITEMS_A_STEP: Final = 8
@@ -66,7 +75,20 @@ _LOOKS_IN: Final = "contains"
 """The one function that may be given a list written in place: it answers true or false, and never the list."""
 _FAILURES: Final = (JMESPathError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError)
 
-_Node = dict[str, Any]
+Condition = Callable[[Any], bool]
+"""Whether the expression is true for a document."""
+_Value = Callable[[Any], Any]
+_Node = Mapping[str, Any]
+
+_FALSE: Final[tuple[Any, ...]] = ("", [], {}, None)
+"""What JMESPath takes for false, besides false itself."""
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "lt": operator.lt,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "gte": operator.ge,
+}
+_NUMBERS: Final = (int, float)  # by type: a bool is an int to `isinstance`, and none to JMESPath
 
 
 class FilterFailed(Exception):
@@ -75,6 +97,10 @@ class FilterFailed(Exception):
 
 class FilterTooCostly(FilterFailed):
     """The evaluation was given up, because it took all the steps that it was allowed: nothing is known of the message."""
+
+
+class Unsure(Exception):
+    """A condition cannot say: these values have rules of their own."""
 
 
 class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
@@ -186,7 +212,7 @@ class Filter:
             result = self._evaluation.visit(self._tree, document)
         except _FAILURES as error:  # its own words may quote the whole message
             raise FilterFailed(type(error).__name__) from error
-        return result is not False and result not in FALSE
+        return result is not False and result not in _FALSE
 
 
 def _parsed(text: str) -> _Node:
@@ -253,3 +279,106 @@ def _wrong_call(name: str, given: int) -> str:
 def _column(text: str, pattern: str) -> str:
     found = re.search(pattern, text)
     return f" (column {found.start() + 1})" if found else ""
+
+
+def condition_of(node: _Node) -> Condition | None:
+    """The condition that the parsed expression is; None if it is more than that."""
+    kind, children = node["type"], node["children"]
+    if kind == "comparator":
+        return _comparison(node["value"], _value(children[0]), _value(children[1]))
+    if kind in ("and_expression", "or_expression", "not_expression"):
+        parts = [condition_of(child) for child in children]
+        return None if None in parts else _combined(kind, [each for each in parts if each is not None])
+    value = _value(node)
+    return None if value is None else _truth(value)
+
+
+def _value(node: _Node) -> _Value | None:
+    kind = node["type"]
+    if kind == "literal":
+        literal = node["value"]
+        return lambda _: literal
+    if kind == "field":
+        return _path((node["value"],))
+    if kind == "subexpression" and all(child["type"] == "field" for child in node["children"]):
+        return _path(tuple(child["value"] for child in node["children"]))
+    return None
+
+
+def _path(names: tuple[str, ...]) -> _Value:
+    def value(document: Any) -> Any:
+        for name in names:
+            if type(document) is not dict:
+                return None
+            document = document.get(name)
+        return document
+
+    return value
+
+
+def _truth(value: _Value) -> Condition:
+    def holds(document: Any) -> bool:
+        found = value(document)
+        return found is not False and found not in _FALSE
+
+    return holds
+
+
+def _combined(kind: str, parts: list[Condition]) -> Condition:
+    if kind == "not_expression":
+        only = parts[0]
+        return lambda document: not only(document)
+    first, second = parts
+    if kind == "and_expression":
+        return lambda document: first(document) and second(document)
+    return lambda document: first(document) or second(document)
+
+
+def _comparison(name: str, left: _Value | None, right: _Value | None) -> Condition | None:
+    if left is None or right is None:
+        return None
+    order = _ORDERS.get(name)
+    if order is None:
+        is_equality = name == "eq"
+        return lambda document: _equal(left(document), right(document)) is is_equality
+
+    def holds(document: Any) -> bool:
+        one, other = left(document), right(document)
+        if one is None or other is None:
+            return False
+        if (type(one) in _NUMBERS and type(other) in _NUMBERS) or (type(one) is str and type(other) is str):
+            return order(one, other)
+        raise Unsure
+
+    return holds
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    if type(one) is type(other) and type(one) in (str, int, float, bool):
+        return bool(one == other)
+    raise Unsure
+
+
+class FilterBudget:
+    """The steps of one session: an allowance for each message, and one over time. A step takes about a microsecond, so what is
+    allowed over time keeps the filters of one session at a few hundredths of a processor."""
+
+    __slots__ = ("_at", "_left", "is_reported")
+
+    def __init__(self, now: float) -> None:
+        self._left: float = BUDGET_BURST
+        self._at = now
+        self.is_reported = False
+        """Whether the log says already that it did not suffice."""
+
+    def allowance(self, now: float) -> int:
+        """The steps that may be taken for one message. `now` is in seconds, of a clock that never goes back."""
+        self._left = min(BUDGET_BURST, self._left + (now - self._at) * BUDGET_RATE)
+        self._at = now
+        return max(BUDGET_MINIMUM, min(MAX_STEPS, int(self._left)))
+
+    def spend(self, steps: int) -> None:
+        """So many were taken."""
+        self._left = max(0.0, self._left - steps)

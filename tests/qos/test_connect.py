@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.bounds import OverflowPolicy
-from crewel.delivery.connect_qos import Burst, ConnectQos, QueueQos, Retries, Settle, read_connect_qos
-from crewel.delivery.names import Name
 from crewel.errors import IllegalArgument
+from crewel.qos.connect import Bounds, Burst, ConnectQos, OverflowPolicy, QueueQos, Retries, Settle, read_connect_qos
+from crewel.qos.names import Name
 
 MOST = 10_000
 
@@ -185,3 +184,26 @@ def test_each_way_to_settle_says_what_it_means() -> None:
 def test_whatever_comes_is_read_or_refused(fields: dict[str, Any]) -> None:
     with suppress(IllegalArgument):
         assert isinstance(read_connect_qos(fields, MOST), ConnectQos)
+
+
+@pytest.mark.parametrize(
+    ("entries", "size", "code"),
+    [
+        (0, 100, None),
+        (2, 100, None),
+        (3, 10, "resource.overflow.queue.entries"),
+        (3, 101, "resource.overflow.queue.entries"),
+        (2, 101, "resource.overflow.queue.bytes"),
+    ],
+)
+def test_the_bound_that_one_message_more_goes_beyond_is_named(entries: int, size: int, code: str | None) -> None:
+    assert Bounds(3, 100).exceeded(entries, size) == code
+
+
+def test_a_message_that_is_alone_fits_however_large() -> None:
+    assert Bounds(3, 100).exceeded(0, 10**9) is None
+
+
+@pytest.mark.parametrize("policy", OverflowPolicy)
+def test_every_policy_says_in_a_sentence_what_it_does(policy: OverflowPolicy) -> None:
+    assert policy.meaning.endswith(".")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.filters import Filter
-from crewel.delivery.records import LogId
-from crewel.delivery.subscribe_qos import (
+from crewel.errors import IllegalArgument
+from crewel.qos.filters import Filter
+from crewel.qos.subscribe import (
     MAX_CHOICES,
     MAX_POSITIONS,
     USUAL,
@@ -19,7 +19,6 @@ from crewel.delivery.subscribe_qos import (
     read_choice,
     read_subscribe_qos,
 )
-from crewel.errors import IllegalArgument
 
 
 def test_nothing_asked_for_is_as_usual() -> None:
@@ -48,7 +47,7 @@ def test_nothing_asked_for_is_as_usual() -> None:
         ({"since": {}}, SubscribeQos(since={})),
         (
             {"since": {"/a": {"epoch": "e", "id": "12"}, "/b/": {"epoch": "", "id": "0"}}},
-            SubscribeQos(since={"/a": Position("e", LogId(12)), "/b": Position("", LogId(0))}),
+            SubscribeQos(since={"/a": Position("e", 12), "/b": Position("", 0)}),
         ),
     ],
 )

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.records import Logged, LogId
-from crewel.delivery.update_qos import Origin, counts_down_to, own, shared
+from crewel.qos.update import Origin, counts_down_to, own, shared
 
 WIRE = b'{"channel":"/a","data":1}'
 PLAIN = Origin("1700-0-ab", "1700000000")
@@ -27,12 +26,8 @@ def update(origin: Origin, **own_fields: Any) -> dict[str, Any]:
 
 class TestOrigin:
     def test_of_a_stored_message_the_place_in_the_log_is_the_id_and_the_time(self) -> None:
-        origin = Origin.stored(LogId(17), "client/joe/1", b'{"priority":9}', "99-0")
+        origin = Origin.stored(17, "client/joe/1", b'{"priority":9}', "99-0")
         assert origin == Origin("17", "17000", "client/joe/1", b'{"priority":9}', True, "99-0")
-
-    def test_of_one_that_was_read_from_the_store(self) -> None:
-        logged = Logged(LogId(17), "/a", b"{}", "client/joe/1", "", b'{"priority":9}', "99-0", 2)
-        assert Origin.logged(logged) == Origin.stored(LogId(17), "client/joe/1", b'{"priority":9}', "99-0")
 
 
 class TestShared:
@@ -44,7 +39,7 @@ class TestShared:
         }
 
     def test_a_stored_message_says_that_it_is_persistent(self) -> None:
-        assert update(Origin.stored(LogId(17), "", b"")) == {"id": "17", "rcvTimestamp": "17000", "persistent": True}
+        assert update(Origin.stored(17, "", b"")) == {"id": "17", "rcvTimestamp": "17000", "persistent": True}
 
     def test_the_sender_and_what_it_asked_for_travel_along(self) -> None:
         qos = b'{"priority":9,"lifeTime":5000,"clientProperties":{"a":1}}'

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.codec import encode, reread
-from crewel.delivery.publish_qos import life_ends
-from crewel.delivery.records import Logged, LogId
+from crewel.qos.publish import life_ends
 
 _UNTOLD: Final = frozenset({"destination", "subscribable"})
 """What is stored with a message and not delivered: its other receivers."""
@@ -38,19 +37,14 @@ class Origin(NamedTuple):
     """What has become of its topic (`ERASED`), if that is what it tells; empty for a message as any."""
 
     @classmethod
-    def stored(cls, position: LogId, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
+    def stored(cls, position: int, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
         """Of a message at this place of the log."""
         return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of)
 
     @classmethod
-    def erased(cls, position: LogId) -> Origin:
+    def erased(cls, position: int) -> Origin:
         """Of the notice that a topic was erased, at this place."""
         return cls(str(position), f"{position}000", state=ERASED)
-
-    @classmethod
-    def logged(cls, logged: Logged) -> Origin:
-        """Of a message that was read from the store."""
-        return cls.stored(logged.id, logged.sender, logged.qos, logged.redrive_of)
 
 
 def shared(wire: bytes, origin: Origin) -> bytes:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.names import Name
-from crewel.delivery.publish_qos import (
+from crewel.errors import IllegalArgument
+from crewel.qos.names import Name
+from crewel.qos.publish import (
     DEFAULT,
     FOR_EVER,
     Destination,
@@ -19,7 +20,6 @@ from crewel.delivery.publish_qos import (
     life_ends,
     read_publish_qos,
 )
-from crewel.errors import IllegalArgument
 
 DEFAULTS: dict[str, Any] = {
     "persistent": False,

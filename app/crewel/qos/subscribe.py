@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
-from crewel.delivery.fields import Check, flag, read_fields, text, whole
-from crewel.delivery.filters import MAX_LENGTH, Filter
-from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
+from crewel.qos.fields import Check, flag, read_fields, text, whole
+from crewel.qos.filters import MAX_LENGTH, Filter
 
 ALL: Final = -1
 """The `numEntries` that asks for a whole history."""
@@ -33,7 +32,7 @@ class Position(NamedTuple):
 
     epoch: str
     """Names the life of the history that the id belongs to; empty if it had not begun."""
-    id: LogId
+    id: int
     """The last message that the receiver has; 0: none yet."""
 
 
@@ -94,10 +93,10 @@ def _filter(value: object) -> Filter:
     return Filter(text(MAX_LENGTH)(value))
 
 
-def _log_id(value: object) -> LogId:
+def _log_id(value: object) -> int:
     if not isinstance(value, str) or _LOG_ID.fullmatch(value) is None:
         raise ValueError("the id of a message that was stored, in digits")
-    return LogId(int(value))
+    return int(value)
 
 
 _POSITION: Final[Mapping[str, Check]] = {"epoch": text(64, 0), "id": _log_id}

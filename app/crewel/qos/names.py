@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from crewel.delivery.records import SessionName
-
 ANONYMOUS: Final = "anonymous"
 """The subject of sessions that gave no name. Nobody can ask for it."""
 
@@ -36,9 +34,9 @@ class Name:
     """The node that the name was given with; it informs and decides nothing."""
 
     @property
-    def relative(self) -> SessionName:
+    def relative(self) -> str:
         """Without the node, `client/joe/1` or `client/joe`: what sessions are kept and compared by."""
-        return SessionName(f"client/{self.subject}/{self.number}" if self.number else f"client/{self.subject}")
+        return f"client/{self.subject}/{self.number}" if self.number else f"client/{self.subject}"
 
     def absolute(self, node: str) -> str:
         """With the node that has the session: `/node/heron/client/joe/1`."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.names import MAX_NUMBER, Name, is_subject, parse_name
+from crewel.qos.names import MAX_NUMBER, Name, is_subject, parse_name
 
 subjects = st.text(string.ascii_letters + string.digits + ".@-", min_size=1, max_size=64)
 numbers = st.integers(-MAX_NUMBER, MAX_NUMBER)
