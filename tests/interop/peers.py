@@ -10,6 +10,7 @@ call, reload, loaded, disconnect. Events:
 | connecting | transport, ack | a connect goes out |
 | connected | ack, advice | a connect was answered successfully |
 | subscribed | channel | the server confirmed a subscription |
+| publishing | channel | a message goes out (cometd alone) |
 | delivered | channel, id, data | a message arrived on the wire: one event a copy |
 | message | subscription, channel, data | the application's listener was called |
 | ended | | the server ended the session for good |

@@ -2,7 +2,7 @@
  * Drives the official cometd client: `node cometd.mjs 9|8|7|3`. One process is one browser, with its own cookies.
  */
 import {adapt} from "cometd-nodejs-client";
-import {obey, tell} from "./wire.mjs";
+import {obey, tell as tellTest} from "./wire.mjs";
 
 adapt();
 
@@ -40,22 +40,36 @@ let client;
 let options;
 let subscriptions;      // by channel: the client library's handle
 let clientId;
+let page = {};          // the one that is open now
+
+/**
+ * Returns a function that tells the test something as long as this page is open. The client of a page that was reloaded still
+ * gets what is on its way to its closing socket. In a browser no code of that page runs any more, so here it is not heard.
+ */
+function teller() {
+    const mine = page;
+    return line => mine === page && tellTest(line);
+}
 
 /** Tells what goes over the wire, below everything that the client library does with it. */
 class Witness {
+    tell = teller();
+
     incoming(message) {
         if (message.data !== undefined) {
-            tell({event: "delivered", channel: message.channel, id: message.id ?? null, data: message.data});
+            this.tell({event: "delivered", channel: message.channel, id: message.id ?? null, data: message.data});
         }
         if (message.channel === "/meta/connect" && message.advice?.reconnect === "none") {
-            tell({event: "ended"});
+            this.tell({event: "ended"});
         }
         return message;
     }
 
     outgoing(message) {
         if (message.channel === "/meta/connect") {
-            tell({event: "connecting", transport: message.connectionType, ack: message.ext?.ack ?? null});
+            this.tell({event: "connecting", transport: message.connectionType, ack: message.ext?.ack ?? null});
+        } else if (message.data !== undefined) {
+            this.tell({event: "publishing", channel: message.channel});
         }
         return message;
     }
@@ -67,6 +81,7 @@ function transportType() {
 }
 
 function listen(channel) {
+    const tell = teller();
     return new Promise(resolve => {
         const handle = client.subscribe(channel, message => {
             tell({event: "message", subscription: channel, channel: message.channel, data: plain(message.data)});
@@ -95,6 +110,7 @@ function resubscribe() {
 }
 
 function watch() {
+    const tell = teller();
     client.addListener("/meta/handshake", reply => {
         if (reply.successful) {
             clientId = reply.clientId;
@@ -172,6 +188,7 @@ obey({
     /** What a page does that is reloaded: the old client is dropped, a new one goes on with the session. */
     reload() {
         client.reload();
+        page = {};
         return {};
     },
     loaded: () => open(),
