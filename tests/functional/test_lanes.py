@@ -116,7 +116,7 @@ def test_who_never_reads_is_cut_off(serve: Serve, method: str, last: str) -> Non
         unread.settimeout(0.5)
         with suppress(OSError):  # the server takes no more than it can answer
             unread.sendall(b"".join(requests))
-        until(lambda: descriptors(server) == before, 40)
+        until(lambda: descriptors(server) == before)
 
 
 def test_a_request_without_a_host_is_refused(server: Server) -> None:

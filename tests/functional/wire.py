@@ -12,6 +12,7 @@ import ssl
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -234,8 +235,13 @@ def resident(server: Process) -> int:
 
 
 def descriptors(server: Process) -> int:
-    """How many descriptors the server has open."""
-    return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+    """How many descriptors the server has open, without its connections to the store: these it opens when it needs them."""
+    stores = {f"socket:[{line.split()[6]}]" for line in Path("/proc/net/unix").read_text().splitlines()[1:]}
+    targets = []
+    for descriptor in Path(f"/proc/{server.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            targets.append(str(descriptor.readlink()))
+    return sum(target not in stores for target in targets)
 
 
 def figures(server: Address) -> dict[str, float]:
