@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crewel import metrics
 from crewel.admin.commands import COMMANDS
+from crewel.admin.rest import ROUTES
 from crewel.client.states import TRANSITIONS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
@@ -201,6 +202,19 @@ def commands() -> str:
     return table(("about", "property", "access", "meaning"), rows)
 
 
+def resources() -> str:
+    """Return the table of the REST resources, with what their queries and bodies take."""
+    rows = (
+        (
+            f"`{each.method} {each.path}`",
+            each.summary,
+            ", ".join(f"`{field.name}`" for field in (*each.query, *each.body)) if each.path != "/settings" else "",
+        )
+        for each in ROUTES
+    )
+    return table(("resource", "what it does", "takes"), rows)
+
+
 def pipeline_tables() -> str:
     """Return each table of the pipeline under a heading of its own."""
     return "\n\n".join(
@@ -249,6 +263,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "overflow-policies": overflow_policies,
     "keys": keys,
     "commands": commands,
+    "resources": resources,
     "pipeline-tables": pipeline_tables,
     "decisions": decisions,
 }

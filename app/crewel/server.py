@@ -20,7 +20,7 @@ from aiohttp import web
 
 from crewel import assets
 from crewel.admin.administration import Administration
-from crewel.admin.remote import answer_commands
+from crewel.admin.commands import answer_remote_calls
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
@@ -105,7 +105,7 @@ def attach(
         broker.set_policy(JwtPolicy(Tokens(settings.security), broker.logins.admin.matches))
     broker.install(services)
     app[ADMIN] = Administration(broker)
-    answer_commands(app[ADMIN])
+    answer_remote_calls(app[ADMIN])
     endpoint = Endpoint(broker)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint

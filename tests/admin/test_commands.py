@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from crewel.admin.calls import Access
+from crewel.admin.command import Access, Level
 from crewel.admin.commands import COMMANDS
-from crewel.admin.grammar import Level
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held

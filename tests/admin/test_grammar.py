@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.admin.grammar import Level, Order, read_order
+from crewel.admin.command import Level, Order, read_order
 from crewel.errors import IllegalArgument
 
 

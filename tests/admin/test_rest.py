@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crewel.admin.rest import ROUTES
-from crewel.admin.routes import API
+from crewel.admin.route import API
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import held

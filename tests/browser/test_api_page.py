@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from crewel.admin.rest import ROUTES
-from crewel.admin.routes import API
+from crewel.admin.route import API
 from tests.browser.conftest import SCREENSHOTS
 from tests.conftest import StartServer
 from tests.server_process import Server

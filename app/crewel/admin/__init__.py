@@ -1,1 +1,5 @@
-"""What operators see and do: one table of commands and one table of REST resources, and the faces of both."""
+"""What operators see and do, with the whole broker at hand.
+
+A module `…_resource` has the commands and REST resources of one subject; `commands` and `rest` put them together and carry
+them out. A new command or route is one row: parsing, errors, OpenAPI and documentation follow from it.
+"""

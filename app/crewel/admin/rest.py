@@ -17,17 +17,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
-from crewel.admin.alert_routes import ALERT_ROUTES
-from crewel.admin.letter_routes import LETTER_ROUTES
-from crewel.admin.node_facts import VERSION
-from crewel.admin.openapi import document
-from crewel.admin.refusals import told
-from crewel.admin.routes import API, Ask, Field, NotThere, Route, read
-from crewel.admin.running import run
-from crewel.admin.session_routes import SESSION_ROUTES
-from crewel.admin.settings_routes import SETTINGS_ROUTES
-from crewel.admin.subject_routes import SUBJECT_ROUTES
-from crewel.admin.topic_routes import TOPIC_ROUTES
+from crewel.admin.commands import failure_json, run
+from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
+from crewel.admin.node_resource import NODE_ROUTES, VERSION
+from crewel.admin.route import API, Ask, Field, NotThere, Route, document, read
+from crewel.admin.session_resource import SESSION_ROUTES
+from crewel.admin.subject_resource import SUBJECT_ROUTES
+from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
@@ -52,10 +48,6 @@ _SPANS: Final = {"channel": ".+"}
 """What variables of paths match that are more than a segment."""
 
 
-def _any(value: object) -> object:
-    return value
-
-
 async def _command(ask: Ask) -> dict[str, Any]:
     return await run(ask.admin, ask.fields.get("command"), ask.who)
 
@@ -71,14 +63,13 @@ ROUTES: Final = (
         "Carry out a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
         _command,
         "`command`: the command with its node; `result`: what came of it, OK for a value that was written.",
-        body=(Field("command", _any, {"type": "string"}, "The command."),),
+        body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
     ),
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
-    *LETTER_ROUTES,
-    *ALERT_ROUTES,
-    *SETTINGS_ROUTES,
+    *DEAD_LETTER_ROUTES,
+    *NODE_ROUTES,
     Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
 )
 
@@ -187,7 +178,7 @@ def _json(value: Any, status: int = 200, **headers: str) -> web.Response:
 
 def _refused(error: CrewelError) -> web.Response:
     """What a failure is answered with: its status, its code, and its words."""
-    answer = told(error)
+    answer = failure_json(error)
     status = _status(error, answer["errorCode"])
     headers = {}
     if status == HTTPStatus.UNAUTHORIZED:

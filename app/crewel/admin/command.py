@@ -1,18 +1,22 @@
-"""The form of a command (reference: xmlBlaster's `__cmd:`), read without knowing which commands there are.
+"""What one command is: its form, the row of the table that it is found in, and what the row's functions are called with.
 
-`__cmd:[/node/heron/]<path>/?<property>[=<value>[&<value>…]]`, where the path is empty or `node` (the server itself),
-`client/joe` (a subject), `client/joe/1` or `client/joe/session/1` (a session), or `topic/a/b` (the channel `/a/b`).
+The form is xmlBlaster's: `__cmd:[/node/heron/]<path>/?<property>[=<value>[&<value>…]]`, where the path is empty or `node` (the
+server itself), `client/joe` (a subject), `client/joe/1` or `client/joe/session/1` (a session), or `topic/a/b` (the channel
+`/a/b`). It is read without knowing which commands there are.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from crewel.admin.administration import Administration
 from crewel.bayeux.channel import parse as parse_channel
+from crewel.broker.sessions import Session
 from crewel.errors import IllegalArgument
 from crewel.qos.names import parse_name
 
@@ -60,6 +64,73 @@ class Order:
         path = f"topic{self.name}" if self.level is Level.TOPIC else self.name
         values = "" if self.values is None else "=" + "&".join(self.values)
         return f"{PREFIX}/node/{node}/{path + '/' if path else ''}?{self.property}{values}"
+
+
+class Access(StrEnum):
+    """What may be done with a property."""
+
+    READ = "r"
+    WRITE = "rw"
+    OPERATE = "x"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command that is carried out: what it is about, who gave it, and the value that it brings."""
+
+    admin: Administration
+    who: str
+    name: str = ""
+    """The channel of a topic, or the subject's `client/joe`."""
+    sessions: list[Session] = field(default_factory=list)
+    """The session, or those of the subject."""
+    value: Any = None
+
+    @property
+    def subject(self) -> str:
+        """`joe` of `client/joe`."""
+        return self.name.split("/")[1]
+
+    @property
+    def session(self) -> Session:
+        """The one that it is about."""
+        return self.sessions[0]
+
+
+class Argument(NamedTuple):
+    """The value that a property takes: what it is, how it is read (ValueError), and what counts if it is left out."""
+
+    expected: str
+    read: Callable[[str], Any]
+    default: Any = None
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) <= 1_000_000):
+        raise ValueError(text)
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+COUNT: Final = Argument("a whole number from 1 to 1000000", _count)
+FLAG: Final = Argument("true or false", _flag)
+
+
+class Command(NamedTuple):
+    """One property."""
+
+    level: Level
+    access: Access
+    name: str
+    meaning: str
+    answer: Callable[[Call], Any]
+    takes: Argument | None = None
+    write: Callable[[Call], Any] | None = None
 
 
 def read_order(text: object, node: str) -> Order:

@@ -1,4 +1,4 @@
-"""The REST resources of dead letters."""
+"""Dead letters, as operators see and treat them: their REST resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.moments import EXPECTED, moment
-from crewel.admin.routes import Ask, Field, NotThere, Route, flag_field, flag_text, number_text, text_field
+from crewel.admin.route import (
+    MAX_PAGE,
+    PAGE,
+    Ask,
+    Field,
+    NotThere,
+    Route,
+    flag_field,
+    flag_text,
+    number_text,
+    text_field,
+)
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
 from crewel.broker.letters.dead_letter import DeadLetter
@@ -23,13 +34,11 @@ from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter, is_d
 
 log = logging.getLogger(__name__)
 
-_PAGE: Final = 100
-_MOST: Final = 1000
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
 _EXPORTED: Final = 20
-"""Letters that an export reads first, and again where they are large; else ten times as many."""
+"""Dead letters that an export reads first, and again where they are large; else ten times as many."""
 _LARGE: Final = 256 * 1024  # bytes
 
 
@@ -83,7 +92,7 @@ def _all(value: object) -> bool:
 
 
 _FILTERS: Final = (
-    text_field("code", "Only letters with this error code, or one below it.", _code),
+    text_field("code", "Only dead letters with this error code, or one below it.", _code),
     text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
     text_field("channel", "Only those of this channel or pattern.", _channel),
     text_field("since", f"Only those that are not older: {EXPECTED}.", _since),
@@ -93,18 +102,18 @@ _FILTERS: Final = (
 _CHOICE: Final = (
     Field(
         "ids",
-        list_of(_dead_id, _MOST),
-        {"type": "array", "items": {"type": "string"}, "maxItems": _MOST},
-        "These letters.",
+        list_of(_dead_id, MAX_PAGE),
+        {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
+        "These dead letters.",
     ),
-    Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all letters, or those that the filters leave."),
+    Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that the filters leave."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
     Field(
         "count",
         whole(1, _MOST_WORKED),
-        {"type": "integer", "minimum": 1, "maximum": _MOST_WORKED, "default": _MOST},
-        "Most letters that this request works on.",
+        {"type": "integer", "minimum": 1, "maximum": _MOST_WORKED, "default": MAX_PAGE},
+        "Most dead letters that this request works on.",
     ),
 )
 
@@ -128,7 +137,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         ask.admin.durability.store,
         _filter(fields),
         fields.get("after", ""),
-        fields.get("count", _PAGE),
+        fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
     return {"letters": [_shown(ask, letter) for letter in page.letters], "next": page.next}
@@ -167,7 +176,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
             count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
             page = await dead_letters.page(store, wanted, page.next, count)
     except ConnectionError:
-        pass  # nobody reads any more
+        pass  # the client has gone
     except StoreError as error:
         log.warning("an export of dead letters breaks off: %s", error)
         if ask.request.transport is not None:
@@ -193,7 +202,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
         return await _counted(ask, chosen)
     to_channel = fields.get("toChannel", False)
     _note(ask, "redrive dead letters", chosen, toChannel=to_channel)
-    limits = Limits(fields.get("count", _MOST), _SECONDS, fields.get("rate"), ask.is_given_up)
+    limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
     ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
     return {"redriven": report.done} | _told(report, chosen)
@@ -204,14 +213,14 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     if ask.fields.get("dryRun", False):
         return await _counted(ask, chosen)
     _note(ask, "discard dead letters", chosen)
-    limits = Limits(ask.fields.get("count", _MOST), _SECONDS, None, ask.is_given_up)
+    limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     report = await ask.admin.redriving.discard(chosen, limits, ask.who)
     ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
     return {"discarded": report.done} | _told(report, chosen)
 
 
 async def _chosen(ask: Ask) -> Chosen:
-    """What the body says. Letters that are made from now on are not part of it: what comes back would be sent for ever."""
+    """What the body says. Dead letters that are made from now on are not part of it: what comes back would be sent for ever."""
     fields = ask.fields
     ids: Sequence[str] | None = fields.get("ids")
     if (ids is None) is ("all" not in fields):
@@ -263,16 +272,16 @@ _LETTER: Final = (
     " `redriveOf` and `returns`; `partial`: true, if an older version stored it and it does not say whether it was addressed."
 )
 
-LETTER_ROUTES: Final = (
+DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters",
         "The dead letters, the oldest first, a page at a time.",
         _list,
-        f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A letter has {_LETTER}",
+        f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {_LETTER}",
         query=(
             *_FILTERS,
-            number_text("count", "Most letters in the page.", 1, _MOST, _PAGE),
+            number_text("count", "Most dead letters in the page.", 1, MAX_PAGE, PAGE),
             flag_text("newestFirst", "true: the newest first."),
         ),
     ),
@@ -289,7 +298,7 @@ LETTER_ROUTES: Final = (
         "/dead-letters/export",
         "All dead letters, the oldest first, as lines of JSON.",
         _export,
-        "A letter a line, as the list has them.",
+        "A dead letter a line, as the list has them.",
         query=_FILTERS,
         media_type="application/x-ndjson",
     ),
@@ -299,21 +308,21 @@ LETTER_ROUTES: Final = (
         "One dead letter.",
         _show,
         _LETTER,
-        refusals={404: "There is no such letter, or not any more."},
+        refusals={404: "There is no such dead letter, or not any more."},
     ),
     Route(
         "POST",
         "/dead-letters/redrive",
-        "Send dead letters again: each to the receiver that it was for.",
+        "Send dead letters again: each to its receiver.",
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
         body=(
             *_CHOICE,
             flag_field(
                 "toChannel",
-                "Send them to all who are subscribed to their channels instead, addressed ones to their destinations.",
+                "Publish them to their channels instead, addressed ones to their destinations.",
             ),
-            Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Letters a second at most."),
+            Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Dead letters a second at most."),
         ),
     ),
     Route(

@@ -1,0 +1,189 @@
+"""The server itself, as operators see it: its commands, its settings, and the alerts of the data pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Coroutine
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from time import time
+from typing import Any, Final
+
+from crewel.admin.command import Access, Call, Command, Level
+from crewel.admin.moments import shown
+from crewel.admin.route import Ask, Field, Route
+from crewel.admin.session_resource import session_view
+from crewel.delivery.states import DispatcherState
+from crewel.errors import IllegalArgument, SettingsError
+from crewel.settings.changes import change
+from crewel.settings.table import declared, rows
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter
+from crewel.storage.pipeline import alerts
+from crewel.topics.lifecycle import State
+
+VERSION: Final = version("crewel")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+# Commands
+
+
+def _uptime(call: Call) -> int:
+    return int(call.admin.broker.loop.time() - call.admin.started)
+
+
+def _alive(call: Call) -> list[str]:
+    state = call.admin.dispatching.state
+    return sorted(session.name for session in call.admin.named() if state(session) is DispatcherState.ALIVE)
+
+
+async def _topics(call: Call) -> list[str]:
+    """The topics that were published to and not erased since, in order."""
+    views = await call.admin.broker.topics.views()
+    return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
+
+
+async def _count_topics(call: Call) -> int:
+    return len(await _topics(call))
+
+
+async def _topics_line(call: Call) -> str:
+    return ",".join(await _topics(call))
+
+
+def _subscriptions(call: Call) -> list[str]:
+    return sorted(f"{session.name} {channel}" for session in call.admin.named() for channel in session.subscriptions)
+
+
+def _waiting(call: Call) -> int:
+    durability = call.admin.broker.durability
+    return 0 if durability is None else durability.waiting()
+
+
+async def _count_dead_letters(call: Call) -> int:
+    durability = call.admin.broker.durability
+    return 0 if durability is None else await dead_letters.count(durability.store, DeadLetterFilter())
+
+
+def _trouble(call: Call) -> str:
+    durability = call.admin.broker.durability
+    return "" if durability is None else durability.trouble or ""
+
+
+def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
+    return asyncio.to_thread(lambda: int(Path("/proc/self/statm").read_text("ascii").split()[1]) * _PAGE_BYTES)
+
+
+def _dump(call: Call) -> dict[str, Any]:
+    admin, broker = call.admin, call.admin.broker
+    return {
+        "node": admin.node,
+        "version": VERSION,
+        "uptime": _uptime(call),
+        "sessions": [session_view(admin, session) for session in admin.named()],
+        "unnamed": sum(not session.name for session in broker.sessions.values()),
+        "topics": {name: broker.channels.count(name) for name in sorted(broker.channels)},
+    }
+
+
+_read = partial(Command, Level.NODE, Access.READ)
+_operate = partial(Command, Level.NODE, Access.OPERATE)
+
+NODE_COMMANDS: Final = (
+    _read("version", "Version of the server.", lambda c: VERSION),
+    _read("uptime", "Seconds since it started.", _uptime),
+    _read("serverTimestamp", "Its clock.", lambda c: shown(time() * 1000)),
+    _read("numNodes", "How many nodes there are.", lambda c: 1),
+    _read("nodeList", "Their names.", lambda c: [c.admin.node]),
+    _read("numClients", "Subjects that have sessions.", lambda c: len(c.admin.subjects())),
+    _read("clientList", "Their names.", lambda c: c.admin.subjects()),
+    _read("clients", "The same in one line.", lambda c: ",".join(c.admin.subjects())),
+    _read("aliveCallbackClients", "Sessions whose client is there.", _alive),
+    _read("numSessions", "Sessions, also those without a name.", lambda c: len(c.admin.broker.sessions)),
+    _read("sessionList", "Names of the sessions.", lambda c: sorted(each.name for each in c.admin.named())),
+    _read("numTopics", "Topics that were published to and not erased.", _count_topics),
+    _read("topicList", "Their names.", _topics),
+    _read("topics", "The same in one line.", _topics_line),
+    _read(
+        "numSubscriptions",
+        "Subscriptions of all sessions.",
+        lambda c: sum(len(session.subscriptions) for session in c.admin.broker.sessions.values()),
+    ),
+    _read(
+        "subscriptionList",
+        "Session and channel of each subscription; not of sessions without a name.",
+        _subscriptions,
+    ),
+    _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes),
+    _read("numUpdate", "Messages that left for a receiver.", lambda c: c.admin.broker.metrics.deliveries),
+    _read("numWaiting", "Stored messages that wait, once a receiver.", _waiting),
+    _read("numDeadLetters", "Dead letters in the store.", _count_dead_letters),
+    _read("lastError", "What is wrong with the store; empty if all is well.", _trouble),
+    _read("usedMem", "Bytes that the server uses.", _used_memory),
+    _read(
+        "freeMem",
+        "Bytes of the machine that are free.",
+        lambda c: os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES,
+    ),
+    _read("totalMem", "Bytes of the machine.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
+    _operate("gc", "Collects garbage now: how many objects it was.", lambda c: gc.collect()),
+    _read("dump", "All sessions and channels, as one object.", _dump),
+)
+
+
+# Resources
+
+
+async def _alerts(ask: Ask) -> dict[str, Any]:
+    """The alerts of sessions that are still held back: the pipeline looks seldom, and this server knows at once."""
+    admin = ask.admin
+    found = await alerts(admin.durability.store)
+    held = {each.name for each in admin.named() if admin.dispatching.holdback(each) is not None}
+    return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
+
+
+async def _settings(ask: Ask) -> dict[str, Any]:
+    return {"settings": rows(ask.admin.broker.settings)}
+
+
+async def _change_settings(ask: Ask) -> dict[str, Any]:
+    settings = ask.admin.broker.settings
+    try:
+        changed = change(settings, ask.fields)
+    except SettingsError as error:
+        raise IllegalArgument("settings", str(error)) from None
+    for name, (before, after) in changed.items():
+        ask.admin.note(ask.who, "changed a setting", setting=name, before=before, after=after)
+    return {"settings": [row for row in rows(settings) if row["name"] in ask.fields]}
+
+
+NODE_ROUTES: Final = (
+    Route(
+        "GET",
+        "/alerts",
+        "Receivers that have been held back for longer than the pipeline's limit, and still are.",
+        _alerts,
+        "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
+        " `held_ms` (how long it had been held when that was noticed), `code`, `who` and `reason`.",
+    ),
+    Route(
+        "GET",
+        "/settings",
+        "The settings that the server runs with.",
+        _settings,
+        "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator for one that"
+        " was changed while the server runs), `live` (whether it can be) and `why`. Secrets are ***.",
+    ),
+    Route(
+        "PATCH",
+        "/settings",
+        "Change settings while the server runs: all that are given, or none. They hold until it ends.",
+        _change_settings,
+        "`settings`, as above, of those that were given.",
+        body=tuple(Field(each.name, lambda value: value, {}, each.why) for each in declared().values()),
+    ),
+)

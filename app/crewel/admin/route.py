@@ -1,0 +1,242 @@
+"""What one REST resource is: a row that says method, path, fields and answers, and what its handler is called with.
+
+The application's routes, the OpenAPI document and the table of the documentation are made of these rows. Handlers are called
+with fields that were checked, and return what JSON can say, or a response of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+from aiohttp import web
+
+from crewel.admin.administration import Administration
+from crewel.errors import IllegalArgument, Refused
+from crewel.qos.fields import Check, flag, read_fields, text, whole
+from crewel.transports.connection import Connection
+
+API: Final = "/admin/api"
+MAX_PAGE: Final = 1000
+"""Most entries in a page of a list."""
+PAGE: Final = 100
+"""Entries in a page that says nothing of its size."""
+_MAX_TEXT: Final = 1024
+_VARIABLE: Final = re.compile(r"{(\w+)}")
+_VARIABLES: Final = {
+    "subject": "Whose session it is: joe of client/joe/1.",
+    "number": "The session's number: 1 of client/joe/1.",
+    "id": "The dead id.",
+    "channel": "The channel's name with its slashes, without the first one: a/b of /a/b.",
+}
+_ERROR: Final = {
+    "type": "object",
+    "required": ["errorCode", "message"],
+    "properties": {"errorCode": {"type": "string"}, "message": {"type": "string"}},
+}
+_ALWAYS: Final = {
+    400: "A field is unknown or has a wrong value; the message names it (user.illegalArgument).",
+    403: "The page is of an origin that may not talk to the server, or the token is no operator's.",
+    503: "The store cannot be asked at the moment, or the server keeps none (resource.unavailable).",
+}
+_CLOSED: Final = {401: "There is no token, or one that does not hold."}
+
+
+class NotThere(Refused):
+    """What a path names is not there: 404."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("404::user.illegalArgument", "user.illegalArgument", message)
+
+
+class Field(NamedTuple):
+    """One field of a query or of a body: what is looked at, what it must be, and what OpenAPI says of it."""
+
+    name: str
+    check: Check
+    schema: Mapping[str, Any]
+    meaning: str
+
+
+@dataclass(slots=True)
+class Ask:
+    """One request: who asks, and what for."""
+
+    admin: Administration
+    who: str
+    request: web.Request
+    path: Mapping[str, str]
+    fields: dict[str, Any]
+    """Those of the query, or of the body, that were given."""
+
+    def is_given_up(self) -> bool:
+        """Whether long work had better end: nobody waits for the answer any more, as far as the connection tells, or the
+        server is going down."""
+        connection = self.request.protocol
+        is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
+        return is_gone or self.admin.broker.is_draining
+
+
+Handler = Callable[[Ask], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One resource under one method."""
+
+    method: str
+    path: str
+    """Below `API`; `{name}` is a variable."""
+    summary: str
+    handler: Handler
+    answer: str
+    """What the body of a 200 holds, in one line."""
+    query: tuple[Field, ...] = ()
+    body: tuple[Field, ...] = ()
+    is_public: bool = False
+    """Whether it needs no token. What operators see or do is never public."""
+    media_type: str = "application/json"
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    """What it answers besides, by status."""
+
+
+def read(route: Route, query: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The fields of a request, checked. Raises IllegalArgument, which names the field."""
+    given = read_fields(dict(query), {each.name: each.check for each in route.query}, "query")
+    if not route.body:
+        if body.strip():
+            raise IllegalArgument("body", "must be empty")
+        return given
+    return given | read_fields(_object(body), {each.name: each.check for each in route.body}, "body")
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        return {}
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise IllegalArgument("body", "must be a JSON object in UTF-8") from None
+    if not isinstance(value, dict):
+        raise IllegalArgument("body", "must be a JSON object")
+    return value
+
+
+def text_field(name: str, meaning: str, check: Check | None = None) -> Field:
+    """A text, in a query or a body."""
+    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning)
+
+
+def flag_field(name: str, meaning: str) -> Field:
+    """A boolean in a body."""
+    return Field(name, flag, {"type": "boolean", "default": False}, meaning)
+
+
+def flag_text(name: str, meaning: str) -> Field:
+    """A boolean in a query."""
+
+    def check(value: object) -> bool:
+        if value not in ("true", "false"):
+            raise ValueError("true or false")
+        return value == "true"
+
+    return Field(name, check, {"type": "boolean"}, meaning)
+
+
+def number_text(name: str, meaning: str, low: int, high: int, default: int) -> Field:
+    """A whole number in a query."""
+    in_bounds = whole(low, high)
+
+    def check(value: object) -> int:
+        is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(high))
+        number: int = in_bounds(int(str(value)) if is_number else None)
+        return number
+
+    return Field(name, check, {"type": "integer", "minimum": low, "maximum": high, "default": default}, meaning)
+
+
+def page_fields(things: str) -> tuple[Field, Field]:
+    """The fields of a query for a page of a list."""
+    return (
+        text_field("after", "The `next` of the page before."),
+        number_text("count", f"Most {things} in the page.", 1, MAX_PAGE, PAGE),
+    )
+
+
+def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
+    """OpenAPI 3.1 for these routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Crewel administration",
+            "version": version,
+            "description": "What operators see and do. Whoever asks shows the admin token, or a JSON Web Token that makes"
+            " an operator, as `Authorization: Bearer …`. Times are milliseconds since 1970.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "responses": _responses(route),
+    }
+    parameters = [*_path_parameters(route.path), *(_query_parameter(each) for each in route.query)]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body:
+        schema = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {each.name: _described(each) for each in route.body},
+        }
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    if route.is_public:
+        operation["security"] = []
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = [word for word in re.split(r"[^A-Za-z]+", route.path) if word]
+    return route.method.lower() + "".join(word.title() for word in words)
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "description": _VARIABLES[name], "schema": {"type": "string"}}
+        for name in _VARIABLE.findall(path)
+    ]
+
+
+def _query_parameter(field: Field) -> dict[str, Any]:
+    return {"name": field.name, "in": "query", "description": field.meaning, "schema": dict(field.schema)}
+
+
+def _described(field: Field) -> dict[str, Any]:
+    return {**field.schema, "description": field.meaning}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    good = {"description": route.answer, "content": {route.media_type: {}}}
+    refusals = {} if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
+    told = {
+        str(status): {
+            "description": meaning,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+        for status, meaning in sorted(refusals.items())
+    }
+    return {"200": good, **told}

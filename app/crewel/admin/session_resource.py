@@ -1,0 +1,491 @@
+"""Sessions, as operators see and treat them: their commands and their REST resources."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from math import inf
+from typing import Any, Final
+
+from crewel.admin.administration import Administration
+from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
+from crewel.admin.moments import shown
+from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
+from crewel.broker.outlook import outlook
+from crewel.broker.sessions import Session, State
+from crewel.delivery.states import DispatcherState
+from crewel.qos.fields import one_of
+from crewel.qos.names import parse_name
+
+# What they are
+
+
+def session_view(admin: Administration, session: Session) -> dict[str, Any]:
+    """The session as REST tells it. Times are milliseconds since 1970."""
+    dispatching = admin.dispatching
+    held = dispatching.holdback(session)
+    max_entries, max_bytes, policy = _bounds(admin, session)
+    return {
+        "name": session.name,
+        "id": _absolute(admin, session),
+        "subject": subject_of(session),
+        "state": dispatching.state(session).value,
+        "active": held is None,
+        "holdback": None if held is None else held.as_json(),
+        "waiting": dispatching.waiting(session),
+        "waitingBytes": dispatching.waiting_bytes(session),
+        "unclaimed": dispatching.unclaimed(session),
+        "maxEntries": max_entries,
+        "maxBytes": max_bytes,
+        "onOverflow": policy,
+        "subscriptions": sorted(session.subscriptions),
+        "subscriptionOptions": admin.broker.subscribing.told(session),
+        "ptp": session.takes_ptp,
+        "lastFailure": _failure(session),
+        "reliable": session.is_reliable,
+        "update": session.dispatcher is not None and session.dispatcher.rules.tells,
+        "durable": session.durable is not None,
+        "operator": session.is_operator,
+        "transport": _transport(session),
+        "loggedIn": int(admin.clock_ms(session.added_at)),
+        "expires": _expires_ms(admin, session),
+        "ends": _ends(admin, session),
+        "retry": _retry(admin, session),
+        "qos": _qos(admin, session),
+        "pingMs": admin.pings.get(session),
+    }
+
+
+def subject_of(session: Session) -> str:
+    """`joe` of `client/joe/1`."""
+    return session.name.split("/")[1]
+
+
+def _bounds(admin: Administration, session: Session) -> tuple[int, int | None, str]:
+    """Most messages that may wait, most bytes (None: as many as the messages have), and what happens beyond."""
+    if session.bounds is not None:
+        return session.bounds.max_entries, session.bounds.max_bytes, session.bounds.policy.value
+    most = admin.broker.settings.bayeux.max_queue_messages
+    ends = session.ends_when_full or session.is_reliable
+    return session.queue_limit or most, None, "disconnect" if ends else "dropOldest"
+
+
+def _qos(admin: Administration, session: Session) -> dict[str, Any]:
+    max_entries, max_bytes, policy = _bounds(admin, session)
+    settings = admin.broker.settings
+    rules, asked = admin.dispatching.rules(session), session.asked
+    return {
+        "name": session.name,
+        "ack": session.is_reliable,
+        "update": rules.tells,
+        "settle": rules.settle.value,
+        "ackWait": _ms(rules.ack_wait),
+        "pingInterval": asked.ping_interval_ms,
+        "burst": {
+            "maxEntries": session.burst.max_entries,
+            "maxBytes": session.burst.max_bytes or settings.bayeux.max_response_bytes,
+        },
+        "ptp": session.takes_ptp,
+        "persistent": asked.persistent,
+        "timeout": session.grace_ms,
+        "maxSessions": asked.max_sessions,
+        "dispatcher": {
+            "retries": rules.retries,
+            "delay": _ms(rules.delay),
+            "factor": rules.factor,
+            "maxDelay": _ms(rules.max_delay),
+            "absence": asked.dispatcher is not None and asked.dispatcher.absence,
+        },
+        "queue": {"maxEntries": max_entries, "maxBytes": max_bytes, "onOverflow": policy},
+    }
+
+
+def _absolute(admin: Administration, session: Session) -> str:
+    return f"/node/{admin.node}/{session.name}"
+
+
+def _failure(session: Session) -> dict[str, str] | None:
+    if session.dispatcher is None or session.dispatcher.last_failure is None:
+        return None
+    code, reason = session.dispatcher.last_failure
+    return {"code": code, "reason": reason}
+
+
+def _transport(session: Session) -> str | None:
+    """How its client is connected at the moment; None if no connect is held and no socket open."""
+    if session.socket is not None:
+        return session.socket.transport
+    return None if session.held is None else session.held.peer.transport
+
+
+def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
+    """When the session ends unless its client comes, and why; None while it is connected."""
+    broker = admin.broker
+    ends_at, why = outlook(session, broker.timing, broker.loop.time())
+    return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
+
+
+def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
+    """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
+    dispatcher = session.dispatcher
+    if dispatcher is None or not dispatcher.waits_until:
+        return None
+    at = int(admin.clock_ms(dispatcher.waits_until))
+    return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
+
+
+def _ms(seconds: float) -> int:
+    return -1 if seconds == inf else round(seconds * 1000)
+
+
+def _expires_ms(admin: Administration, session: Session) -> int | None:
+    return None if session.expires_at == inf else int(admin.clock_ms(session.expires_at))
+
+
+# Commands
+
+
+def login_date(call: Call) -> str:
+    """Since when this server has the first of these sessions."""
+    return shown(call.admin.clock_ms(min(session.added_at for session in call.sessions)))
+
+
+def uptime(call: Call) -> int:
+    """Seconds since then."""
+    return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
+
+
+def kill(call: Call) -> int:
+    """End these sessions; how many it were."""
+    for session in call.sessions:
+        call.admin.broker.disconnect(session)
+    return len(call.sessions)
+
+
+def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
+    """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
+    plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
+    return plain | call.admin.broker.subscribing.told(call.session)
+
+
+def _holdback(call: Call) -> dict[str, Any] | None:
+    held = call.admin.dispatching.holdback(call.session)
+    return None if held is None else held.as_json()
+
+
+def _expire_date(call: Call) -> str:
+    expires = _expires_ms(call.admin, call.session)
+    return "" if expires is None else shown(expires)
+
+
+def _polling_since(call: Call) -> str:
+    """The date since which nothing goes to the client, which is gone or has failed; empty while it is there."""
+    session, broker = call.session, call.admin.broker
+    if call.admin.dispatching.state(session) is DispatcherState.ALIVE:
+        return ""
+    dispatcher = session.dispatcher
+    if dispatcher is not None and dispatcher.waits_until > 0:
+        since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
+    elif session.state is State.CONNECTED:
+        away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
+        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
+        since = rested_at + away
+    else:  # no connect has come yet
+        since = session.added_at
+    return shown(call.admin.clock_ms(since))
+
+
+def _is_stalled(call: Call) -> bool:
+    dispatcher = call.session.dispatcher
+    return dispatcher is not None and dispatcher.waits_until > 0
+
+
+def _last_failure(call: Call) -> str:
+    dispatcher = call.session.dispatcher
+    return "" if dispatcher is None or dispatcher.last_failure is None else ": ".join(dispatcher.last_failure)
+
+
+def _forget_failure(call: Call) -> str:
+    if call.session.dispatcher is not None:
+        call.session.dispatcher.last_failure = None
+    return "OK"
+
+
+def _failures(call: Call) -> int:
+    return 0 if call.session.dispatcher is None else call.session.dispatcher.failures
+
+
+async def _set_active(call: Call) -> None:
+    if call.value:
+        await call.admin.dispatching.activate(call.session)
+    else:
+        await call.admin.dispatching.hold(call.session, call.who, code="", reason="")
+
+
+async def _peek(call: Call) -> list[dict[str, Any]]:
+    """The oldest so many, as their receiver would get them."""
+    return [entry.fields for entry in await call.admin.dispatching.peek(call.session, call.value)]
+
+
+def _refresh(call: Call) -> str:
+    call.admin.broker.timing.saw(call.session, call.admin.broker.loop.time())
+    return "OK"
+
+
+_read = partial(Command, Level.SESSION, Access.READ)
+_write = partial(Command, Level.SESSION, Access.WRITE)
+_operate = partial(Command, Level.SESSION, Access.OPERATE)
+
+SESSION_COMMANDS: Final = (
+    _read("id", "Its public name.", lambda c: _absolute(c.admin, c.session)),
+    _read("loginName", "Its subject.", lambda c: subject_of(c.session)),
+    _read("publicSessionId", "Its number.", lambda c: int(c.name.rpartition("/")[2])),
+    _read("qos", "What its login asked for, as it is in effect.", lambda c: _qos(c.admin, c.session)),
+    _read(
+        "callbackConfigured",
+        "Whether a connect is held or a socket open.",
+        lambda c: _transport(c.session) is not None,
+    ),
+    _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatching.state(c.session).value),
+    _read("loginDate", "Since when this server has it.", login_date),
+    _read("uptime", "Seconds since then.", uptime),
+    _read(
+        "sessionTimeoutExpireDate",
+        "When it ends unless its client comes; empty while a connect is held.",
+        _expire_date,
+    ),
+    _read(
+        "pollingSinceDate",
+        "Since when nothing goes to its client, which is gone or has failed; empty while it is ALIVE.",
+        _polling_since,
+    ),
+    _read("stalled", "Whether its client has failed and is left alone for a while.", _is_stalled),
+    _read(
+        "lastCallbackException",
+        "The last failure that its client has reported; empty if none.",
+        _last_failure,
+    ),
+    _operate("clearLastCallbackException", "Forgets it.", _forget_failure),
+    _read(
+        "numCallbackExceptions",
+        "How often in a row its client itself has failed; any OK sets it back to 0.",
+        _failures,
+    ),
+    _read(
+        "pingRoundTripDelay",
+        "Milliseconds that its last ping took; -1 if there was none.",
+        lambda c: c.admin.pings.get(c.session, -1),
+    ),
+    _read(
+        "cbQueueNumMsgs",
+        "Messages that wait, were sent, or are open.",
+        lambda c: c.admin.dispatching.waiting(c.session),
+    ),
+    _read("cbQueueNumBytes", "Their bytes.", lambda c: c.admin.dispatching.waiting_bytes(c.session)),
+    _read("cbQueueMaxMsgs", "Most that may wait.", lambda c: _bounds(c.admin, c.session)[0]),
+    _read(
+        "cbQueueMaxBytes",
+        "Most bytes that may wait; -1: no bound.",
+        lambda c: _bounds(c.admin, c.session)[1] or -1,
+    ),
+    _read("peekCallbackMessages", "The oldest so many of them; they stay.", _peek, COUNT._replace(default=1)),
+    _operate(
+        "clearCallbackQueue",
+        "Drops all that waits, without dead letters: how many.",
+        lambda c: c.admin.dispatching.clear(c.session),
+    ),
+    _operate(
+        "removeFromCallbackQueue",
+        "Drops the oldest so many, without dead letters: how many.",
+        lambda c: c.admin.dispatching.remove(c.session, c.value),
+        COUNT,
+    ),
+    _write(
+        "dispatcherActive",
+        "Whether it is delivered to. false holds it back; true delivers again, the held message in its old place.",
+        lambda c: c.admin.dispatching.holdback(c.session) is None,
+        FLAG,
+        _set_active,
+    ),
+    _read("holdback", "Who holds it back, and why; null if it is not held back.", _holdback),
+    _operate(
+        "skipCallbackMessage",
+        "The held message, or the first that waits, becomes a dead letter: how many did.",
+        lambda c: c.admin.dispatching.skip(c.session),
+    ),
+    _operate(
+        "drainCallbackQueue",
+        "All that waits becomes dead letters: how many did.",
+        lambda c: c.admin.dispatching.drain(c.session),
+    ),
+    _operate(
+        "retryCallbackNow",
+        "Ends the pause after a failure of its client: what waits goes out now. Whether there was one.",
+        lambda c: c.admin.dispatching.retry(c.session),
+    ),
+    _operate(
+        "pingClientCallbackServer",
+        "Asks the client for a sign of life: milliseconds that it took.",
+        lambda c: c.admin.ping(c.session),
+    ),
+    _operate("refreshSession", "It lives as if its client had just come.", _refresh),
+    _operate("killSession", "Ends it; what waits for a named session becomes dead letters.", kill),
+    _read("numSubscriptions", "Its subscriptions.", lambda c: len(c.session.subscriptions)),
+    _read("subscribedTopics", "Their channels.", lambda c: sorted(c.session.subscriptions)),
+    _read("subscriptions", "The same in one line.", lambda c: ",".join(sorted(c.session.subscriptions))),
+    _read(
+        "subscriptionDump",
+        "The same with what each asks for: groups, filters and more.",
+        _subscription_dump,
+    ),
+)
+
+
+# Resources
+
+_ONE: Final = "/sessions/{subject}/{number}"
+_UNKNOWN: Final = {404: "There is no such session."}
+_VIEW: Final = "The session: name, state, active, holdback, waiting, waitingBytes, subscriptions and more."
+_STATES: Final = ", ".join(DispatcherState)
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    """A page of the sessions in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
+    fields = ask.fields
+    count = fields.get("count", PAGE)
+    found = heapq.nsmallest(count + 1, _wanted(ask, fields), key=lambda session: session.name)
+    page, more = found[:count], len(found) > count
+    return {
+        "sessions": [session_view(ask.admin, session) for session in page],
+        "next": page[-1].name if more else "",
+        "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()),
+    }
+
+
+def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
+    dispatching = ask.admin.dispatching
+    subject, state, active, after = (fields.get(name) for name in ("subject", "state", "active", "after"))
+    return [
+        session
+        for session in ask.admin.named()
+        if (after is None or session.name > after)
+        and (subject is None or subject_of(session) == subject)
+        and (state is None or dispatching.state(session) == state)
+        and (active is None or (dispatching.holdback(session) is None) is active)
+    ]
+
+
+def _found(ask: Ask) -> Session:
+    """The session that the path names."""
+    told = f"client/{ask.path['subject']}/{ask.path['number']}"
+    name = parse_name(told)
+    session = ask.admin.find(name.relative) if name is not None and name.number else None
+    if session is None:
+        raise NotThere(f"there is no session {told} here")
+    return session
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    return session_view(ask.admin, _found(ask))
+
+
+async def _hold(call: Call, fields: dict[str, Any]) -> None:
+    await call.admin.dispatching.hold(
+        call.session, call.who, code=fields.get("code", ""), reason=fields.get("reason", "")
+    )
+
+
+def _operation(
+    verb: str,
+    summary: str,
+    do: Callable[[Call, dict[str, Any]], Awaitable[Any] | Any],
+    key: str = "",
+    answer: str = _VIEW,
+    *,
+    body: tuple[Field, ...] = (),
+    refusals: dict[int, str] = _UNKNOWN,
+) -> Route:
+    """The resource that does this to a session. The audit has who did it; the answer has what came of it as `key`, and the
+    session as it is then."""
+
+    async def handle(ask: Ask) -> dict[str, Any]:
+        session = _found(ask)
+        ask.admin.note(ask.who, f"{verb} session", session=session.name, **ask.fields)
+        result = do(Call(ask.admin, ask.who, session.name, [session]), ask.fields)
+        if isawaitable(result):
+            result = await result
+        came = {key: result} if key else {}
+        return session_view(ask.admin, session) | came if session.is_live else {"name": session.name, **came}
+
+    return Route("POST", f"{_ONE}/{verb}", summary, handle, answer, body=body, refusals=refusals)
+
+
+SESSION_ROUTES: Final = (
+    Route(
+        "GET",
+        "/sessions",
+        "The sessions that have a name, in its order, a page at a time.",
+        _list,
+        "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
+        " have no name.",
+        query=(
+            text_field("subject", "Only this subject's: joe."),
+            text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),
+            flag_text("active", "false: only those that are held back; true: only the others."),
+            *page_fields("sessions"),
+        ),
+    ),
+    Route("GET", _ONE, "One session.", _show, _VIEW, refusals=_UNKNOWN),
+    _operation(
+        "activate",
+        "Deliver again to a session that is held back, the held message in its old place.",
+        lambda call, _: call.admin.dispatching.activate(call.session),
+    ),
+    _operation(
+        "hold",
+        "Hold a session back: what arrives waits until it is activated.",
+        _hold,
+        body=(
+            text_field("reason", "Why, for those who look at it later."),
+            text_field("code", "A code, for those who look at it later."),
+        ),
+    ),
+    _operation(
+        "skip",
+        "Make the held message, or the first that waits, a dead letter. The session stays as it is.",
+        lambda call, _: call.admin.dispatching.skip(call.session),
+        "letters",
+        "The session, and `letters`: how many became dead letters, 0 or 1.",
+    ),
+    _operation(
+        "drain",
+        "Make all that waits dead letters. The session stays as it is.",
+        lambda call, _: call.admin.dispatching.drain(call.session),
+        "letters",
+        "The session, and `letters`: how many became dead letters.",
+    ),
+    _operation(
+        "retry",
+        "End the pause after a failure of the client: what waits goes out now.",
+        lambda call, _: call.admin.dispatching.retry(call.session),
+        "retried",
+        "The session, and `retried`: whether there was a pause.",
+    ),
+    _operation(
+        "ping",
+        "Ask the client for a sign of life.",
+        lambda call, _: call.admin.ping(call.session),
+        "pingMs",
+        "The session, and `pingMs`: how long it took.",
+        refusals=_UNKNOWN | {504: "The client gave none in time (communication.noConnection)."},
+    ),
+    _operation(
+        "kill",
+        "End the session. What waits for a named one becomes dead letters.",
+        lambda call, _: kill(call) > 0,
+        "killed",
+        "`name`, and `killed`: true.",
+    ),
+)

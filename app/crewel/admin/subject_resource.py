@@ -1,0 +1,176 @@
+"""Subjects, as operators see and treat them: their sessions, and the queue of what is addressed to them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from crewel.admin.administration import Administration
+from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
+from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, number_text, page_fields
+from crewel.admin.session_resource import kill, login_date, uptime
+from crewel.broker.subscribing.past import told
+
+# Commands
+
+
+def _numbers(call: Call) -> str:
+    return ",".join(map(str, sorted(int(session.name.rpartition("/")[2]) for session in call.sessions)))
+
+
+def _queued(call: Call) -> int:
+    return call.admin.broker.destinations.waiting(call.subject)
+
+
+async def _peek(call: Call) -> list[dict[str, Any]]:
+    """The first so many of what waits, as a session would get them. Raises StoreError."""
+    entries = await call.admin.broker.destinations.peek(call.subject, call.value)
+    return [told(entry, with_origin=True) for entry in entries]
+
+
+def _set_blocked(call: Call) -> None:
+    blocked = call.admin.broker.logins.names.blocked
+    (blocked.add if call.value else blocked.discard)(call.subject)
+
+
+def _block_and_kill(call: Call) -> int:
+    call.admin.broker.logins.names.blocked.add(call.subject)
+    return kill(call)
+
+
+_read = partial(Command, Level.SUBJECT, Access.READ)
+_write = partial(Command, Level.SUBJECT, Access.WRITE)
+_operate = partial(Command, Level.SUBJECT, Access.OPERATE)
+
+SUBJECT_COMMANDS: Final = (
+    _read("numSessions", "Its sessions.", lambda c: len(c.sessions)),
+    _read("sessionList", "Their names.", lambda c: sorted(session.name for session in c.sessions)),
+    _read("sessions", "Their numbers in one line.", _numbers),
+    _read("uptime", "Seconds since its first session; 0 if it has none.", lambda c: uptime(c) if c.sessions else 0),
+    _read("creationDate", "When that was; empty if it has none.", lambda c: login_date(c) if c.sessions else ""),
+    _read("subjectQueueNumMsgs", "Messages that wait until one of its sessions is there.", _queued),
+    _read("subjectQueueMaxMsgs", "Most that may.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries),
+    _read("peekSubjectMessages", "The first so many of them; they stay.", _peek, COUNT._replace(default=1)),
+    _operate(
+        "clearSubjectQueue",
+        "Drops them, without dead letters: how many.",
+        lambda c: c.admin.broker.destinations.clear(c.subject),
+    ),
+    _write(
+        "blockClientLogin",
+        "Whether its logins are refused, until the server ends. Sessions that it has stay.",
+        lambda c: c.subject in c.admin.broker.logins.names.blocked,
+        FLAG,
+        _set_blocked,
+    ),
+    _operate(
+        "blockClientAndResetConnections", "Refuses its logins and ends all its sessions: how many.", _block_and_kill
+    ),
+    _operate("killClient", "Ends all its sessions: how many.", kill),
+)
+
+
+# Resources
+
+_ONE: Final = "/subjects/{subject}"
+_MESSAGES: Final = _ONE + "/messages"
+_UNKNOWN: Final = {404: "There is no such subject: it has no session, and nothing waits for it."}
+
+
+def _view(admin: Administration, subject: str) -> dict[str, Any]:
+    """The subject as REST tells it."""
+    sessions = admin.broker.logins.names.of_subject(subject)
+    return {
+        "name": f"client/{subject}",
+        "subject": subject,
+        "sessions": sorted(session.name for session in sessions),
+        "blocked": subject in admin.broker.logins.names.blocked,
+        "queued": admin.broker.destinations.waiting(subject),
+        "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
+    }
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    """A page of the subjects in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
+    after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
+    found = [subject for subject in ask.admin.all_subjects() if subject > after]
+    page = found[:count]
+    return {
+        "subjects": [_view(ask.admin, subject) for subject in page],
+        "next": page[-1] if len(found) > count else "",
+    }
+
+
+def _found(ask: Ask, value: Any = None) -> Call:
+    """A call about the subject that the path names."""
+    subject = ask.path["subject"]
+    if not ask.admin.has_subject(subject):
+        raise NotThere(f"there is no subject {subject} here")
+    sessions = ask.admin.broker.logins.names.of_subject(subject)
+    return Call(ask.admin, ask.who, f"client/{subject}", list(sessions), value)
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    return _view(ask.admin, _found(ask).subject)
+
+
+async def _messages(ask: Ask) -> dict[str, Any]:
+    call = _found(ask, ask.fields.get("count", PAGE))
+    return {"name": call.name, "queued": _queued(call), "messages": await _peek(call)}
+
+
+async def _clear(ask: Ask) -> dict[str, Any]:
+    call = _found(ask)
+    ask.admin.note(ask.who, "clear subject queue", subject=call.name)
+    return {"name": call.name, "cleared": await call.admin.broker.destinations.clear(call.subject)}
+
+
+async def _kill(ask: Ask) -> dict[str, Any]:
+    call = _found(ask)
+    ask.admin.note(ask.who, "kill client", subject=call.name)
+    return {"name": call.name, "killed": kill(call)}
+
+
+SUBJECT_ROUTES: Final = (
+    Route(
+        "GET",
+        "/subjects",
+        "The subjects that have sessions, or that something waits for, in the order of their names, a page at a time.",
+        _list,
+        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
+        query=page_fields("subjects"),
+    ),
+    Route(
+        "GET",
+        _ONE,
+        "One subject.",
+        _show,
+        "The subject: name, sessions, queued, maxEntries.",
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "GET",
+        _MESSAGES,
+        "What waits until one of its sessions is there; it stays.",
+        _messages,
+        "`name`, `queued`: how many there are, and `messages` as a session would get them.",
+        query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "DELETE",
+        _MESSAGES,
+        "Drop what waits for it, without dead letters.",
+        _clear,
+        "`name`, and `cleared`: how many messages it were.",
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "POST",
+        _ONE + "/kill",
+        "End all its sessions. What waits for them becomes dead letters, what is addressed to the subject waits for the next.",
+        _kill,
+        "`name`, and `killed`: how many sessions it were.",
+        refusals=_UNKNOWN,
+    ),
+)

@@ -1,0 +1,329 @@
+"""Topics and their histories, as operators see and treat them: their commands and their REST resources."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from crewel.admin.command import COUNT, FLAG, Access, Argument, Call, Command, Level
+from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, flag_text, number_text, page_fields, text_field
+from crewel.bayeux.channel import Channel, parse
+from crewel.broker.broker import Broker
+from crewel.broker.sessions import Session
+from crewel.broker.topics.topic import TopicView
+from crewel.errors import IllegalArgument
+from crewel.qos.fields import one_of
+from crewel.qos.names import parse_name
+from crewel.topics.lifecycle import State
+
+
+def _view(broker: Broker, view: TopicView) -> dict[str, Any]:
+    """The topic as REST tells it. Times are milliseconds."""
+    channel = _parsed(view.name)
+    settings = view.settings
+    return {
+        "channel": view.name,
+        "state": view.state.value,
+        "history": {"entries": view.history, "maxEntries": settings.history_max},
+        "readonly": settings.is_readonly,
+        "destroyDelay": settings.destroy_delay_ms,
+        "epoch": view.epoch or None,
+        "newest": str(view.newest) if view.newest else None,
+        "queued": view.queued,
+        "subscribers": len(broker.channels.subscribers(channel)),
+        "exactSubscribers": view.subscribers,
+        "groups": [group._asdict() for group in broker.groups.states() if group.pattern in channel.patterns],
+        "diesIn": view.dies_in_ms,
+    }
+
+
+def _parsed(name: str) -> Channel:
+    channel = parse(name)
+    assert channel is not None
+    return channel
+
+
+async def _past(broker: Broker, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
+    """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
+    return await broker.subscribing.past(_parsed(name), count, newest_first)
+
+
+# Commands
+
+
+def _of_view(read: Callable[[TopicView], Any], if_dead: Any) -> Callable[[Call], Awaitable[Any]]:
+    """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has died."""
+
+    async def answer(call: Call) -> Any:
+        view = await call.admin.broker.topics.view(call.name)
+        return if_dead if view is None else read(view)
+
+    return answer
+
+
+def _is_in(wanted: State) -> Callable[[Call], Awaitable[Any]]:
+    """Whether the topic is in this state."""
+    return _of_view(lambda view: view.state is wanted, wanted is State.DEAD)
+
+
+def _subscribers(call: Call) -> list[Session]:
+    """The sessions that hear this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
+    channel = _parsed(call.name)
+    if channel.is_wildcard:
+        return [session for session in call.admin.broker.sessions.values() if channel.name in session.subscriptions]
+    return list(call.admin.broker.channels.subscribers(channel))
+
+
+def _groups(call: Call) -> list[str]:
+    patterns = _parsed(call.name).patterns
+    return sorted({group.name for group in call.admin.broker.groups.states() if group.pattern in patterns})
+
+
+async def _set_destroy_delay(call: Call) -> None:
+    """Say how long the topic lives when nothing refers to it, in milliseconds. Raises StoreError."""
+    channel, topics = _parsed(call.name), call.admin.broker.topics
+    asked = replace(topics.administered(channel), destroy_delay_ms=call.value, administrative=True)
+    stored = topics.administer(channel, asked)
+    if stored is not None:
+        await stored
+
+
+async def _unsubscribe_all(call: Call) -> int:
+    """End all subscriptions to its very name; how many it were. Raises StoreError."""
+    return await _unsubscribe(call, list(call.admin.broker.sessions.values()))
+
+
+async def _unsubscribe_one(call: Call) -> int:
+    """End the one of the session of this name: 1, or 0 if it has none. Raises StoreError, IllegalArgument."""
+    name = parse_name(call.value)
+    session = call.admin.find(name.relative) if name is not None else None
+    if session is None:
+        raise IllegalArgument("command", f"is about the session {call.value}, which is not here")
+    return await _unsubscribe(call, [session])
+
+
+async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
+    broker, ended = call.admin.broker, 0
+    for session in [each for each in sessions if call.name in each.subscriptions]:
+        if session.durable is None or broker.durability is None:
+            broker.subscribing.leave(session, call.name)
+        else:
+            await broker.durability.membership.unsubscribe(session, session.durable, [call.name])
+        ended += 1
+    return ended
+
+
+def _delay(text: str) -> int:
+    if text != "-1" and not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise ValueError(text)
+    return int(text)
+
+
+_read = partial(Command, Level.TOPIC, Access.READ)
+_write = partial(Command, Level.TOPIC, Access.WRITE)
+_operate = partial(Command, Level.TOPIC, Access.OPERATE)
+
+TOPIC_COMMANDS: Final = (
+    _read(
+        "stateStr",
+        f"{', '.join(State.__members__)}.",
+        _of_view(lambda view: view.state.value, State.DEAD.value),
+    ),
+    *(
+        _read(name, f"Whether it is {state.value}.", _is_in(state))
+        for name, state in (
+            ("isUnconfigured", State.UNCONFIGURED),
+            ("isAlive", State.ALIVE),
+            ("isUnreferenced", State.UNREFERENCED),
+            ("isSoftErased", State.SOFTERASED),
+            ("isDead", State.DEAD),
+        )
+    ),
+    _read("numSubscribers", "Sessions that hear it, by its name or a pattern.", lambda c: len(_subscribers(c))),
+    _read(
+        "subscribers",
+        "Their names; not of sessions without a name.",
+        lambda c: sorted(session.name for session in _subscribers(c) if session.name),
+    ),
+    _read("groups", "The groups that share its messages.", _groups),
+    _read("numOfHistoryEntries", "Messages in its history.", _of_view(lambda view: view.history, 0)),
+    _read(
+        "historyMaxEntries",
+        "Most that there may be; 0: it has none.",
+        _of_view(lambda view: view.settings.history_max, 0),
+    ),
+    _read(
+        "peekHistoryMessages",
+        "The newest so many of them, the newest first; they stay.",
+        lambda c: _past(c.admin.broker, c.name, c.value, newest_first=True),
+        COUNT._replace(default=1),
+    ),
+    _operate(
+        "clearHistoryQueue",
+        "Empties the history, and no more: how many.",
+        lambda c: c.admin.broker.topics.clear(c.name),
+    ),
+    _read(
+        "numOfQueuedEntries",
+        "Messages of it that wait in queues, once a receiver.",
+        _of_view(lambda view: view.queued, 0),
+    ),
+    _read(
+        "readonly",
+        "Whether it takes one message only.",
+        _of_view(lambda view: view.settings.is_readonly, False),
+    ),
+    _write(
+        "destroyDelay",
+        "Milliseconds that it lives when nothing refers to it; -1: for ever.",
+        _of_view(lambda view: view.settings.destroy_delay_ms, None),
+        Argument("milliseconds, or -1", _delay),
+        _set_destroy_delay,
+    ),
+    _operate(
+        "unSubscribeBySessionName",
+        "Ends the subscription of a session to just this channel, without a notice to its client. How many: 1, or 0.",
+        _unsubscribe_one,
+        Argument("the name of a session: client/joe/1", str),
+    ),
+    _operate("unSubscribeAll", "Ends them all: how many.", _unsubscribe_all),
+    _operate(
+        "eraseTopic",
+        "Ends it: with true at once, else when what waits of it is delivered. Whether there was one.",
+        lambda c: c.admin.broker.topics.erase(c.name, force=bool(c.value)),
+        FLAG._replace(default=False),
+    ),
+)
+
+
+# Resources
+
+_ONE: Final = "/topics/{channel}"
+_HISTORY: Final = "/history/{channel}"
+_UNKNOWN: Final = {404: "There is no such topic: nothing was ever published to the channel, or it has died."}
+_VIEW: Final = (
+    "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more."
+)
+_STATES: Final = [state.value for state in State if state is not State.DEAD]
+
+
+def _pattern(value: object) -> str:
+    channel = parse(value) if isinstance(value, str) else None
+    if channel is None:
+        raise ValueError("a channel or a pattern such as /chat/**")
+    return channel.name
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
+    broker, fields = ask.admin.broker, ask.fields
+    count = fields.get("count", PAGE)
+    found = [view for view in await broker.topics.views() if _is_wanted(view, fields)]
+    page = found[:count]
+    return {
+        "topics": [_view(broker, view) for view in page],
+        "next": page[-1].name if len(found) > count else "",
+    }
+
+
+def _is_wanted(view: TopicView, fields: dict[str, Any]) -> bool:
+    pattern, state, after = (fields.get(name) for name in ("pattern", "state", "after"))
+    channel = parse(view.name)
+    return (
+        (after is None or view.name > after)
+        and (state is None or view.state.value == state)
+        and (pattern is None or (channel is not None and pattern in channel.patterns))
+    )
+
+
+def _channel(ask: Ask) -> Channel:
+    """The channel that the path names."""
+    name = "/" + ask.path["channel"]
+    channel = parse(name)
+    if channel is None or channel.is_wildcard:
+        raise NotThere(f"there is no topic {name}: it is not the name of a channel")
+    return channel
+
+
+async def _found(ask: Ask) -> TopicView:
+    """The topic that the path names."""
+    channel = _channel(ask)
+    view = await ask.admin.broker.topics.view(channel.name)
+    if view is None:
+        raise NotThere(f"there is no topic {channel.name}")
+    return view
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    return _view(ask.admin.broker, await _found(ask))
+
+
+async def _erase(ask: Ask) -> dict[str, Any]:
+    channel, topics = _channel(ask), ask.admin.broker.topics
+    force = ask.fields.get("force", False)
+    ask.admin.note(ask.who, "erase topic", channel=channel.name, force=force)
+    if not await topics.erase(channel.name, force=force):
+        raise NotThere(f"there is no topic {channel.name}")
+    return {"channel": channel.name, "state": (await topics.state(channel.name)).value}
+
+
+async def _history(ask: Ask) -> dict[str, Any]:
+    view = await _found(ask)
+    newest_first = ask.fields.get("newestFirst", True)
+    messages = await _past(ask.admin.broker, view.name, ask.fields.get("count", PAGE), newest_first=newest_first)
+    return {"channel": view.name, "epoch": view.epoch or None, "entries": view.history, "messages": messages}
+
+
+async def _clear(ask: Ask) -> dict[str, Any]:
+    view = await _found(ask)
+    ask.admin.note(ask.who, "clear history", channel=view.name)
+    return {"channel": view.name, "cleared": await ask.admin.broker.topics.clear(view.name)}
+
+
+TOPIC_ROUTES: Final = (
+    Route(
+        "GET",
+        "/topics",
+        "The topics, in the order of their channels, a page at a time.",
+        _list,
+        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last.",
+        query=(
+            text_field("pattern", "Only those of this channel or pattern.", _pattern),
+            text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
+            *page_fields("topics"),
+        ),
+    ),
+    Route("GET", _ONE, "One topic.", _show, _VIEW, refusals=_UNKNOWN),
+    Route(
+        "DELETE",
+        _ONE,
+        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name end."
+        " What waits in queues is delivered.",
+        _erase,
+        "`channel`, and the `state` that it has now: SOFTERASED while something waits, else DEAD.",
+        query=(flag_text("force", "true: what waits in queues is not delivered."),),
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "GET",
+        _HISTORY,
+        "Messages of a topic's history; they stay.",
+        _history,
+        "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would get them.",
+        query=(
+            number_text("count", "Most messages, of the newest.", 1, MAX_PAGE, PAGE),
+            flag_text("newestFirst", "false: the oldest of them first."),
+        ),
+        refusals=_UNKNOWN,
+    ),
+    Route(
+        "DELETE",
+        _HISTORY,
+        "Empty a topic's history. Subscribers hear nothing of it.",
+        _clear,
+        "`channel`, and `cleared`: how many messages it were.",
+        refusals=_UNKNOWN,
+    ),
+)
