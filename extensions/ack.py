@@ -65,12 +65,11 @@ class AcknowledgedSession(SessionPart):
         batch = ext["ack"]
         if type(batch) is not int or batch != batches.number - 1:
             return False
-        durability = self._broker.durability
-        if durability is None or session.durable is None or session.dispatcher is not None:
+        if session.durable is None or session.dispatcher is not None:
             self._acknowledge(session, batch)
         else:
             session.retained = 0
-            durability.acknowledged(session, session.durable, batches.hand_over())
+            self._broker.durability.acknowledged(session, session.durable, batches.hand_over())
         return True
 
     def answer(self, session: Session) -> bytes:
@@ -113,7 +112,7 @@ class AcknowledgedSession(SessionPart):
             if session.dispatcher is not None:
                 told = self._broker.dispatching.acknowledged(session, session.dispatcher, told)
             places = [entry.position for entry in told if entry.position]
-            if places and session.durable is not None and self._broker.durability is not None:
+            if places and session.durable is not None:
                 self._broker.durability.settle(session.durable, places)
                 self._broker.events.settled(told)
 
@@ -147,8 +146,7 @@ class AcknowledgedSession(SessionPart):
     def _reserve(self, durable: Durable) -> None:
         """Have more batch numbers reserved, with the next commit."""
         durable.batch += BATCH_BLOCK
-        if self._broker.durability is not None:
-            self._broker.durability.node.touch(durable)
+        self._broker.access.node.touch(durable)
 
     def _handshake_answer(self, message: Message) -> object:
         if self._broker.settings.bayeux.allow_message_delivery_during_handshake:

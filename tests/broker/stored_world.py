@@ -39,8 +39,10 @@ class StoredWorld(World):
         super().__init__(*where, *sets, extensions=extensions or (UpdateExtension(), AckExtension()))
         self.store = Store(self.broker.settings)
         self.wait(self.store.open())
+        self.access = self.broker.access
         self.durability = self.wait(self.broker.make_durable(self.store))
         self.is_closed = False
+        self._has_left = False
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """The result of something that the store has to say something about. Time stands still meanwhile."""
@@ -53,15 +55,13 @@ class StoredWorld(World):
     def settle(self) -> None:
         """Let everything happen that can, the store's answers included."""
         super().settle()
-        durability = self.broker.durability
-        while durability is not None and (busy := self._busy()):
+        while not self._has_left and (busy := self._busy()):
             self.loop.run_until_complete(_any(busy))
             super().settle()
 
     def _busy(self) -> list[asyncio.Future[Any]]:
-        durability = self.durability
-        writing = durability.writing.under_way
-        return [*durability.refills.running.values(), *([writing] if writing is not None else [])]
+        writing = self.access.writing.under_way
+        return [*self.durability.backlog.running.values(), *([writing] if writing is not None else [])]
 
     def advance(self, seconds: float) -> None:
         end = self.loop.time() + seconds
@@ -126,7 +126,7 @@ class StoredWorld(World):
     def _leave(self) -> None:
         self.wait(self.broker.close())
         self.wait(self.store.close())
-        self.broker.durability = None
+        self._has_left = True
         super().settle()
         self.loop.close()
 

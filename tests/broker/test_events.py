@@ -15,7 +15,6 @@ from crewel.delivery.states import Holdback
 from crewel.errors import StoreUnavailable
 from crewel.qos.update import Origin
 from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
-from crewel.storage.keys import Keys
 from tests.broker.world import Client, Request, World
 
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
@@ -42,7 +41,7 @@ def gathering(world: World, level: str) -> Events:
 
 
 def group(events: Events) -> dict[str, Any]:
-    made = events._group(SimpleNamespace(token="t"))  # type: ignore[arg-type]
+    made = events._group("t")
     assert made is not None
     return made
 
@@ -99,7 +98,7 @@ class TestLevels:
         events, joe = gathering(world, "reliable"), session()
         joe.peer = None
         events._opened(joe)
-        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+        assert events._group("t") is None
 
     def test_a_level_can_change_while_the_server_runs(self, world: World) -> None:
         events = gathering(world, "failures")
@@ -109,12 +108,12 @@ class TestLevels:
         world.broker.settings.events.level = "failures"
         events._obey()
         assert events.traffic is None
-        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+        assert events._group("t") is None
 
     def test_before_there_is_a_store_nothing_is_kept(self, world: World) -> None:
         events = Events(world.broker)
         tell_everything(events)
-        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+        assert events._group("t") is None
 
 
 class TestGroups:
@@ -123,7 +122,7 @@ class TestGroups:
         numbers = []
         for token in ("t", "t", "u"):
             events.held(session(), HOLDBACK)
-            made = events._group(SimpleNamespace(token=token))  # type: ignore[arg-type]
+            made = events._group(token)
             assert made is not None
             numbers.append((made["token"], made["n"]))
         assert numbers == [("t", 1), ("t", 2), ("u", 1)]
@@ -136,7 +135,7 @@ class TestGroups:
         assert group(events)["from"] == first["until"]
 
     def test_where_nothing_has_happened_there_is_none(self, world: World) -> None:
-        assert gathering(world, "all")._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+        assert gathering(world, "all")._group("t") is None
 
     def test_what_is_too_much_is_lost_and_counted(self, world: World) -> None:
         world.broker.settings.events.max_group = 3
@@ -148,7 +147,7 @@ class TestGroups:
         assert len(made["events"]) == 3
         assert made["lost"] == 7, "two of the first kind, two channels, and three when the group was made"
         assert world.broker.metrics.events_lost == 7
-        assert events._group(SimpleNamespace(token="t")) is None  # type: ignore[arg-type]
+        assert events._group("t") is None
 
     def test_one_that_the_store_does_not_take_is_a_gap_in_the_numbers(self, world: World) -> None:
         asked: list[Any] = []
@@ -158,13 +157,12 @@ class TestGroups:
             if len(asked) == 2:
                 raise StoreUnavailable("away")
 
-        store = SimpleNamespace(keys=Keys("test:"))
-        world.broker.durability = SimpleNamespace(token="t", store=store, writing=SimpleNamespace(ask=ask))  # type: ignore[assignment]
+        access = world.broker.access
+        access.token, access.has_store, access.writing = "t", True, SimpleNamespace(ask=ask)  # type: ignore[assignment]
         events = gathering(world, "reliable")
         for _ in range(3):
             events.held(session(), HOLDBACK)
             world.loop.run_until_complete(events.flush())
-        world.broker.durability = None
         assert [orjson.loads(text)["n"] for _, text in asked] == [1, 2, 3]
         assert world.broker.metrics.events_lost == 1
 

@@ -215,10 +215,10 @@ class TestSwept:
         life = Life(stored)
         mortal = store(stored, "a", **MORTAL)
         stored.commit()
-        assert stored.durability.low < mortal
+        assert stored.access.low < mortal
         life.is_over()
         stored.commit()
-        assert stored.durability.low >= mortal
+        assert stored.access.low >= mortal
 
     def test_it_is_known_after_a_restart(self, stored: StoredWorld, make_stored: MakeStored, joe: Receiver) -> None:
         mortal = store(stored, "a", **MORTAL)

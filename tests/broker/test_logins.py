@@ -214,8 +214,7 @@ class Failing:
 
     def __init__(self, error: StoreError) -> None:
         self.error = error
-        self.node: Any = type("Node", (), {"sessions": {}})()
-        self.membership: Any = type("Membership", (), {"leaving": set()})()
+        self.subscriptions: Any = type("Subscriptions", (), {"leaving": set()})()
         self.asked: list[str] = []
 
     async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> Any:
@@ -226,8 +225,8 @@ class Failing:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreUncertain("who knows"), StoreFull("full")])
 def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World, error: StoreError) -> None:
-    failing = Failing(error)
-    world.broker.durability = cast("Durability", failing)
+    durable_half, world.broker.access.has_store = world.broker.durability, True
+    world.broker.durability = cast("Durability", Failing(error))
     client = Client(world)
     request = client.send(
         {"channel": "/meta/handshake", "ext": {"ack": True, "session": {"name": "joe/1", "maxSessions": 1}}}
@@ -238,18 +237,18 @@ def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World
     assert reply["advice"] == {"reconnect": "handshake", "interval": 1000}
     assert reply["ext"]["session"] == {"errorCode": error.code, "message": str(error)}
     assert (len(world.broker.sessions), len(world.broker.logins.names)) == (0, 0)
-    world.broker.durability = None
+    world.broker.durability, world.broker.access.has_store = durable_half, False
     assert login(Client(world), name="joe/1", maxSessions=1)["reconnected"] is False
 
 
 def test_of_a_handshake_that_asked_for_no_name_nothing_is_told(world: World) -> None:
+    world.broker.access.has_store = True
     world.broker.durability = cast("Durability", Failing(StoreUnavailable("away")))
     request = Client(world).send({"channel": "/meta/handshake", "ext": {"ack": True}})
     world.settle()
     (reply,) = request.received
     assert reply["error"] == "503::resource.unavailable"
     assert "ext" not in reply
-    world.broker.durability = None
 
 
 class TestTokensThatEnd:

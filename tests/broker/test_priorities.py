@@ -207,14 +207,14 @@ class TestRefills:
     ) -> None:
         let_go(stored)
         store(stored, (5, "a"), (8, "b"), (5, "c"))
-        found, to_come = stored.durability.refills._found, [arriving]
+        found, to_come = stored.durability.backlog._found, [arriving]
 
         async def found_later(durable: Any, ids: Any) -> Any:
             for priority, value in [to_come.pop() for _ in to_come]:
                 await stored.broker.publish_stored("/a", value, qos={"priority": priority})
             return await found(durable, ids)
 
-        monkeypatch.setattr(stored.durability.refills, "_found", found_later)
+        monkeypatch.setattr(stored.durability.backlog, "_found", found_later)
         assert data(joe.take() + joe.take()) == order
 
     def test_nothing_is_delivered_to_one_who_was_held_back_meanwhile(
@@ -222,14 +222,14 @@ class TestRefills:
     ) -> None:
         let_go(stored)
         store(stored, (5, "a"), (8, "b"))
-        dispatching, found = stored.broker.dispatching, stored.durability.refills._found
+        dispatching, found = stored.broker.dispatching, stored.durability.backlog._found
 
         async def held_back(durable: Any, ids: Any) -> Any:
             monkeypatch.undo()
             await dispatching.hold(session(joe), "operator")
             return await found(durable, ids)
 
-        monkeypatch.setattr(stored.durability.refills, "_found", held_back)
+        monkeypatch.setattr(stored.durability.backlog, "_found", held_back)
         assert joe.take() == []
         stored.wait(dispatching.activate(session(joe)))
         assert data(joe.take()) == ["b", "a"]

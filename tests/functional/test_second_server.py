@@ -164,11 +164,10 @@ async def test_attach_serves_nothing_any_more_and_the_application_goes_on(tmp_pa
     async with asyncio.timeout(20), ClientSession() as http:
         async with http.post(url, json=handshake) as answer:
             assert answer.status == 200
-        assert broker.durability is not None
         taken_at = time.monotonic()
         with shared_store().client() as client:  # as another server takes it
-            client.delete(broker.durability.store.keys.node(broker.durability.token))
-            client.incr(broker.durability.store.keys.epoch)
+            client.delete(broker.access.keys.node(broker.access.token))
+            client.incr(broker.access.keys.epoch)
         while not broker.has_lost_store:
             await asyncio.sleep(0.01)
         assert time.monotonic() - taken_at < 5

@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 
 from crewel.broker.broker import Broker
 from crewel.broker.dispatch.dispatching import Dispatching
-from crewel.broker.durability.durability import Durability
 from crewel.broker.letters.redriving import Redriving
 from crewel.broker.sessions import Session
 from crewel.errors import StoreUnavailable
+from crewel.storage.store import Store
 
 audit = getLogger("crewel.audit")
 """What operators do, one entry an action: who, what, which. Never a secret."""
@@ -43,11 +43,11 @@ class Administration:
         return self.broker.dispatching
 
     @property
-    def durability(self) -> Durability:
-        """The broker's durable half. Raises StoreUnavailable if it has none."""
-        if self.broker.durability is None:
+    def store(self) -> Store:
+        """The store. Raises StoreUnavailable if there is none."""
+        if not self.broker.access.has_store:
             raise StoreUnavailable("this server keeps no store, and so no dead letters")
-        return self.broker.durability
+        return self.broker.access.store
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""

@@ -134,7 +134,7 @@ def _filter(fields: dict[str, Any], until: str = "") -> DeadLetterFilter:
 async def _list(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     page = await dead_letters.page(
-        ask.admin.durability.store,
+        ask.admin.store,
         _filter(fields),
         fields.get("after", ""),
         fields.get("count", PAGE),
@@ -144,7 +144,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 async def _count(ask: Ask) -> dict[str, Any]:
-    store = ask.admin.durability.store
+    store = ask.admin.store
     count = await dead_letters.count(store, _filter(ask.fields))
     return {"count": count, "dropped": await dead_letters.dropped(store)}
 
@@ -153,7 +153,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     dead_id = ask.path["id"]
     if not is_dead_id(dead_id):
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
-    found = await dead_letters.get(ask.admin.durability.store, [dead_id])
+    found = await dead_letters.get(ask.admin.store, [dead_id])
     if not found:
         raise NotThere(f"there is no dead letter {dead_id}, or not any more")
     return _shown(ask, found[0])
@@ -161,7 +161,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 async def _export(ask: Ask) -> web.StreamResponse:
     """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
-    store = ask.admin.durability.store
+    store = ask.admin.store
     wanted = _filter(ask.fields, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
     ask.admin.note(ask.who, "export dead letters", **{name: ask.fields[name] for name in ask.fields})
@@ -226,7 +226,7 @@ async def _chosen(ask: Ask) -> Chosen:
     if (ids is None) is ("all" not in fields):
         raise IllegalArgument("ids", 'must be there, or "all": true; not both, for one of them would not count')
     if ids is None:
-        until = fields.get("until") or await dead_letters.newest(ask.admin.durability.store)
+        until = fields.get("until") or await dead_letters.newest(ask.admin.store)
         return Chosen(_filter(fields, until), fields.get("after", ""))
     for each in _FILTERS:
         if each.name in fields:

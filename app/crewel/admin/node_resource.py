@@ -60,18 +60,17 @@ def _subscriptions(call: Call) -> list[str]:
 
 
 def _waiting(call: Call) -> int:
-    durability = call.admin.broker.durability
-    return 0 if durability is None else durability.waiting()
+    return call.admin.broker.durability.waiting()
 
 
 async def _count_dead_letters(call: Call) -> int:
-    durability = call.admin.broker.durability
-    return 0 if durability is None else await dead_letters.count(durability.store, DeadLetterFilter())
+    access = call.admin.broker.access
+    return 0 if not access.has_store else await dead_letters.count(access.store, DeadLetterFilter())
 
 
 def _trouble(call: Call) -> str:
-    durability = call.admin.broker.durability
-    return "" if durability is None else durability.trouble or ""
+    access = call.admin.broker.access
+    return access.trouble or "" if access.has_store else ""
 
 
 def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
@@ -141,7 +140,7 @@ NODE_COMMANDS: Final = (
 async def _alerts(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are still held back: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
-    found = await alerts(admin.durability.store)
+    found = await alerts(admin.store)
     held = {each.name for each in admin.named() if admin.dispatching.holdback(each) is not None}
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 

@@ -107,10 +107,10 @@ async def _unsubscribe_one(call: Call) -> int:
 async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
     for session in [each for each in sessions if call.name in each.subscriptions]:
-        if session.durable is None or broker.durability is None:
+        if session.durable is None:
             broker.subscribing.leave(session, call.name)
         else:
-            await broker.durability.membership.unsubscribe(session, session.durable, [call.name])
+            await broker.durability.subscriptions.unsubscribe(session, session.durable, [call.name])
         ended += 1
     return ended
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Accepted, Fields
-from crewel.broker.durability.intake import Outgoing, Published
+from crewel.broker.durability.write_queue import PendingPublish, Published
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
 from crewel.broker.subscribing.choice import Heard
@@ -71,9 +71,9 @@ class Broadcasting:
         """Store a message, and then put it into the queue of everybody who hears the channel. The promise has its id, or a
         CrewelError. Raises StoreError itself, and Refused if an extension takes the message out."""
         broker = self._broker
-        if broker.durability is None:
+        if not broker.access.has_store:
             broker.topics.refused(channel.name)
-            raise StoreUnavailable("this server has no store")
+            raise StoreUnavailable(broker.access.trouble)
         first = broker.ids.stored.first_of(key) if key else None
         if first is not None:
             known: Promise[Published] = Promise()
@@ -102,12 +102,13 @@ class Broadcasting:
             keeping.groups,
         )
         lazy = broker.channels.is_lazy(channel)
-        outgoing = Outgoing(channel, submission, excluded, heard, qos, lazy=lazy)
+        outgoing = PendingPublish(channel, submission, excluded, heard, qos, lazy=lazy)
         try:
-            broker.durability.intake.publish(outgoing)
+            broker.access.require_writable()
         except StoreError:
             broker.topics.refused(channel.name)
             raise
+        broker.access.writing.publish(submission, outgoing)
         return outgoing
 
     def send(

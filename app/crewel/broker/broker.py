@@ -18,8 +18,9 @@ from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.dispatch.dispatching import Dispatching
 from crewel.broker.dispatch.telling import tell
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.intake import Published
+from crewel.broker.durability.write_queue import Published
 from crewel.broker.events import Events
 from crewel.broker.expiring import Expiring
 from crewel.broker.guard import Guard
@@ -82,6 +83,8 @@ class Broker:
         self.guard = Guard()
         self.limits = Limits(self)
         self.registry = Registry()
+        self.access = StoreAccess(settings, self.loop)
+        """The store, or that there is none."""
         self.letters = Letters(self)
         self.events = Events(self)
         self.browsers = Browsers(settings)
@@ -105,8 +108,9 @@ class Broker:
         self.groups = Groups(self)
         self.topics = Topics(self)
         self.inbound = Inbound(self)
-        self.durability: Durability | None = None
-        """What makes messages and sessions outlive this process; None without a store."""
+        self.durability = Durability(self)
+        """What makes messages and sessions outlive this process, once there is a store."""
+        self.outbound.has_room = self.durability.overflow.has_room
         self.on_close: list[Callable[[], None]] = []
         """Called when this broker has ended."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -268,8 +272,8 @@ class Broker:
             self.logins.names.forget(session)
         if session.dispatcher is not None or session.durable is not None or session in self.dispatching.telling:
             self.dispatching.leave(session, event)
-        if session.durable is not None and self.durability is not None:
-            self.durability.membership.end(session.durable)
+        if session.durable is not None:
+            self.durability.subscriptions.end(session.durable)
             session.durable = None
         if session.held is not None:
             self.outbound.release(session, self.loop.time())
@@ -290,13 +294,11 @@ class Broker:
 
     async def make_durable(self, store: Store) -> Durability:
         """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""
-        self.durability = durability = Durability(self, store)
-        self.concerns["store"] = lambda: durability.trouble or store.why_full
-        self.outbound.has_room = durability.overflow.has_room
-        self.metrics.gauge("waiting", durability.waiting)
-        await durability.start()
+        self.concerns["store"] = lambda: self.access.trouble or store.why_full
+        self.metrics.gauge("waiting", self.durability.waiting)
+        await self.durability.start(store)
         self.events.start()
-        return durability
+        return self.durability
 
     def revive(self, session: Session, patterns: Iterable[str]) -> None:
         """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
@@ -350,7 +352,6 @@ class Broker:
                 self.metrics.sessions_expired += 1
                 self.remove(session, Event.SILENCE)
             elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):
-                assert self.durability is not None
                 self.durability.gone(session)
                 self.dispatching.await_client(session, now)
             if session.grants is not None:
@@ -362,7 +363,7 @@ class Broker:
     @property
     def has_lost_store(self) -> bool:
         """Whether another server has taken the store: this one serves nothing any more."""
-        return self.durability is not None and self.durability.is_superseded
+        return self.access.is_superseded
 
     def lose_store(self) -> None:
         """Another server has the store: answer what is held, and let those know that serve."""

@@ -27,7 +27,6 @@ from crewel.storage.events import BUCKETS_MS, EVENTS, SCHEMA, Level
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 log = logging.getLogger(__name__)
 
@@ -221,28 +220,28 @@ class Events:
 
     async def flush(self) -> None:
         """Write a group of what has happened, if anything has; it is lost if the store does not take it."""
-        durability = self._broker.durability
-        if durability is None:
+        access = self._broker.access
+        if not access.has_store:
             return
-        group = self._group(durability)
+        group = self._group(access.token)
         if group is None:
             return
-        step = stored_events.write(durability.store.keys, group, self._settings.max_bytes)
+        step = stored_events.write(access.keys, group, self._settings.max_bytes)
         try:
-            await durability.writing.ask(step)
+            await access.writing.ask(step)
         except StoreError as error:
             self._broker.metrics.events_lost += len(group["events"])
             log.debug("a group of events is lost: %s", error)
 
-    def _group(self, durability: Durability) -> Fields | None:
+    def _group(self, token: str) -> Fields | None:
         events = self._taken()
         most = self._settings.max_group
         lost, self._lost = self._lost + max(len(events) - most, 0), 0
         self._broker.metrics.events_lost += lost
         if not events and not lost:
             return None
-        if durability.token != self._token:
-            self._token, self._number = durability.token, 0
+        if token != self._token:
+            self._token, self._number = token, 0
         self._number += 1
         since, self._since = self._since, _now_ms()
         return {

@@ -53,10 +53,10 @@ class Expiring:
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
-        now, durability = self.now(), self._broker.durability
+        now = self.now()
         self._watched = {session for session in self._watched if session.is_live}
         due = {session for session in self._watched if session.expiry <= now}
-        for durable in () if durability is None else durability.node.expiring(now):
+        for durable in self._broker.access.node.expiring(now):
             if durable.holder is None:
                 self._end_stored(durable, durable.expired(now))
             else:
@@ -93,8 +93,7 @@ class Expiring:
 
     def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
         durable.expire(places)
-        if self._broker.durability is not None:
-            self._broker.durability.node.touch(durable)
+        self._broker.access.node.touch(durable)
 
 
 def _take_out(session: Session, now: int, *, is_away: bool) -> list[Entry]:

@@ -136,8 +136,10 @@ class Inbound:
         session.transient_timeout_ms = session.transient_interval_ms = None
         deadline = now + broker.timing.hold_ms(session) / 1000
         broker.outbound.hold(session, Held(peer, request, None, deadline))
-        if session.durable is not None and session.durable.parked and broker.durability is not None:
-            broker.durability.refills.ring(session)  # a status that the connect carried has put something back
+        if session.durable is not None and session.durable.parked:
+            broker.durability.backlog.load_if_waiting(
+                session
+            )  # a status that the connect carried has put something back
         if deadline <= now:
             broker.outbound.release(session, now)
         return True

@@ -75,7 +75,7 @@ class Logins:
 
     def concern(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
-        if session.is_reliable and self._broker.durability is not None:
+        if session.is_reliable and self._broker.access.has_store:
             return True
         ext = message.fields.get("ext")
         return type(ext) is dict and "session" in ext
@@ -213,10 +213,10 @@ class Logins:
         resume = new_resume() if "session" in message.ext else None
         session.reply_id = new_reply_id() if resume is not None else ""
         digests = _digests(resume, qos)
-        is_stored = session.is_reliable and durability is not None
+        is_stored = session.is_reliable and self._broker.access.has_store
         _check(session, qos, is_stored=is_stored)
         self._dress(session, qos, is_stored=is_stored)
-        if durability is None or not session.is_reliable:
+        if not is_stored:
             subject = ANONYMOUS if name is None else name.subject
             session.name = name.relative if name is not None and name.number else self.names.number(subject)
         else:
@@ -232,9 +232,8 @@ class Logins:
     def _until_ended(self, name: str) -> Steps[None]:
         """Wait until an earlier session of this name has left the store. It takes a commit."""
         durability = self._broker.durability
-        assert durability is not None
         deadline = self._broker.loop.time() + _ENDING_S
-        while name and (name in durability.node.sessions or name in durability.membership.leaving):
+        while name and (name in self._broker.access.node.sessions or name in durability.subscriptions.leaving):
             if self._broker.loop.time() > deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
@@ -270,7 +269,7 @@ class Logins:
         resume, durability = new_resume(), self._broker.durability
         digests = _digests(resume, qos)
         reply_id = target.reply_id or new_reply_id()
-        if target.durable is not None and durability is not None:
+        if target.durable is not None:
             facts = _facts(session, message, digests, reply_id)
             answer = yield durability.login(target.name, facts, _ANY_NUMBER)
             if not target.is_live or target.durable is None:
@@ -345,7 +344,6 @@ class Logins:
         session.grace_ms = qos.timeout_ms if durable.is_named else None
         for extension in broker.outbound.pipe.extensions:
             extension.restored(session)
-        assert broker.durability is not None
         broker.durability.hand_to(session, durable)
         broker.dispatching.restore(session, record)
         self.names.add(session, *facts.get("resume", ()))

@@ -137,7 +137,7 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         session.advised_on = peer.transport
     exchange.connect = reply = replies.ok(message)
     if session.durable is not None:
-        waiting = broker.durability.here(session, session.durable) if broker.durability is not None else None
+        waiting = broker.durability.here(session, session.durable)
         if waiting is not None:
             return _connect_later(waiting, reply)
     return reply
@@ -183,13 +183,13 @@ def _ask_and_subscribe(broker: Broker, session: Session, message: Message, chann
 
 def _subscribe(broker: Broker, session: Session, names: list[str]) -> Steps[str | None]:
     """Subscribe to what was granted; the error, if the store could not take it."""
-    if session.durable is None or broker.durability is None or not session.is_live:
+    if session.durable is None or not session.is_live:
         for name in names:
             broker.channels.subscribe(session, name)
         return None
     if names:
         try:
-            yield broker.durability.membership.subscribe(session, session.durable, dict.fromkeys(names, ()))
+            yield broker.durability.subscriptions.subscribe(session, session.durable, dict.fromkeys(names, ()))
         except StoreError as failure:
             return coded(failure.code)
     return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
@@ -220,9 +220,9 @@ def _unsubscribe_later(
     broker: Broker, session: Session, message: Message, names: list[str], error: str | None
 ) -> Steps[Reply]:
     stored = [name for name in names if name in session.subscriptions]
-    if stored and session.durable is not None and broker.durability is not None:
+    if stored and session.durable is not None:
         try:
-            yield broker.durability.membership.unsubscribe(session, session.durable, stored)
+            yield broker.durability.subscriptions.unsubscribe(session, session.durable, stored)
         except StoreError as failure:
             error = error or coded(failure.code)
     return replies.ok(message) if error is None else replies.failed(message, error)

@@ -12,7 +12,8 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcasting import Keeping
-from crewel.broker.durability.intake import Published, readonly
+from crewel.broker.durability.log_appender import readonly
+from crewel.broker.durability.write_queue import Published
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.broker.services import RemoteCall
 from crewel.broker.sessions import Session

@@ -33,7 +33,7 @@ def let_go(world: StoredWorld) -> None:
 
 def is_booked(world: StoredWorld) -> bool:
     """Whether nothing is left to be booked."""
-    return not world.durability.node.recent.taken
+    return not world.access.node.recent.taken
 
 
 def waiting(client: Receiver) -> list[int]:
@@ -128,7 +128,7 @@ class TestChanges:
         stored.broker.subscribing.choosing[joe.session] = {}
         store(stored, 2)
         assert data(ann.take()) == [1, 2]
-        assert len(stored.durability.node.recent.taken) == 1
+        assert len(stored.access.node.recent.taken) == 1
 
     def test_another_client_goes_on_with_the_session(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1")

@@ -115,7 +115,7 @@ def test_a_listener_that_waits_holds_up_what_follows(stored: StoredWorld, joe: R
 
 
 def test_without_room_in_the_store_each_message_is_refused(stored: StoredWorld, joe: Receiver) -> None:
-    stored.durability.is_superseded = True
+    stored.access.is_superseded = True
     eve = Client(stored).joined()
     peer = eve.send(*(eve.message("/a", data=number, **PERSISTENT) for number in range(3)))
     stored.settle()

@@ -58,7 +58,6 @@ class Shown:
 def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store()
     monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.get", store.get)
-    world.broker.durability = type("Durability", (), {"store": None})()
     return store
 
 
@@ -147,7 +146,7 @@ class TestFigures:
         monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.count", count)
         for name in ("dropped", "returned"):
             monkeypatch.setattr(f"crewel.broker.letters.letters.dead_letters.{name}", none)
-        world.broker.durability = SimpleNamespace(store=SimpleNamespace(is_up=True))  # type: ignore[assignment]
+        world.broker.access.store = SimpleNamespace(is_up=True)  # type: ignore[assignment]
         for _ in range(2):
             looking = world.loop.create_task(world.broker.letters.count())
             world.settle()
@@ -160,7 +159,6 @@ class TestFigures:
         world.settle()
         assert b"crewel_letters_kept 7.0" in world.broker.metrics.exposition()
         assert len(asked) == 1, "one question at a time"
-        world.broker.durability = None
 
 
 class TestHooks:
@@ -181,12 +179,10 @@ class TestHooks:
 
         service.on_dead_letter(told.append)
         world = make_world(services=[service])
-        world.broker.durability = type("Durability", (), {"store": None})()
         world.broker.letters.stored(["1-0", "2-0"])
         world.settle()
         assert [letter.dead_id for letter in told] == ["1-0", "2-0"]
         assert caplog.text.count("a service failed in") == 4
-        world.broker.durability = None
 
 
 class TestLetters:

@@ -88,7 +88,7 @@ class TestAPublish:
         Line(world, "publish", is_done=True)
         message = Clerk(world)
         assert not message.say("/jobs/a", data="hi", ext={"publish": {"persistent": True}})["successful"]
-        world.durability.writing.look()  # as when the store is back
+        world.access.writing.look()  # as when the store is back
         wait(world)
         (heard,) = come(joe)
         settled(joe, heard)
@@ -157,7 +157,7 @@ def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) 
     Line(world, "end", 10, is_done=False)
     first.say("/meta/disconnect")
     world.commit()
-    assert world.durability.membership.leaving == {"client/joe/1"}  # it has been asked for, and will be again
+    assert world.durability.subscriptions.leaving == {"client/joe/1"}  # it has been asked for, and will be again
     later = Receiver(world)
     message = later.message(
         "/meta/handshake", version="1.0", ext={"ack": True, "session": {"name": "joe/1", "update": True}}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.membership import DEAD_SESSION
+from crewel.broker.durability.subscription_store import DEAD_SESSION
 from crewel.delivery.records import EndReason
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage.steps import Step

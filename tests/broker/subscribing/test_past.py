@@ -93,7 +93,7 @@ def test_a_store_that_is_away_is_told(world: StoredWorld, monkeypatch: pytest.Mo
         raise StoreUnavailable("away")
 
     client = Client(world).joined()
-    monkeypatch.setattr(world.durability.writing, "ask", fail)
+    monkeypatch.setattr(world.access.writing, "ask", fail)
     answer = get(client, {"channel": "/h/a"})
     assert (answer["successful"], answer["data"]["errorCode"]) == (False, "resource.unavailable")
 

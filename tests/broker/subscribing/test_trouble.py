@@ -21,7 +21,7 @@ class TestTrouble:
     ) -> None:
         publish(world, "/h/a", 1)
         monkeypatch.setattr(
-            world.durability.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is away"))
+            world.access.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is away"))
         )
         reply = asking.subscribe("/h/a")
         assert (reply["successful"], reply["error"]) == (False, "503::resource.unavailable")
@@ -33,12 +33,12 @@ class TestTrouble:
         self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(world, "/h/a", 1)
-        submit = world.durability.writing.submit
+        submit = world.access.writing.submit
 
         def fail(step: Any, done: Any, **how: Any) -> None:
             submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
 
-        monkeypatch.setattr(world.durability.writing, "submit", fail)
+        monkeypatch.setattr(world.access.writing, "submit", fail)
         assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
         assert asking.client.session.subscriptions == set()
         if asking.client.session.durable is not None:
@@ -49,12 +49,12 @@ class TestTrouble:
     ) -> None:
         publish(world, "/h/a", 1)
         asking.subscribe("/h/a", initialUpdate=False)
-        submit = world.durability.writing.submit
+        submit = world.access.writing.submit
 
         def fail(step: Any, done: Any, **how: Any) -> None:
             submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
 
-        monkeypatch.setattr(world.durability.writing, "submit", fail)
+        monkeypatch.setattr(world.access.writing, "submit", fail)
         assert asking.subscribe("/h/a")["successful"] is False
         monkeypatch.undo()
         publish(world, "/h/a", 2)
@@ -67,7 +67,7 @@ class TestTrouble:
         hearing = Asking(world, "plain")
         hearing.subscribe("/h/a", initialUpdate=False)
         lost = Submission("/h/a", b'{"channel":"/h/a","data":"lost"}', history_max=5)
-        store, token = world.store, world.durability.token
+        store, token = world.store, world.access.token
         world.wait(store.run([stored_log.append(store.keys, token, [lost], 100)]))
         asking = Asking(world, kind)
         reply = asking.subscribe("/h/a", history={"numEntries": 2, "newestFirst": False})
@@ -80,16 +80,16 @@ class TestTrouble:
         self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(world, "/h/a", 1)
-        monkeypatch.setattr(world.durability.writing, "look", lambda: None)
-        world.durability.node.cursor = LogId(world.durability.node.cursor - 1)
+        monkeypatch.setattr(world.access.writing, "look", lambda: None)
+        world.access.node.cursor = LogId(world.access.node.cursor - 1)
         client = Client(world).joined()
         assert client.say("/meta/subscribe", subscription="/h/a", **asked())["error"] == "503::resource.unavailable"
 
     def test_while_everything_is_read_again_it_is_refused(self, world: StoredWorld, asking: Asking) -> None:
         publish(world, "/h/a", 1)
-        world.durability.is_reloading = True
+        world.access.is_reloading = True
         assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
-        world.durability.is_reloading = False
+        world.access.is_reloading = False
 
     def test_a_session_that_ends_meanwhile_is_not_in_the_index(self, world: StoredWorld, asking: Asking) -> None:
         publish(world, "/h/a", 1)
@@ -144,13 +144,13 @@ def test_a_subscribe_in_doubt_is_taken_back_with_all_that_it_asked_for(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = Receiver(world).started()
-    submit = world.durability.writing.submit
+    submit = world.access.writing.submit
 
     def lose(step: Any, done: Any, **how: Any) -> None:
         submit(step, (lambda answer: done(StoreUncertain("no answer"))) if step.script == "subscribe" else done, **how)
 
     for qos in ({"filter": "data.a"}, {"group": "cooks"}):
-        monkeypatch.setattr(world.durability.writing, "submit", lose)
+        monkeypatch.setattr(world.access.writing, "submit", lose)
         reply = receiver.say("/meta/subscribe", subscription="/h/a", **asked(**qos))
         assert reply["error"] == "503::resource.unavailable"
         monkeypatch.undo()

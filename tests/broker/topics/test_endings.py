@@ -163,8 +163,8 @@ class TestTime:
     ) -> None:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3}, lifeTime=1)
         with monkeypatch.context() as patch:
-            patch.setattr(stored.durability.writing, "is_closed", True)
-            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            patch.setattr(stored.access.writing, "is_closed", True)
+            patch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreError("away")))
             stored.sweep_after(1)
         assert "could not be removed" not in caplog.text
 
@@ -173,7 +173,7 @@ class TestTime:
     ) -> None:
         publish(Client(stored).joined(), "/a", persistent=True, destroyDelay=0)
         with monkeypatch.context() as patch:
-            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            patch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreError("away")))
             for _ in range(3):
                 stored.sweep_after(0.1)
             assert state(stored, "/a") is State.UNREFERENCED
@@ -220,7 +220,7 @@ class TestTime:
     def test_what_the_store_does_not_answer_is_tried_again(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        submit, asked = stored.durability.writing.submit, []
+        submit, asked = stored.access.writing.submit, []
 
         def failing(step: Any, done: Callable[[Any], None], **options: Any) -> None:
             asked.append(step.script)
@@ -229,7 +229,7 @@ class TestTime:
             else:
                 submit(step, done, **options)
 
-        monkeypatch.setattr(stored.durability.writing, "submit", failing)
+        monkeypatch.setattr(stored.access.writing, "submit", failing)
         for _ in range(2):
             stored.sweep_after(0.1)
             stored.settle()
@@ -384,7 +384,7 @@ class TestErase:
     ) -> None:
         reader = Receiver(stored).started("/a")
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
-        monkeypatch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+        monkeypatch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreError("away")))
         with pytest.raises(StoreError):
             erase(stored, "/a")
         assert state(stored, "/a") is State.ALIVE
@@ -394,14 +394,14 @@ class TestErase:
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
-        submit, asked = stored.durability.writing.submit, []
+        submit, asked = stored.access.writing.submit, []
 
         def losing(step: Any, done: Callable[[Any], None], **options: Any) -> None:
             asked.append((step.script, options))
             first = len(asked) == 1
             submit(step, (lambda _: done(StoreUncertain("no answer"))) if first else done, **options)
 
-        monkeypatch.setattr(stored.durability.writing, "submit", losing)
+        monkeypatch.setattr(stored.access.writing, "submit", losing)
         assert erase(stored, "/a")
         assert [each for each in asked if each[0] == "erase"] == [("erase", {}), ("erase", {"insists": True})]
         assert state(stored, "/a") is State.DEAD

@@ -273,7 +273,7 @@ class TestTheStore:
         assert topic is not None
         before = topic.settings
         with monkeypatch.context() as patch:
-            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreError("away")))
+            patch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreError("away")))
             reply = sender.publish("/a", None, ext={"publish": {"administrative": True, **asked}})
         assert reply["error"].startswith("503:")
         assert topic.settings == before
@@ -371,7 +371,7 @@ class TestTheStore:
         topic = stored.broker.topics.find("/a")
         assert topic is not None
         assert topic.history_count == 1
-        stored.durability.writing.look()
+        stored.access.writing.look()
         stored.settle()
         (newest,) = stored.wait(stored.store.reader.xrevrange(stored.store.keys.history("/a"), count=1))
         assert (topic.history_count, topic.newest) == (2, int(newest[0].partition(b"-")[0]))
@@ -383,7 +383,7 @@ class TestTheStore:
         for value in range(4):
             publish(sender, "/a", value, history={"maxEntries": 9})
         with monkeypatch.context() as patch:
-            patch.setattr(stored.durability.writing, "submit", lambda step, done, **_: done(StoreUncertain("late")))
+            patch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreUncertain("late")))
             sender.publish("/a", None, ext={"publish": {"administrative": True, "history": {"maxEntries": 2}}})
         topic = stored.broker.topics.find("/a")
         assert topic is not None
@@ -395,7 +395,7 @@ class TestTheStore:
     ) -> None:
         sender = Receiver(stored).started()
         asked: list[str] = []
-        submit = stored.durability.writing.submit
+        submit = stored.access.writing.submit
 
         def failing(step: Any, done: Callable[[Any], None], **options: Any) -> None:
             if step.script == "configure" and not asked:
@@ -404,7 +404,7 @@ class TestTheStore:
             else:
                 submit(step, done, **options)
 
-        monkeypatch.setattr(stored.durability.writing, "submit", failing)
+        monkeypatch.setattr(stored.access.writing, "submit", failing)
         publish(sender, "/a", 1, history={"maxEntries": 3})
         topic = stored.broker.topics.find("/a")
         assert topic is not None
@@ -418,9 +418,9 @@ class TestTheStore:
         publish(sender, "/a", 1, history={"maxEntries": 3})
         sender.publish("/plain", 1)
         before = stored.wait(stored.broker.topics.view("/a"))
-        stored.durability.is_reloading = True
-        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored(stored.durability)))
-        stored.durability.is_reloading = False
+        stored.access.is_reloading = True
+        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored()))
+        stored.access.is_reloading = False
         view = stored.wait(stored.broker.topics.view("/a"))
         assert before is not None
         assert view is not None
@@ -432,7 +432,7 @@ class TestTheStore:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
         keys = stored.store.keys
         stored.wait(stored.store.reader.delete(keys.topics, keys.topic("/a"), keys.history("/a")))
-        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored(stored.durability)))
+        stored.broker.topics.restore(stored.wait(stored.broker.topics.stored()))
         topic = stored.broker.topics.find("/a")
         assert topic is not None
         assert (topic.history_count, topic.epoch, topic.is_stored) == (0, "", False)
@@ -456,7 +456,7 @@ class TestTheStore:
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
-        ask, asked = stored.durability.writing.ask, []
+        ask, asked = stored.access.writing.ask, []
 
         async def losing(step: Any, **options: Any) -> Any:
             asked.append(options)
@@ -465,7 +465,7 @@ class TestTheStore:
                 raise StoreUncertain("no answer")
             return answer
 
-        monkeypatch.setattr(stored.durability.writing, "ask", losing)
+        monkeypatch.setattr(stored.access.writing, "ask", losing)
         assert stored.wait(stored.broker.topics.clear("/a")) == 0  # for it had been
         assert asked == [{}, {"insists": True}]
 
@@ -539,7 +539,7 @@ class TestLooking:
         async def refused(step: Any, **_options: Any) -> None:
             raise StoreError("away")
 
-        monkeypatch.setattr(stored.durability.writing, "ask", refused)
+        monkeypatch.setattr(stored.access.writing, "ask", refused)
         view = stored.wait(stored.broker.topics.view("/a"))
         assert view is not None
         assert (view.history, view.state) == (1, State.ALIVE)

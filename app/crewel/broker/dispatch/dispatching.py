@@ -17,7 +17,7 @@ import orjson
 from crewel.broker.dispatch.pings import Pings
 from crewel.broker.dispatch.telling import OnewayTelling
 from crewel.broker.dispatch.unsettled import Unsettled
-from crewel.broker.durability.membership import DEAD_SESSION
+from crewel.broker.durability.subscription_store import DEAD_SESSION
 from crewel.broker.outlook import cause
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
@@ -264,8 +264,8 @@ class Dispatching:
             self._pause(session, is_paused=dispatcher.is_paused)
         elif session.queue and not session.is_paused:
             self._broker.outbound.make_ready(session)
-        if session.durable is not None and self._broker.durability is not None:
-            self._broker.durability.refills.ring(session)
+        if session.durable is not None:
+            self._broker.durability.backlog.load_if_waiting(session)
         self._broker.outbound.alarms.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
@@ -307,8 +307,8 @@ class Dispatching:
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        durable, durability, dispatcher = session.durable, self._broker.durability, session.dispatcher
-        if durable is None or durability is None or dispatcher is None:
+        durable, access, dispatcher = session.durable, self._broker.access, session.dispatcher
+        if durable is None or dispatcher is None:
             return None
         told: dict[str, Any] | None = None
         if dispatcher.holdback is not None:
@@ -317,8 +317,8 @@ class Dispatching:
             code, reason = dispatcher.sink
             told = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
         text = None if told is None else orjson.dumps(told)
-        step = stored_sessions.hold(durability.store.keys, durability.token, durable.name, text, durability.facts_max)
-        future = durability.writing.ask(step, insists=True)
+        step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
+        future = access.writing.ask(step, insists=True)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
         return future
 
@@ -414,10 +414,10 @@ class Dispatching:
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of what waits, the stored ones first. Raises StoreError."""
         places = self.unsettled.stored(session)[:count]
-        durability, durable = self._broker.durability, session.durable
+        durable = session.durable
         stored: list[Entry] = []
-        if places and durability is not None and durable is not None:
-            stored = await durability.refills.read(durable, places)
+        if places and durable is not None:
+            stored = await self._broker.durability.backlog.read(durable, places)
         return stored + self.unsettled.transients(session)[: count - len(stored)]
 
     def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
@@ -426,15 +426,13 @@ class Dispatching:
         former = durable.notice(place, channel, min([NORMAL, *of_topic]))
         if former:
             session.queue = [each for each in session.queue if each.position not in former]
-        if self._broker.durability is not None:
-            self._broker.durability.node.touch(durable)
+        self._broker.access.node.touch(durable)
         notice = durable.notices[place]
         if session.dispatcher is not None and session.dispatcher.sink is not None:
             durable.settle(place)
         elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
             durable.park(place)
-            if self._broker.durability is not None:
-                self._broker.durability.refills.ring(session)
+            self._broker.durability.backlog.load_if_waiting(session)
         else:
             self._broker.outbound.enqueue(session, erased_notice(notice, place))
 
@@ -442,11 +440,11 @@ class Dispatching:
         """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
         session's queue, and it need not be read where nothing waits before it."""
         durable, durability = session.durable, self._broker.durability
-        if durable is None or durability is None:
+        if durable is None:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
         if not durable.arrived(place, waiting):
             return
-        durability.node.touch(durable)
+        self._broker.access.node.touch(durable)
         if session.dispatcher is not None and session.dispatcher.sink is not None:
             self.unsettled.bury_stored(session, place, *session.dispatcher.sink)
             return
@@ -459,4 +457,4 @@ class Dispatching:
         if comes_before(place, waiting.priority, session.queue):
             self.unsettled.recall(session)  # so that it is read before what is younger
         durable.park(place)
-        durability.refills.ring(session)
+        durability.backlog.load_if_waiting(session)

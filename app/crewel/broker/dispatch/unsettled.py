@@ -119,9 +119,9 @@ class Unsettled:
     def end(self, session: Session, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
         self.take_out(session, entry)
-        if entry.position and session.durable is not None and self._broker.durability is not None:
+        if entry.position and session.durable is not None:
             session.durable.settle(entry.position, reason)
-            self._broker.durability.node.touch(session.durable)
+            self._broker.access.node.touch(session.durable)
 
     def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
@@ -131,9 +131,9 @@ class Unsettled:
 
     def bury_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
         """The same of one that has not been queued."""
-        durable, durability = session.durable, self._broker.durability
+        durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
-        if durable is None or durability is None or has_none:
+        if durable is None or has_none:
             self._broker.metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
                 durable.settle(entry.position, EndReason.DROPPED)
@@ -142,8 +142,8 @@ class Unsettled:
             waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if waiting is None else waiting.attempts
             durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
-        if durable is not None and durability is not None:
-            durability.node.touch(durable)
+        if durable is not None:
+            self._broker.access.node.touch(durable)
 
     def bury_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
         """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
@@ -160,8 +160,8 @@ class Unsettled:
 
     def bury_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
-        durable, durability = session.durable, self._broker.durability
-        if durable is None or durability is None:
+        durable = session.durable
+        if durable is None:
             return False
         waiting = durable.open.get(place) or durable.inbox.get(place)
         if waiting is None:
@@ -169,16 +169,16 @@ class Unsettled:
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
         durable.bury(Letter(durable.name, place, code, reason, attempts))
-        durability.node.touch(durable)
+        self._broker.access.node.touch(durable)
         return True
 
     def drop_stored(self, session: Session, place: LogId, reason: EndReason = EndReason.DROPPED) -> None:
         """The stored message at this place ends, and leaves nothing behind."""
-        durable, durability = session.durable, self._broker.durability
-        if durable is not None and durability is not None:
+        durable = session.durable
+        if durable is not None:
             self.forget_stored(session, place)
             durable.settle(place, reason)
-            durability.node.touch(durable)
+            self._broker.access.node.touch(durable)
 
     def drop_parked(self, session: Session, place: LogId) -> None:
         """The parked message at this place ends. The queue does not have it, and is not looked through."""
@@ -186,10 +186,10 @@ class Unsettled:
         sent = () if session.batches is None else session.batches.unacknowledged
         if any(each.position == place for each in sent) or (dispatcher is not None and str(place) in dispatcher.open):
             self.drop_stored(session, place)
-        elif durable is not None and self._broker.durability is not None:
+        elif durable is not None:
             durable.forget_parked(place)
             durable.settle(place, EndReason.DROPPED)
-            self._broker.durability.node.touch(durable)
+            self._broker.access.node.touch(durable)
 
     def drop_queued(self, session: Session, index: int) -> None:
         """The message at this place of the queue ends."""
@@ -201,16 +201,16 @@ class Unsettled:
         del session.queue[index]
         if session.dispatcher is not None:
             session.dispatcher.close(entry)
-        if entry.position and session.durable is not None and self._broker.durability is not None:
+        if entry.position and session.durable is not None:
             session.durable.settle(entry.position, EndReason.DROPPED)
-            self._broker.durability.node.touch(session.durable)
+            self._broker.access.node.touch(session.durable)
 
     def end_many(
         self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
     ) -> None:
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits for the session."""
-        durable, durability = session.durable, self._broker.durability
+        durable = session.durable
         gone = dict.fromkeys(entries)
         held = [session.queue]
         if session.batches is not None:
@@ -227,9 +227,9 @@ class Unsettled:
                 session.dispatcher.close(entry)
         if session.is_reliable:
             self._broker.metrics.ended[reason] += len(entries)
-        if durable is not None and durability is not None and places:
+        if durable is not None and places:
             durable.end_many(places, reason)
-            durability.node.touch(durable)
+            self._broker.access.node.touch(durable)
 
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""

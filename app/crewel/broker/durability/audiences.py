@@ -17,7 +17,6 @@ from crewel.delivery.records import Waiting
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 _MOST_CHANNELS: Final = 10_000
 
@@ -35,9 +34,9 @@ class Hearers(NamedTuple):
 class Audiences:
     """The hearers of channels, as long as they stay the same."""
 
-    def __init__(self, durability: Durability, broker: Broker, deliver: Callable[[Durable, Entry, str], None]) -> None:
+    def __init__(self, broker: Broker, deliver: Callable[[Durable, Entry, str], None]) -> None:
         """`deliver` hands a message that was taken to a session to which something unusual applies."""
-        self._durability = durability
+        self._access = broker.access
         self._broker = broker
         self._deliver = deliver
         self._known: dict[str, Hearers] = {}
@@ -45,7 +44,7 @@ class Audiences:
 
     def of(self, channel: Channel) -> Hearers | None:
         """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
-        node, channels = self._durability.node, self._broker.channels
+        node, channels = self._access.node, self._broker.channels
         choosing = self._broker.subscribing.choosing
         if not node.holds_still or (choosing and not choosing.keys().isdisjoint(channels.subscribers(channel))):
             return None
@@ -67,12 +66,12 @@ class Audiences:
                 reliable.append((session, session.durable))
             else:
                 return None
-        audience = self._durability.node.audience(channel.patterns, [durable for _, durable in reliable])
+        audience = self._access.node.audience(channel.patterns, [durable for _, durable in reliable])
         return None if audience is None else Hearers(audience, reliable, others)
 
     def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
-        node = self._durability.node
+        node = self._access.node
         entry.taken = node.take_for(hearers.audience, entry.position, waiting)
         if entry.taken is None:
             return False
@@ -106,7 +105,7 @@ class Audiences:
     def _queue(self, reliable: list[tuple[Session, Durable]], start: int, entry: Entry) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
         another client's, or may be owed the message no more."""
-        outbound, recent = self._broker.outbound, self._durability.node.recent
+        outbound, recent = self._broker.outbound, self._access.node.recent
         step = outbound.fan_outs.step
         for at in range(start, len(reliable), step):
             for _, durable in reliable[at : at + step]:

@@ -13,8 +13,9 @@ from crewel.storage import dead_letters
 from crewel.storage import facts as stored_facts
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.durability import Durability
+    from crewel.broker.durability.access import StoreAccess
     from crewel.metrics import Metrics
+    from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,9 @@ _EVERY: Final = 5  # looks of the upkeep: a flood of letters is not to flood the
 class Bounding:
     """Looks at facts and letters."""
 
-    def __init__(self, durability: Durability, metrics: Metrics) -> None:
-        self._durability = durability
+    def __init__(self, access: StoreAccess, settings: Settings, metrics: Metrics) -> None:
+        self._access = access
+        self._settings = settings
         self._metrics = metrics
         self._letters: int | None = None  # that had been dropped when it was said last
         self._looks = 0
@@ -38,16 +40,16 @@ class Bounding:
             await self._count_letters()
 
     async def _trim_facts(self) -> None:
-        durability = self._durability
-        store, most = durability.store, durability.settings.storage.facts_max_bytes
+        access = self._access
+        store, most = access.store, self._settings.storage.facts_max_bytes
         if await stored_facts.size(store) <= most:
             return
-        dropped = await durability.writing.ask(stored_facts.trim(store.keys, most))
+        dropped = await access.writing.ask(stored_facts.trim(store.keys, most))
         self._metrics.facts_dropped += dropped
         log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
 
     async def _count_letters(self) -> None:
-        store, delivery = self._durability.store, self._durability.settings.delivery
+        store, delivery = self._access.store, self._settings.delivery
         dropped = await dead_letters.dropped(store)
         more = 0 if self._letters is None else dropped - self._letters
         self._letters = dropped

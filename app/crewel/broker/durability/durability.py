@@ -1,9 +1,8 @@
 """What makes the broker's promise hold: persistent messages are in the store before they are answered, and what a reliable
 session is owed survives this process.
 
-Owns the node (`delivery.node`), the queue of writes, and the sessions that the store has. The engine decides what is owed;
-this module asks the store, reads its clock, and moves bodies. `Refills` brings back bodies that are not in memory, `Upkeep`
-keeps the log within its bounds.
+Owns the sessions that the store has, and the commits. The engine decides what is owed; this module asks the store, reads its
+clock, and moves bodies. What all parts of the broker share of the store is `StoreAccess`, which this opens and renews.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.broker.durability.intake import Intake, Outgoing
+from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.lease import StoreLease
-from crewel.broker.durability.membership import Membership
+from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.overflow import Overflow
-from crewel.broker.durability.refills import Refills
-from crewel.broker.durability.upkeep import Upkeep
-from crewel.broker.durability.writing import Writing
+from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
@@ -55,31 +53,23 @@ _MOST_SHARED: Final = 200_000
 """Ids, and what is known of messages, that are remembered to be shared by the sessions that are adopted."""
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
-_READING: Final = "the store has lost something, and is read again"
-_SUPERSEDED: Final = "another server has taken over the store"
 
 
 class Durability:
     """The durable half of one broker. `start` before anything is served; `close` when nothing is served any more."""
 
-    def __init__(self, broker: Broker, store: Store) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.store = store
-        self.settings = broker.settings
-        self.supervisor = broker.supervisor
-        self.token = ""
-        self.node = Node(LogId(0))
-        self.low = LogId(0)
-        """Nothing at or below this is needed by this node, by its last commit."""
-        self.is_superseded = False
-        """Whether another server has taken the store over: this one serves nothing any more."""
-        self.facts_max = self.settings.storage.facts_max_entries
-        self.intake = Intake(self, broker)
-        self.membership = Membership(self, broker)
-        self.refills = Refills(self, broker)
-        self.upkeep = Upkeep(self, broker.metrics)
-        self.overflow = Overflow(self, broker)
-        self.lease = StoreLease(self)
+        self._access = access = broker.access
+        self._settings = settings = broker.settings
+        self._supervisor = broker.supervisor
+        self.backlog = BacklogLoader(access, broker.outbound, broker.loop, broker.spawn)
+        self.overflow = Overflow(broker)
+        self.appender = LogAppender(broker, self.overflow, self.backlog)
+        self.subscriptions = SubscriptionStore(broker, self.backlog)
+        self.trimmer = LogTrimmer(access, settings, broker.metrics)
+        self.lease = StoreLease(access, settings, broker.supervisor)
+        access.on_lost = self._suspect
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()  # somebody waits for the next commit
         self._waiting: list[asyncio.Future[None]] = []  # for the commit of all that has happened before
@@ -87,62 +77,51 @@ class Durability:
         self._epoch = 0  # which start of a server on this store this is
         self._incarnation = ""  # the run of the store that the sessions were read from
         self._under_way: Commit | None = None  # was asked for, and is not applied for certain
-        self.is_reloading = False
-        """Whether the sessions are read again: what is asked for them now would get lost."""
-
-    @property
-    def writing(self) -> Writing[Outgoing]:
-        """The queue of all that is written."""
-        return self.intake.writing
-
-    @property
-    def trouble(self) -> str | None:
-        """Why persistent messages are refused at the moment; None while all is well."""
-        if self.is_superseded:
-            return _SUPERSEDED
-        return self.store.trouble or (_READING if self.is_reloading else None)
 
     # Life
 
-    async def start(self) -> None:
-        """Take over what earlier servers have left in the store, read what their sessions have missed, and go on with it.
+    async def start(self, store: Store) -> None:
+        """Take over what earlier servers have left in this store, read what their sessions have missed, and go on with it.
         Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
+        self._access.open(store)
         try:
             await self._load()
         except BaseException:
             await self.lease.end()
             raise
-        self.store.watch(self._store_is_back, lambda: None)
-        start = self.supervisor.start
+        self._access.store.watch(self._store_is_back, lambda: None)
+        start = self._supervisor.start
         self._committing = start("commits", self._commit_forever)
-        self._tending = start("upkeep of the log", self.upkeep.run_forever)
+        self._tending = start("upkeep of the log", self.trimmer.run_forever)
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
         self._closing.set()
         self._hurry.set()
-        self.refills.close()
+        self.backlog.close()
         self._tending.cancel()
         await asyncio.wait([self._committing, self._tending], timeout=_CLOSE_TIMEOUT)
         self._committing.cancel()
-        if not self.is_superseded and self.store.is_up:
+        if not self._access.is_superseded and self._access.store.is_up:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._commit()
         self._committed_all(self._waiting)
         await self._broker.events.close()
-        await self.writing.close()
+        await self._access.writing.close()
         await self.lease.end()
 
     async def _load(self) -> None:
-        keys = self.store.keys
-        self.token = secrets.token_hex(8)
-        self._incarnation = self.store.incarnation
+        keys = self._access.keys
+        self._access.token = secrets.token_hex(8)
+        self._incarnation = self._access.store.incarnation
         last = await self.lease.claim()
-        self._epoch = await stored_sessions.epoch(self.store, self.token)
+        self._epoch = await stored_sessions.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
         same: dict[Any, Any] = {}
-        while adopted := await self.writing.ask(stored_sessions.adopt(keys, self.token, _ADOPTED_AT_ONCE)):
+        while adopted := await self._access.writing.ask(
+            stored_sessions.adopt(keys, self._access.token, _ADOPTED_AT_ONCE)
+        ):
             for record in adopted:
                 if len(same) > _MOST_SHARED:
                     same.clear()
@@ -150,18 +129,18 @@ class Durability:
             records += adopted
         same.clear()
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
-        topics = await self._broker.topics.stored(self)
-        queues = await stored_queues(self.store)
+        topics = await self._broker.topics.stored()
+        queues = await stored_queues(self._access.store)
         before = self._set_aside()
-        self.node = Node(Node.starting_cursor(records, last), last)
+        self._access.node = Node(Node.starting_cursor(records, last), last)
         self._under_way = None
         for record in records:
             if len(same) > _MOST_SHARED:
                 same.clear()
             self._restore(record, same)
         self._end_changed(before)
-        await self.intake.read_up_to(last)
-        for durable in self.node.sessions.values():
+        await self.appender.read_up_to(last)
+        for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
         self._broker.topics.restore(topics)
         self._broker.shared.restore(queues)
@@ -169,14 +148,14 @@ class Durability:
 
     def _restore(self, record: SessionRecord, sent: dict[Waiting, Waiting]) -> None:
         durable = Durable.adopted(record, sent)
-        self.node.add(durable)
+        self._access.node.add(durable)
         if record.ending is None:
             self._broker.logins.restore(durable, record)
 
     async def _reload(self) -> None:
         """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
         log.error("the store has lost what it had answered: all sessions are read again")
-        self.is_reloading = True
+        self._access.is_reloading = True
         self._broker.ids.stored.forget()
         try:
             while not self._closing.is_set():
@@ -189,17 +168,17 @@ class Durability:
                     log.warning("the store cannot be read yet: %s", error)
                     await asyncio.sleep(_RELOAD_PAUSE)
                 else:
-                    self.writing.look()  # for what was appended while the old node was still there
+                    self._access.writing.look()  # for what was appended while the old node was still there
                     return
         finally:
-            self.is_reloading = False
+            self._access.is_reloading = False
 
     def _set_aside(self) -> dict[SessionName, set[str]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
         Returns what each was subscribed to."""
         patterns = {}
-        for durable in list(self.node.sessions.values()):
-            self.node.drop(durable)
+        for durable in list(self._access.node.sessions.values()):
+            self._access.node.drop(durable)
             session, durable.holder = durable.holder, None
             if session is not None:
                 patterns[durable.name] = set(durable.since)
@@ -210,13 +189,13 @@ class Durability:
         """A session whose subscriptions the store has not as its client was told: it has to shake hands again, or it would
         wait for messages that never come."""
         for name, patterns in before.items():
-            durable = self.node.sessions.get(name)
+            durable = self._access.node.sessions.get(name)
             if durable is not None and durable.holder is not None and set(durable.since) != patterns:
                 log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
                 self._broker.remove(durable.holder, Event.SILENCE)
 
     def _forget(self, durable: Durable) -> None:
-        self.node.drop(durable)
+        self._access.node.drop(durable)
         session, durable.holder = durable.holder, None
         if session is not None:
             session.durable = None
@@ -227,19 +206,21 @@ class Durability:
     async def login(self, name: str, facts: dict[str, Any], max_sessions: int) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
         cannot be asked. A name that ends in a slash is numbered by the store."""
-        if self.is_superseded or self.is_reloading:
-            raise StoreUnavailable(self.trouble)
-        if name in self.membership.leaving:
+        if self._access.is_superseded or self._access.is_reloading:
+            raise StoreUnavailable(self._access.trouble)
+        if name in self.subscriptions.leaving:
             raise StoreUnavailable("the session of this name is just ending")
-        step = stored_sessions.login(self.store.keys, self.token, name, facts, max_sessions, self.facts_max)
-        answer: LoggedIn = await self.writing.ask(step)
+        step = stored_sessions.login(
+            self._access.keys, self._access.token, name, facts, max_sessions, self._access.facts_max
+        )
+        answer: LoggedIn = await self._access.writing.ask(step)
         return answer
 
     def attach(self, session: Session, answer: LoggedIn) -> Durable:
         """Give the session that the store has just made its durable half."""
         durable = Durable(answer.name)
         durable.reserved(answer.batch + BATCH_BLOCK)
-        self.node.add(durable)
+        self._access.node.add(durable)
         self.hand_to(session, durable)
         return durable
 
@@ -253,7 +234,7 @@ class Durability:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.durable = durable
-        self.node.recent.version += 1
+        self._access.node.recent.version += 1
         session.name = durable.name
         if session.batches is not None:
             session.batches.number = durable.batch - BATCH_BLOCK + 1
@@ -264,7 +245,7 @@ class Durability:
         """The receiver has acknowledged these."""
         durable.settle_all(ids)
         if not durable.is_dirty:
-            self.node.touch(durable)
+            self._access.node.touch(durable)
         if self._broker.shared.starving and durable.holder is not None:
             self._broker.shared.freed(durable.holder)
 
@@ -276,13 +257,13 @@ class Durability:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.told.append(entry)
-                self.node.acknowledged(durable, entry.position, entry.taken)
+                self._access.node.acknowledged(durable, entry.position, entry.taken)
         if self._broker.shared.starving:
             self._broker.shared.freed(session)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""
-        return sum(len(durable) for durable in self.node.sessions.values())
+        return sum(len(durable) for durable in self._access.node.sessions.values())
 
     # Who is away
 
@@ -301,7 +282,7 @@ class Durability:
             for log_id in stored:
                 durable.park(log_id)
             self._broker.dispatching.back(session, has_backlog=bool(kept or durable.parked))
-        return self.refills.wanted(session)
+        return self.backlog.load(session)
 
     def gone(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
@@ -317,7 +298,7 @@ class Durability:
     async def _commit_forever(self) -> None:
         while not self._closing.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.delivery.commit_ms / 1000):
+                async with asyncio.timeout(self._settings.delivery.commit_ms / 1000):
                     await self._hurry.wait()
             self._hurry.clear()
             try:
@@ -329,7 +310,7 @@ class Durability:
 
     async def committed(self) -> None:
         """Wait until the store knows how all has ended that has ended so far; or until nothing is committed any more."""
-        if not (self._closing.is_set() or self.is_superseded):
+        if not (self._closing.is_set() or self._access.is_superseded):
             done: asyncio.Future[None] = self._broker.loop.create_future()
             self._waiting.append(done)
             self._hurry.set()
@@ -350,33 +331,33 @@ class Durability:
 
     async def _commit_once(self) -> bool:
         """Make the next commit, if there is anything to say; True if another one should follow."""
-        if not (self.is_reloading or self._under_way):
+        if not (self._access.is_reloading or self._under_way):
             await self._book()
-        node = self.node
-        commit = None if self.is_reloading else self._under_way or node.commit()
+        node = self._access.node
+        commit = None if self._access.is_reloading else self._under_way or node.commit()
         self._broker.events.fold()
         if commit is None:
             return False
         self._under_way = commit
-        delivery = self.settings.delivery
-        bounds = (self.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
-        steps = stored_log.commit(self.store.keys, self.token, commit, *bounds)
+        delivery = self._settings.delivery
+        bounds = (self._access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
+        steps = stored_log.commit(self._access.keys, self._access.token, commit, *bounds)
         try:
-            answers = await asyncio.gather(*(self.writing.ask(step, insists=True) for step in steps))
+            answers = await asyncio.gather(*(self._access.writing.ask(step, insists=True) for step in steps))
         except (Behind, Fenced):
-            if self.node is node:
+            if self._access.node is node:
                 raise
         else:
             self._broker.letters.made(commit.letters)
             self._broker.letters.stored([dead_id for answer in answers for dead_id in answer.letters])
-            if self.node is node:  # and not another, with what was read again meanwhile
+            if self._access.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
         return False
 
     async def _book(self) -> None:
         """Book in portions what the next commit tells of many sessions."""
-        node = self.node
+        node = self._access.node
         lacking = list(node.recent.lacking()) if node.recent.owed > MOST_CHANGES else []
         for start in range(0, len(lacking) - MOST_CHANGES, MOST_CHANGES):
             node.book(each for each in lacking[start : start + MOST_CHANGES] if not each.is_fenced)
@@ -384,17 +365,17 @@ class Durability:
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
         self._under_way = None
-        self.low = commit.low
+        self._access.low = commit.low
         self.count(commit.ended)
         for alike in commit.settled:
             self._broker.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
         for name in fenced:
-            durable = self.node.sessions.get(name)
+            durable = self._access.node.sessions.get(name)
             if durable is not None:
                 log.warning("a session belongs to another server by now")
                 self._forget(durable)
-        for durable in self.node.committed(commit):
-            self.membership.bury(durable)
+        for durable in self._access.node.committed(commit):
+            self.subscriptions.bury(durable)
 
     def count(self, ended: Iterable[Ended]) -> None:
         """Count how messages ended."""
@@ -402,24 +383,22 @@ class Durability:
             self._broker.metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_back(self) -> None:
-        if self.store.incarnation == self._incarnation or self.store.keeps_everything:
-            self.writing.look()
+        if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
+            self._access.writing.look()
         else:
-            self._broker.spawn(self._lost(Behind("the store has started anew")))
+            self._suspect(Behind("the store has started anew"))
 
-    def suspect(self, error: StoreError) -> None:
-        """The store has answered something that means that this server, or the store, is not what it was."""
-        if isinstance(error, Fenced | Behind):
-            self._broker.spawn(self._lost(error))
+    def _suspect(self, error: StoreError) -> None:
+        self._broker.spawn(self._lost(error))
 
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
         the store has lost something, and then what it has counts."""
-        if self.is_superseded or self._is_recovering or self._closing.is_set():
+        if self._access.is_superseded or self._is_recovering or self._closing.is_set():
             return
         self._is_recovering = True
         try:
-            if await stored_sessions.epoch(self.store) > self._epoch:
+            if await stored_sessions.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload()
@@ -429,9 +408,9 @@ class Durability:
             self._is_recovering = False
 
     def _give_way(self) -> None:
-        self.is_superseded = True
+        self._access.is_superseded = True
         self._committed_all(self._waiting)
         log.critical("another server has taken over the store: this one serves nothing any more")
-        for durable in list(self.node.sessions.values()):
+        for durable in list(self._access.node.sessions.values()):
             self._forget(durable)
         self._broker.lose_store()

@@ -20,7 +20,9 @@ from crewel.storage.directory_lock import lock_directory
 from crewel.storage.leases import Claimed, Owner
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.durability import Durability
+    from crewel.broker.durability.access import StoreAccess
+    from crewel.settings import Settings
+    from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +35,10 @@ _ADVICE: Final = ": end it first, or take the store from it with `crewel serve -
 class StoreLease:
     """The claim of one server. `claim` may be called again, under another token, by a server that has lost its place."""
 
-    def __init__(self, durability: Durability) -> None:
-        self._durability = durability
-        self._settings = durability.settings
+    def __init__(self, access: StoreAccess, settings: Settings, supervisor: Supervisor) -> None:
+        self._access = access
+        self._settings = settings
+        self._supervisor = supervisor
         self._lock: int | None = None
         self._is_first = True
         self._own: list[str] = []
@@ -44,20 +47,20 @@ class StoreLease:
 
     async def claim(self) -> LogId:
         """Register under the server's token. Returns the newest log id; raises StoreTaken if another server lives."""
-        durability, name = self._durability, self._settings.node.name
+        access, name = self._access, self._settings.node.name
         if self._owner is None:
             await self._lock_directory()
             self._owner = await asyncio.to_thread(leases.this_process, name, has_directory=self._lock is not None)
         dead = set(self._own)
         waiting: dict[str, float] = {}  # token: what was left of its lease
         while True:
-            step = leases.claim(durability.store.keys, durability.token, name, self._owner, self._lasts_ms, dead)
-            answer = await durability.writing.ask(step)
+            step = leases.claim(access.keys, access.token, name, self._owner, self._lasts_ms, dead)
+            answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
-                self._own.append(durability.token)
+                self._own.append(access.token)
                 self._is_first = False
                 if self._renewing is None:
-                    self._renewing = durability.supervisor.start("lease on the store", self._renew_forever)
+                    self._renewing = self._supervisor.start("lease on the store", self._renew_forever)
                 return LogId(answer)
             if await asyncio.to_thread(self._may_take, answer):
                 dead.add(answer.token)
@@ -80,17 +83,17 @@ class StoreLease:
     async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(self._lasts_ms / 1000 / _RENEWALS)
-            if not self._durability.is_superseded and self._durability.store.is_up:
+            if not self._access.is_superseded and self._access.store.is_up:
                 await self._renew()
 
     async def _renew(self) -> None:
-        durability = self._durability
+        access = self._access
         assert self._owner is not None
-        step = leases.renew(durability.store.keys, durability.token, self._owner, self._lasts_ms)
+        step = leases.renew(access.keys, access.token, self._owner, self._lasts_ms)
         try:
-            await durability.writing.ask(step)
+            await access.writing.ask(step)
         except Fenced as error:
-            durability.suspect(error)
+            access.suspect(error)
         except StoreError as error:
             log.warning("the lease on the store could not be renewed: %s", error)
 
@@ -98,12 +101,12 @@ class StoreLease:
         """Give the store to the next server at once."""
         if self._renewing is not None:
             self._renewing.cancel()
-        durability = self._durability
-        if self._owner is not None and not durability.is_superseded and durability.store.is_up:
-            step = leases.renew(durability.store.keys, durability.token, self._owner, 0)
+        access = self._access
+        if self._owner is not None and not access.is_superseded and access.store.is_up:
+            step = leases.renew(access.keys, access.token, self._owner, 0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_LIMIT_S):
-                    await durability.store.run([step])
+                    await access.store.run([step])
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -113,7 +116,7 @@ class StoreLease:
         return self._settings.cluster.lease_ms
 
     async def _lock_directory(self) -> None:
-        directory = self._durability.store.directory
+        directory = self._access.store.directory
         if directory is None:
             return
         try:

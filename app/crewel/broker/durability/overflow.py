@@ -18,7 +18,6 @@ from crewel.qos.connect import Bounds, OverflowPolicy
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 
 class _Seen(NamedTuple):
@@ -34,8 +33,8 @@ class _Seen(NamedTuple):
 class Overflow:
     """The bounds of the sessions that the store has."""
 
-    def __init__(self, durability: Durability, broker: Broker) -> None:
-        self._durability = durability
+    def __init__(self, broker: Broker) -> None:
+        self._access = broker.access
         self._broker = broker
         self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
 
@@ -97,12 +96,12 @@ class Overflow:
             self._broker.dispatching.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
-        self._durability.node.touch(durable)
+        self._access.node.touch(durable)
         return False
 
     def _makes_letters(self, durable: Durable) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
-        if durable.is_named or self._durability.settings.delivery.letters_for_anonymous:
+        if durable.is_named or self._broker.settings.delivery.letters_for_anonymous:
             return True
         self._broker.metrics.dropped["noLetter"] += 1
         return False

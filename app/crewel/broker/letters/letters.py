@@ -74,10 +74,9 @@ class Follower:
         self._task = None
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:
-        durability = self._broker.durability
-        assert durability is not None
+        access = self._broker.access
         node = self._broker.settings.node.name
-        return [DeadLetter.read(stored, node) for stored in await dead_letters.get(durability.store, ids)]
+        return [DeadLetter.read(stored, node) for stored in await dead_letters.get(access.store, ids)]
 
 
 class Letters:
@@ -121,11 +120,11 @@ class Letters:
     async def count(self) -> None:
         """Read the figures of the store's letters, for the metrics. While the store is away, or takes its time, they stay as
         they were."""
-        durability = self._broker.durability
-        if durability is None or not durability.store.is_up:
+        access = self._broker.access
+        if not access.store.is_up:
             return
         if self._counting is None or self._counting.done():
-            self._counting = self._broker.spawn(self._count(durability.store))
+            self._counting = self._broker.spawn(self._count(access.store))
         await asyncio.wait([self._counting], timeout=_COUNT_LIMIT_S)
 
     async def _count(self, store: Store) -> None:

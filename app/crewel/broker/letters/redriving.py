@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ptp.naming import is_queue
 from crewel.broker.steps import resolve
 from crewel.delivery.entry import priority_in
@@ -23,7 +24,6 @@ from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutco
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 _AT_ONCE: Final = 64
 """Letters whose steps are under way together."""
@@ -98,18 +98,18 @@ class Redriving:
         self._broker = broker
 
     @property
-    def durability(self) -> Durability:
-        """The broker's durable half. Raises StoreUnavailable if it has none, or one that may not write."""
-        durability = self._broker.durability
-        if durability is None:
+    def access(self) -> StoreAccess:
+        """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
+        access = self._broker.access
+        if not access.has_store:
             raise StoreUnavailable("this server keeps no store, and so no dead letters")
-        if durability.trouble is not None:
-            raise StoreUnavailable(durability.trouble)
-        return durability
+        if access.trouble is not None:
+            raise StoreUnavailable(access.trouble)
+        return access
 
     async def count(self, chosen: Chosen) -> int:
         """How many letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
-        store = self.durability.store
+        store = self.access.store
         if chosen.ids is not None:
             return len(await dead_letters.get(store, chosen.ids))
         return await dead_letters.count(store, chosen.wanted)
@@ -138,9 +138,9 @@ class Redriving:
         async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
             async for letters in portions:
                 ids = [letter.dead_id for letter in letters]
-                durability = self.durability
-                step = dead_letters.discard(durability.store.keys, durability.token, ids, durability.facts_max, who)
-                discarded = await durability.writing.ask(step)
+                access = self.access
+                step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who)
+                discarded = await access.writing.ask(step)
                 self._broker.metrics.letters_discarded += discarded
                 report.done += discarded
                 if limits.is_interrupted() or loop.time() > start + limits.seconds:
@@ -157,7 +157,7 @@ class Redriving:
             return
         place, left = chosen.after, count
         while left > 0:
-            page = await dead_letters.page(self.durability.store, chosen.wanted, place, min(left, _READ))
+            page = await dead_letters.page(self.access.store, chosen.wanted, place, min(left, _READ))
             left -= len(page.letters)
             for start in range(0, len(page.letters), portion):
                 letters = page.letters[start : start + portion]
@@ -174,7 +174,7 @@ class Redriving:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
             asked = ids[start:end]
-            letters = await dead_letters.get(self.durability.store, asked)
+            letters = await dead_letters.get(self.access.store, asked)
             there = {letter.dead_id for letter in letters}
             report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
             report.next = asked[-1] if end < len(ids) else ""
@@ -210,7 +210,7 @@ class Redriving:
             else:
                 report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
         # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
-        self.durability.writing.look()
+        self.access.writing.look()
 
     def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
@@ -229,12 +229,12 @@ class Redriving:
 
     def _ask(self, letter: StoredDeadLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
         """Have the store move one letter: to this receiver, which has this room, or without one to the channel."""
-        durability = self.durability
+        access = self.access
         step = dead_letters.redrive(
-            durability.store.keys,
-            durability.token,
+            access.keys,
+            access.token,
             letter,
-            durability.facts_max,
+            access.facts_max,
             to_channel=receiver != letter.receiver,
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
@@ -249,7 +249,7 @@ class Redriving:
                 self._arrived(letter, receiver, answer)
             resolve(future, answer)
 
-        durability.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, insists=True)
         return future
 
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:

@@ -22,7 +22,7 @@ from crewel.broker.steps import Promise, Steps
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Waiting
-from crewel.errors import BayeuxCode, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
@@ -31,7 +31,6 @@ from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
@@ -100,7 +99,7 @@ class Destinations:
         broker = self._broker
         if not broker.outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        names, has_store = broker.logins.names, broker.durability is not None
+        names, has_store = broker.logins.names, broker.access.has_store
         load, next_of = broker.dispatching.waiting, broker.shared.next_of
         aims = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
@@ -108,14 +107,12 @@ class Destinations:
         sender = "" if publisher is None else publisher.name
         if not (qos.persistent or self._must_wait(aims, qos)):
             return self._send_now(_Outgoing(channel, encode(fields), sender, qos, aims), key)
-        if broker.durability is None:
+        if not has_store:
             if qos.persistent:
                 raise StoreUnavailable("this server has no store")
             aims = [_without_store(each) for each in aims]
             return self._send_now(_Outgoing(channel, encode(fields), sender, qos, aims), key)
-        sending: Sending = yield self._store(
-            broker.durability, _Outgoing(channel, encode(fields), sender, qos, aims), key
-        )
+        sending: Sending = yield self._store(_Outgoing(channel, encode(fields), sender, qos, aims), key)
         return sending
 
     @staticmethod
@@ -159,11 +156,9 @@ class Destinations:
 
     # The store
 
-    def _store(self, durability: Durability, outgoing: _Outgoing, key: str) -> Promise[Sending]:
-        if durability.is_superseded:
-            raise StoreUnavailable("another server has taken over the store")
-        if durability.store.is_full:
-            raise StoreFull("the store is full")
+    def _store(self, outgoing: _Outgoing, key: str) -> Promise[Sending]:
+        access = self._broker.access
+        access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.aims)
         outgoing.durables = {
             durable.name: durable
@@ -181,18 +176,18 @@ class Destinations:
         )
         # Each has a key, so that it can be asked again what became of it.
         step = shared_queues.send(
-            durability.store.keys,
-            durability.token,
+            access.keys,
+            access.token,
             message,
             outgoing.deliveries,
-            durability.facts_max,
+            access.facts_max,
             key or f"ptp {secrets.token_hex(12)}",
         )
 
         def answered(answer: Sent | StoreError) -> None:
-            self._answered(durability, outgoing, step, answer)
+            self._answered(outgoing, step, answer)
 
-        durability.writing.submit(step, answered)
+        access.writing.submit(step, answered)
         return outgoing.promise
 
     def _deliveries(self, aims: Iterable[Aim]) -> list[Delivery]:
@@ -208,9 +203,8 @@ class Destinations:
                     wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
         return list(wanted.values())
 
-    def _answered(
-        self, durability: Durability, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError
-    ) -> None:
+    def _answered(self, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError) -> None:
+        access = self._broker.access
         if isinstance(answer, StoreError):
             outgoing.promise.keep(answer)
             if isinstance(answer, StoreUncertain):
@@ -218,23 +212,24 @@ class Destinations:
                 def known(late: Sent | StoreError) -> None:
                     if isinstance(late, Sent):
                         if not late.is_repeated:  # it is done just now, and who is called so now has it
-                            outgoing.durables = dict(durability.node.sessions)
-                        self._take(durability, outgoing, late)
+                            outgoing.durables = dict(access.node.sessions)
+                        self._take(outgoing, late)
 
-                durability.writing.submit(step, known, insists=True)
-            durability.suspect(answer)
+                access.writing.submit(step, known, insists=True)
+            access.suspect(answer)
         elif answer.is_repeated:
             outgoing.promise.keep(self._told(outgoing, answer))
         else:
-            self._take(durability, outgoing, answer)
+            self._take(outgoing, answer)
             outgoing.promise.keep(self._told(outgoing, answer))
 
-    def _take(self, durability: Durability, outgoing: _Outgoing, sent: Sent) -> None:
+    def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""
-        if sent.prev == durability.node.cursor:
-            durability.node.skip(sent.id)
+        access = self._broker.access
+        if sent.prev == access.node.cursor:
+            access.node.skip(sent.id)
         else:
-            durability.writing.look()  # until the cursor is there, nothing may be told of how this ends
+            access.writing.look()  # until the cursor is there, nothing may be told of how this ends
         is_told = bool(self._broker.dispatching.telling)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)

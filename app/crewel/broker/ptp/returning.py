@@ -84,17 +84,17 @@ class Returning:
         )
 
     def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
-        durability, unsettled = self._broker.shared.durability, self._broker.dispatching.unsettled
+        access, unsettled = self._broker.access, self._broker.dispatching.unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
             attempts[place] = unsettled.attempts(session, place)
             unsettled.forget_stored(session, place)
             durable.put_back(place)
-        durability.node.touch(durable)
+        access.node.touch(durable)
 
         def answered(count: int | StoreError) -> None:
-            if isinstance(count, StoreUnavailable) and durability.node.sessions.get(durable.name) is durable:
+            if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:
                 self._broker.loop.call_later(_PAUSE_S, ask)
                 return
             if not isinstance(count, StoreError):
@@ -104,12 +104,12 @@ class Returning:
                 self._broker.shared.look(name)
 
         step = shared_queues.put_back(
-            durability.store.keys, durability.token, durable.name, attempts, durability.facts_max, failed=failed
+            access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed
         )
 
         def ask() -> None:
-            if not durability.writing.is_closed:
-                durability.writing.submit(step, answered)
+            if not access.writing.is_closed:
+                access.writing.submit(step, answered)
 
         ask()
 
@@ -126,7 +126,7 @@ class Returning:
 
     def expect(self, durable: Durable, name: str) -> None:
         """A message of this queue has gone to a session that is ending or has ended: there it is put back, untold."""
-        membership, node = self._broker.shared.durability.membership, self._broker.shared.durability.node
+        membership, node = self._broker.durability.subscriptions, self._broker.access.node
         if durable.name in membership.leaving or node.sessions.get(durable.name) is durable:
             self._expected.setdefault(durable, set()).add(name)
         self._broker.shared.look(name)

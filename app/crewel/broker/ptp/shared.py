@@ -14,7 +14,7 @@ from operator import attrgetter
 from time import time
 from typing import TYPE_CHECKING, Final
 
-from crewel.broker.durability.membership import DEAD_SESSION
+from crewel.broker.durability.subscription_store import DEAD_SESSION
 from crewel.broker.ptp.failures import Failures
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.broker.sessions import Session, State
@@ -28,7 +28,6 @@ from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, Store
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class SharedQueues:
             queue = self._queue(stored.name)
             queue.count = stored.size
             queue.touched_at = self._broker.loop.time() - max(0.0, time() - stored.touched / 1_000_000)
-        is_serving = self.durability.is_reloading  # and more may have come since this was read
+        is_serving = self._broker.access.is_reloading  # and more may have come since this was read
         for queue in list(self._known.values()):
             if is_serving:
                 self._ask(queue)
@@ -92,21 +91,13 @@ class SharedQueues:
     async def load_again(self) -> None:
         """Something may be there of which this server knows nothing: look where that is so."""
         try:
-            found = await shared_queues.queues(self.durability.store)
+            found = await shared_queues.queues(self._broker.access.store)
         except StoreError as error:
             log.warning("the shared queues cannot be read at the moment: %s", error)
         else:
             for stored in found:
                 if self.waiting(stored.name) != stored.size:
                     self.look(stored.name)
-
-    @property
-    def durability(self) -> Durability:
-        """The broker's durable half. Raises StoreUnavailable if it has none."""
-        durability = self._broker.durability
-        if durability is None:
-            raise StoreUnavailable("this server has no store")
-        return durability
 
     def _queue(self, name: str) -> SharedQueue:
         queue = self._known.get(name)
@@ -144,7 +135,7 @@ class SharedQueues:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
         if not self.waiting(name):
             return []
-        found = await shared_queues.peek(self.durability.store, name, count, start)
+        found = await shared_queues.peek(self._broker.access.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:
@@ -156,11 +147,9 @@ class SharedQueues:
 
     async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
         """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
-        durability = self.durability
-        step = shared_queues.discard(
-            durability.store.keys, durability.token, name, ids, durability.facts_max, reason=reason
-        )
-        count: int = await durability.writing.ask(step)
+        access = self._broker.access
+        step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
+        count: int = await access.writing.ask(step)
         self._discarded(name, reason, count)
         return count
 
@@ -226,8 +215,8 @@ class SharedQueues:
 
     def ring(self, name: str) -> None:
         """Let the store lease what waits in the queue to those who have room."""
-        queue, durability = self._known.get(name), self._broker.durability
-        if queue is None or not queue.count or durability is None or durability.is_superseded:
+        queue, access = self._known.get(name), self._broker.access
+        if queue is None or not queue.count or not access.has_store or access.is_superseded:
             return
         if queue.is_asked:
             queue.is_rung = True
@@ -239,27 +228,28 @@ class SharedQueues:
             return
         members = self._rooms(name, sessions)
         if any(member.room for member in members):
-            self._lease(durability, queue, members)
+            self._lease(queue, members)
         elif not members and any(map(_can_hear, sessions)):
             queue.is_asked = True
             self._broker.spawn(self._hand_over(queue))
         elif members:
             self.starving.add(name)
 
-    def _lease(self, durability: Durability, queue: SharedQueue, members: list[Member]) -> None:
+    def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
+        access = self._broker.access
         queue.is_asked, queue.asked_at = True, self._broker.loop.time()
-        step = shared_queues.lease(durability.store.keys, durability.token, queue.name, members, durability.facts_max)
-        sessions = durability.node.sessions
+        step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
+        sessions = access.node.sessions
         asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
 
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 again = shared_queues.leased_before(step)
-                durability.writing.submit(again, partial(self._leased, queue, asked), insists=True)
+                access.writing.submit(again, partial(self._leased, queue, asked), insists=True)
             else:
                 self._leased(queue, asked, answer)
 
-        durability.writing.submit(step, answered)
+        access.writing.submit(step, answered)
 
     def _leased(self, queue: SharedQueue, asked: Mapping[SessionName, Durable], answer: Lease | StoreError) -> None:
         queue.is_asked = False
@@ -318,40 +308,38 @@ class SharedQueues:
         self._ask(queue)
 
     def _ask(self, queue: SharedQueue) -> None:
-        durability = self._broker.durability
-        if durability is None or durability.is_superseded or durability.writing.is_closed:
+        access = self._broker.access
+        if access.is_superseded or access.writing.is_closed:
             return
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells
             queue.is_rung = True
         else:
-            self._lease(durability, queue, self._rooms(queue.name, self.members(queue.name)))
+            self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
 
     # What nobody will have
 
     def _lapse(self, name: str) -> None:
         """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
         later."""
-        durability = self.durability
-        step = shared_queues.discard(
-            durability.store.keys, durability.token, name, None, durability.facts_max, reason=EndReason.LAPSED
-        )
+        access = self._broker.access
+        step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
 
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
                 self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name)))
 
-        durability.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, insists=True)
 
     def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
-        durability, delivery = self.durability, self._broker.settings.delivery
+        access, delivery = self._broker.access, self._broker.settings.delivery
         step = shared_queues.bury(
-            durability.store.keys,
-            durability.token,
+            access.keys,
+            access.token,
             name,
             ids,
-            durability.facts_max,
+            access.facts_max,
             delivery.dead_letters_max,
             delivery.dead_letters_max_bytes,
             code=code,
@@ -368,7 +356,7 @@ class SharedQueues:
             if ids is None and buried.count == shared_queues.MOST_DISCARDED:
                 self.bury(name, None, code, reason)
 
-        durability.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, insists=True)
 
     def sweep(self) -> None:
         """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without

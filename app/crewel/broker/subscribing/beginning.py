@@ -28,7 +28,6 @@ from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
     from crewel.broker.subscribing.subscribing import Choices
 
 _TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
@@ -148,14 +147,13 @@ class Reading:
     def __init__(
         self,
         broker: Broker,
-        durability: Durability,
         session: Session,
         wanted: Mapping[str, Choices],
         starts: Sequence[Start],
         begun: Begun,
     ) -> None:
         self._broker = broker
-        self._durability = durability
+        self._access = broker.access
         self._session = session
         self._wanted = {start.channel: wanted[start.pattern] for start in starts}
         self._starts = starts
@@ -173,11 +171,11 @@ class Reading:
         self._answers, self._error = [], None
         self._awaited, self._done = len(steps), done
         for step in steps:
-            self._durability.writing.submit(step, self._answered)
+            self._access.writing.submit(step, self._answered)
 
     def _steps(self, start: Start) -> list[Step[History]]:
         """Its messages; and the newest one, if that need not be among them."""
-        keys, token = self._durability.store.keys, self._durability.token
+        keys, token = self._access.keys, self._access.token
         room = self._room.entries
         if start.is_initial:
             newest = room if start.entries == ALL else min(start.entries, room)
@@ -207,9 +205,9 @@ class Reading:
 
     def _begin(self, enter: Callable[[], None], done: asyncio.Future[None], tries: int) -> None:
         def answered() -> None:
-            cursor = self._durability.node.cursor
+            cursor = self._access.node.cursor
             if tries > 1 and any(answer.last > cursor for answer in self._answers):
-                self._durability.writing.look()  # the log has what this server has not taken yet
+                self._access.writing.look()  # the log has what this server has not taken yet
                 self._begin(enter, done, tries - 1)
                 return
             try:

@@ -39,8 +39,8 @@ def regrant(broker: Broker, session: Session) -> Steps[None]:
     names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
     if not names:
         return
-    if session.durable is not None and broker.durability is not None:
-        yield broker.durability.membership.unsubscribe(session, session.durable, names)
+    if session.durable is not None:
+        yield broker.durability.subscriptions.unsubscribe(session, session.durable, names)
         return
     for name in names:
         broker.subscribing.leave(session, name)

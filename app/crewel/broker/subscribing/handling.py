@@ -137,8 +137,7 @@ def _begin(
     broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
 ) -> Steps[None]:
     """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
-    durability = broker.durability
-    if durability is not None and session.durable is not None and wanted:
+    if session.durable is not None and wanted:
         yield from _begin_stored(broker, session, wanted, starts, begun)
         return
 
@@ -146,10 +145,10 @@ def _begin(
         for name, choices in wanted.items():
             broker.subscribing.enter(session, name, choices)
 
-    if starts and durability is not None:
-        if durability.is_reloading:
-            raise StoreUnavailable(durability.trouble)
-        yield Reading(broker, durability, session, wanted, starts, begun).begin(enter)
+    if starts and broker.access.has_store:
+        if broker.access.is_reloading:
+            raise StoreUnavailable(broker.access.trouble)
+        yield Reading(broker, session, wanted, starts, begun).begin(enter)
     elif session.is_live:
         enter()
 
@@ -158,13 +157,12 @@ def _begin_stored(
     broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
 ) -> Steps[None]:
     """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
-    durability, durable = broker.durability, session.durable
-    assert durability is not None
+    membership, durable = broker.durability.subscriptions, session.durable
     assert durable is not None
     if not starts:
-        yield durability.membership.subscribe(session, durable, wanted)
+        yield membership.subscribe(session, durable, wanted)
         return
-    reading = Reading(broker, durability, session, wanted, starts, begun)
+    reading = Reading(broker, session, wanted, starts, begun)
     failures: list[StoreError | Refused] = []
     new = [name for name in wanted if name not in durable.since]
 
@@ -174,10 +172,10 @@ def _begin_stored(
         except (StoreError, Refused) as failure:
             failures.append(failure)
 
-    if not durability.is_reloading:
+    if not broker.access.is_reloading:
         reading.ask()
-    yield durability.membership.subscribe(session, durable, wanted, begin)
+    yield membership.subscribe(session, durable, wanted, begin)
     if failures:
         if new and session.durable is durable:
-            yield durability.membership.unsubscribe(session, durable, new)
+            yield membership.unsubscribe(session, durable, new)
         raise failures[0]

@@ -35,18 +35,18 @@ log = logging.getLogger(__name__)
 async def past(broker: Broker, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
     """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is missing
     that was published before this was asked. Raises StoreError."""
-    durability = broker.durability
-    if durability is None or not broker.subscribing.has_history(channel):
+    access = broker.access
+    if not access.has_store or not broker.subscribing.has_history(channel):
         return []
     newest = count if room is None else min(room.entries if count is None else count, room.entries)
     step = histories.history(
-        durability.store.keys,
-        durability.token,
+        access.keys,
+        access.token,
         channel.name,
         newest=newest,
         max_bytes=None if room is None else room.size,
     )
-    history: History = await durability.writing.ask(step)
+    history: History = await access.writing.ask(step)
     entries = history.entries if room is None else room.newest(history.entries)
     return [Entry.read_back(each) for each in entries]
 

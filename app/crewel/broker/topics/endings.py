@@ -23,7 +23,6 @@ from crewel.topics.lifecycle import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
     from crewel.broker.topics.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -130,25 +129,24 @@ class Endings:
     def _end(self, topic: Topic) -> None:
         """End a topic whose time is over. Where there may be a history, the store says whether it is empty: a publish of which
         the answer was lost is not counted here."""
-        durability = self._broker.durability
-        if durability is None or not (topic.is_stored or topic.epoch or topic.settings.history_max):
+        access = self._broker.access
+        if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
             self.forget(topic)
-        elif durability.trouble is None:
-            keys, token = durability.store.keys, durability.token
-            step = histories.history(keys, token, topic.name, newest=0)
-            durability.writing.submit(step, partial(self._end_stored, durability, topic))
+        elif access.trouble is None:
+            step = histories.history(access.keys, access.token, topic.name, newest=0)
+            access.writing.submit(step, partial(self._end_stored, topic))
 
-    def _end_stored(self, durability: Durability, topic: Topic, answer: History | StoreError) -> None:
+    def _end_stored(self, topic: Topic, answer: History | StoreError) -> None:
         if isinstance(answer, StoreError):
             return  # the next sweep asks again
         topic.history_count = answer.total
         is_referenced = answer.total or topic.is_fresh or self._broker.channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
-            keys, token = durability.store.keys, durability.token
-            step = histories.erase(keys, token, topic.name, durability.facts_max)
-            durability.writing.submit(step, lambda _: None, insists=True)
+            access = self._broker.access
+            step = histories.erase(access.keys, access.token, topic.name, access.facts_max)
+            access.writing.submit(step, lambda _: None, insists=True)
             self.forget(topic)
 
     def dies_in_ms(self, topic: Topic) -> int | None:
@@ -167,13 +165,13 @@ class Endings:
             del self._topics.known[topic.name]
 
     def _expire(self) -> None:
-        durability = self._broker.durability
-        if durability is None or self._is_expiring or durability.trouble is not None or durability.writing.is_closed:
+        access = self._broker.access
+        if self._is_expiring or access.trouble is not None or access.writing.is_closed:
             return
         self._is_expiring = True
-        keys, token = durability.store.keys, durability.token
-        step = histories.expire(keys, token, int(self._broker.clock() * 1000), _EXPIRED_AT_ONCE, durability.facts_max)
-        durability.writing.submit(step, self._expired)
+        now_ms = int(self._broker.clock() * 1000)
+        step = histories.expire(access.keys, access.token, now_ms, _EXPIRED_AT_ONCE, access.facts_max)
+        access.writing.submit(step, self._expired)
 
     def _expired(self, answer: list[Shortened] | StoreError) -> None:
         self._is_expiring = False
@@ -258,16 +256,16 @@ class Endings:
         store answers, and nothing that is published after; it raises StoreError."""
         broker = self._broker
         done: asyncio.Future[LogId] = broker.loop.create_future()
-        durability = broker.durability
-        if durability is None:
+        access = broker.access
+        if not access.has_store:
             self._emptied(name, topic)
             resolve(done, LogId(0))
             return done
-        step = histories.erase(durability.store.keys, durability.token, name, durability.facts_max, marks=not force)
+        step = histories.erase(access.keys, access.token, name, access.facts_max, marks=not force)
 
         def answered(answer: int | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
-                durability.writing.submit(step, answered, insists=True)  # it may be half done
+                access.writing.submit(step, answered, insists=True)  # it may be half done
             elif isinstance(answer, StoreError):
                 resolve(done, answer)
             else:
@@ -276,9 +274,9 @@ class Endings:
                     if self._topics.known.get(name) is not topic:
                         self._unmark(topic)
                 self._emptied(name, topic)
-                resolve(done, durability.node.cursor)
+                resolve(done, access.node.cursor)
 
-        durability.writing.submit(step, answered)
+        access.writing.submit(step, answered)
         return done
 
     def _emptied(self, name: str, topic: Topic | None) -> None:
@@ -287,8 +285,8 @@ class Endings:
             topic.is_fresh = False
 
     def _unmark(self, topic: Topic) -> None:
-        durability = self._broker.durability
-        if topic.is_marked and durability is not None and not durability.writing.is_closed:
+        access = self._broker.access
+        if topic.is_marked and not access.writing.is_closed:
             topic.is_marked = False
-            step = histories.forget(durability.store.keys, durability.token, topic.name)
-            durability.writing.submit(step, lambda _: None, insists=True)
+            step = histories.forget(access.keys, access.token, topic.name)
+            access.writing.submit(step, lambda _: None, insists=True)

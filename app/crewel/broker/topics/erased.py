@@ -81,8 +81,8 @@ def _part(broker: Broker, session: Session, name: str, *, ends: bool, tells: boo
     """Part the session from the topic. What has to be waited for, raises StoreError."""
     if not session.is_live or not (ends or tells):
         return []
-    if session.durable is not None and broker.durability is not None:
-        return [broker.durability.membership.erase(session, session.durable, name, ends=ends, tells=tells)]
+    if session.durable is not None:
+        return [broker.durability.subscriptions.erase(session, session.durable, name, ends=ends, tells=tells)]
     if ends:
         broker.subscribing.leave(session, name)
     if tells:
@@ -108,13 +108,12 @@ async def end_messages(broker: Broker, name: str, upto: LogId) -> int:
     for session in list(broker.sessions.values()):
         total += _end_transients(broker, session, name)
         await turns.rest()
-    durables = [] if broker.durability is None else list(broker.durability.node.sessions.values())
-    for durable in durables:
+    for durable in list(broker.access.node.sessions.values()):
         while places := _places(durable, name, upto):
             _end_stored(broker, durable, sessions.get(durable), places)
             total += len(places)
             untold += len(places)
-            if untold >= _UNCOMMITTED and broker.durability is not None:
+            if untold >= _UNCOMMITTED:
                 await broker.durability.committed()
                 untold = 0
             await turns.rest()
@@ -136,8 +135,7 @@ def _end_stored(broker: Broker, durable: Durable, session: Session | None, place
         broker.dispatching.unsettled.note_retained(session)
     else:
         durable.end_many(places, EndReason.ERASED)
-        if broker.durability is not None:
-            broker.durability.node.touch(durable)
+        broker.access.node.touch(durable)
 
 
 def _places(durable: Durable, name: str, upto: LogId) -> set[LogId]:

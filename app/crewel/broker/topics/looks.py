@@ -88,12 +88,12 @@ class Looks:
                 topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
             resolve(done, None)
 
-        durability = self._broker.durability
-        if durability is None:
+        access = self._broker.access
+        if not access.has_store:
             resolve(done, None)
         else:
-            step = histories.history(durability.store.keys, durability.token, topic.name, newest=1)
-            durability.writing.submit(step, answered)
+            step = histories.history(access.keys, access.token, topic.name, newest=1)
+            access.writing.submit(step, answered)
         return done
 
     async def views(self) -> list[TopicView]:

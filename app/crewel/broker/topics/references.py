@@ -55,7 +55,7 @@ def _counting(broker: Broker, counts: Counter[str]) -> Iterator[None]:
 
 
 def _durables(broker: Broker) -> list[Durable]:
-    return [] if broker.durability is None else list(broker.durability.node.sessions.values())
+    return list(broker.access.node.sessions.values())
 
 
 def _open(durable: Durable) -> Iterable[Waiting]:

@@ -33,7 +33,6 @@ from crewel.topics.lifecycle import State
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +103,7 @@ class Topics:
 
     def _can_store(self) -> bool:
         """Whether a publish would get as far as the store: what it asks for must not outlive its refusal there."""
-        durability = self._broker.durability
-        return durability is not None and not (durability.is_superseded or durability.store.is_full)
+        return self._broker.access.is_writable
 
     def refused(self, name: str) -> None:
         """A publish that was taken notice of was refused. If nothing else speaks for its topic, there is none."""
@@ -152,8 +150,8 @@ class Topics:
 
     def _shorten(self, topic: Topic) -> Future[None] | None:
         """Take out of the history what it is too short for now."""
-        most, durability = topic.settings.history_max, self._broker.durability
-        if topic.history_count <= most or durability is None:
+        most, access = topic.settings.history_max, self._broker.access
+        if topic.history_count <= most or not access.has_store:
             return None
         if most:
             return self._tell_store(topic, encode({HISTORY_MAX: most}), most)
@@ -164,7 +162,7 @@ class Topics:
                 topic.emptied()
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        durability.writing.submit(histories.clear(durability.store.keys, durability.token, topic.name), cleared)
+        access.writing.submit(histories.clear(access.keys, access.token, topic.name), cleared)
         return done
 
     def kept(self, name: str, log_id: LogId) -> None:
@@ -207,14 +205,14 @@ class Topics:
 
     async def clear(self, name: str) -> int:
         """Remove the history of a topic; returns how many messages it had. Raises StoreError."""
-        topic, durability = self.find(name), self._broker.durability
-        if topic is None or durability is None:
+        topic, access = self.find(name), self._broker.access
+        if topic is None or not access.has_store:
             return 0
-        step = histories.clear(durability.store.keys, durability.token, name)
+        step = histories.clear(access.keys, access.token, name)
         try:
-            removed: int = await durability.writing.ask(step)
+            removed: int = await access.writing.ask(step)
         except StoreUncertain:
-            removed = await durability.writing.ask(step, insists=True)  # it may have been done
+            removed = await access.writing.ask(step, insists=True)  # it may have been done
         topic.emptied()
         return removed
 
@@ -282,8 +280,8 @@ class Topics:
 
     def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[None] | None:
         """`most`: as many messages are left in the history then."""
-        durability = self._broker.durability
-        if durability is None:
+        access = self._broker.access
+        if not access.has_store:
             return None
         done: Future[None] = self._broker.loop.create_future()
 
@@ -294,17 +292,18 @@ class Topics:
                 topic.history_count = min(topic.history_count, most)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        keys, epoch = durability.store.keys, histories.new_epoch()
-        durability.writing.submit(histories.configure(keys, durability.token, topic.name, settings, epoch), answered)
+        step = histories.configure(access.keys, access.token, topic.name, settings, histories.new_epoch())
+        access.writing.submit(step, answered)
         return done
 
     # The start
 
-    async def stored(self, durability: Durability) -> list[StoredTopic]:
+    async def stored(self) -> list[StoredTopic]:
         """The topics that the store has, with settings or a history. Raises StoreError."""
-        found = await histories.topics(durability.store)
-        if durability.is_reloading:
-            found = [each if each.is_erased else await self._renewed(durability, each) for each in found]
+        access = self._broker.access
+        found = await histories.topics(access.store)
+        if access.is_reloading:
+            found = [each if each.is_erased else await self._renewed(each) for each in found]
         return found
 
     def restore(self, found: list[StoredTopic]) -> None:
@@ -317,11 +316,11 @@ class Topics:
         for name in queued(self._broker).keys() - self.known.keys():
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
-    async def _renewed(self, durability: Durability, stored: StoredTopic) -> StoredTopic:
+    async def _renewed(self, stored: StoredTopic) -> StoredTopic:
         """The store has lost something: who has seen a history before must not take it for the same."""
-        keys, epoch = durability.store.keys, histories.new_epoch()
-        await durability.writing.ask(
-            histories.configure(keys, durability.token, stored.channel, b"", epoch, renews=True)
+        access, epoch = self._broker.access, histories.new_epoch()
+        await access.writing.ask(
+            histories.configure(access.keys, access.token, stored.channel, b"", epoch, renews=True)
         )
         return replace(stored, epoch=epoch)
 

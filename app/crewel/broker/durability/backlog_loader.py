@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbound import Outbound
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.records import EndReason, Logged, LogId
 from crewel.errors import StoreError
 from crewel.storage import log as stored_log
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +30,20 @@ _LONGEST_PAUSE: Final = 5.0
 """Seconds before a read that failed is tried again; each pause is twice as long as the one before."""
 
 
-class Refills:
-    """The refills that are under way."""
+class BacklogLoader:
+    """The loads that are under way."""
 
-    def __init__(self, durability: Durability, broker: Broker) -> None:
-        self._durability = durability
-        self._broker = broker
+    def __init__(
+        self,
+        access: StoreAccess,
+        outbound: Outbound,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._access = access
+        self._outbound = outbound
+        self._loop = loop
+        self._spawn = spawn
         self.running: dict[Durable, asyncio.Future[None]] = {}
         self._turns = asyncio.Semaphore(_READERS)
         self._pauses: dict[Durable, float] = {}  # seconds until the next attempt, for sessions whose last read failed
@@ -48,23 +55,23 @@ class Refills:
             timer.cancel()
         self._timers.clear()
 
-    def ring(self, session: Session) -> None:
+    def load_if_waiting(self, session: Session) -> None:
         """Something is parked for this session: fetch it if the client is waiting."""
         if session.held is not None or (session.socket is not None and not session.connect_only):
-            self.wanted(session)
+            self.load(session)
 
-    def wanted(self, session: Session) -> asyncio.Future[None] | None:
+    def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is parked for the session; the future says when it lies in the queue. None: nothing is parked."""
         durable = session.durable
         if durable is None or not durable.parked or not session.is_live or session.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
-            done = self.running[durable] = self._broker.loop.create_future()
-            self._broker.spawn(self._refill(session, durable, done))
+            done = self.running[durable] = self._loop.create_future()
+            self._spawn(self._load(session, durable, done))
         return done
 
-    async def _refill(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
+    async def _load(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
         error = None
         try:
             while not await self._read_some(session, durable):
@@ -81,7 +88,7 @@ class Refills:
             self._try_again(session, durable, error)
         else:
             self._pauses.pop(durable, None)
-            self.ring(session)
+            self.load_if_waiting(session)
 
     def _try_again(self, session: Session, durable: Durable, error: StoreError) -> None:
         if not self._pauses:  # what befalls one befalls many
@@ -91,12 +98,12 @@ class Refills:
         former = self._timers.pop(durable, None)
         if former is not None:
             former.cancel()
-        self._timers[durable] = self._broker.loop.call_later(pause, self._again, session, durable)
+        self._timers[durable] = self._loop.call_later(pause, self._again, session, durable)
 
     def _again(self, session: Session, durable: Durable) -> None:
         del self._timers[durable]
         is_there = durable.holder is session and not session.is_absent
-        if not is_there or self.wanted(session) is None:
+        if not is_there or self.load(session) is None:
             self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
     async def _read_some(self, session: Session, durable: Durable) -> bool:
@@ -117,7 +124,7 @@ class Refills:
         return [Entry.read_back(found[each]) for each in ids if each in found]
 
     async def _found(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
-        store = self._durability.store
+        store = self._access.store
         found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
         boxed = [each for each in ids if each not in found and each not in durable.notices]
         return found | await stored_log.fetch_inbox(store, durable.name, boxed) if boxed else found
@@ -126,13 +133,13 @@ class Refills:
         for log_id in ids:
             logged, notice = found.get(log_id), durable.notices.get(log_id)
             if notice is not None:
-                self._broker.outbound.enqueue(session, erased_notice(notice, log_id))
+                self._outbound.enqueue(session, erased_notice(notice, log_id))
             elif logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
                     entry, waiting = Entry.read_back(logged), durable.open.get(log_id) or durable.inbox.get(log_id)
                     if waiting is not None and waiting.expires:
                         entry.expires = waiting.expires  # as it was counted when it was taken
-                    self._broker.outbound.enqueue(session, entry)
+                    self._outbound.enqueue(session, entry)
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
-        self._durability.node.touch(durable)
+        self._access.node.touch(durable)

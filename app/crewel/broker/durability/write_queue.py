@@ -10,11 +10,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from crewel.broker.steps import resolve
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Fields
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Promise, resolve
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable
+from crewel.qos.publish import PublishQos
 from crewel.storage.log import Appended
 from crewel.storage.steps import Step
 from crewel.storage.store import Store
@@ -29,7 +33,41 @@ _MOST_STEPS: Final = 256
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
 
 
-class _Question(Generic[T]):
+class Published(NamedTuple):
+    """What a persistent publish is answered with."""
+
+    id: str
+    is_repeated: bool = False
+    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
+
+
+class PendingPublish(Promise[Published]):
+    """A persistent publish of this node between its acceptance and its answer."""
+
+    __slots__ = ("channel", "excluded", "heard", "lazy", "qos", "submission")
+
+    def __init__(
+        self,
+        channel: Channel,
+        submission: Submission,
+        excluded: Session | None,
+        heard: Fields | None,
+        qos: PublishQos,
+        *,
+        lazy: bool,
+    ) -> None:
+        self._function = self._result = None  # and no call of Promise's: each publish comes by here
+        self.channel = channel
+        self.submission = submission
+        self.excluded = excluded
+        """The session that does not hear it, if any."""
+        self.heard = heard
+        """The message as the services of this server hear it, if any do."""
+        self.qos = qos
+        self.lazy = lazy
+
+
+class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
     __slots__ = ("done", "insists", "step")
@@ -71,27 +109,33 @@ class Publishes(Generic[T]):
         return self.done(self.waiting, answer)
 
 
-class Writing(Generic[T]):
-    """The queue. `append` makes the step of a group of publishes, `published(waiting, answer)` hears what became of it, and
-    returns something only if the answers that follow have to wait for it."""
+class WriteQueue(Generic[T]):
+    """The queue. It is closed until `open` gives it a store."""
 
-    def __init__(
-        self,
-        store: Store,
-        loop: asyncio.AbstractEventLoop,
-        append: Callable[[list[Submission]], Step[Appended]],
-        published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
-    ) -> None:
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self._loop = loop
-        self._append = append
-        self._published = published
-        self._queue: deque[_Question[Any] | Publishes[T]] = deque()
+        self._append: Callable[[list[Submission]], Step[Appended]]
+        self._published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None]
+        self._queue: deque[_Request[Any] | Publishes[T]] = deque()
         self._is_busy = False
         self._idle: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
         self._paused: set[asyncio.TimerHandle] = set()
-        self.is_closed = False
+        self.is_closed = True
+
+    def open(self, store: Store) -> None:
+        """Ask this store from now on."""
+        self._store, self.is_closed = store, False
+
+    def serve(
+        self,
+        append: Callable[[list[Submission]], Step[Appended]],
+        published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
+    ) -> None:
+        """Let `append` make the step of a group of publishes, and tell `published(waiting, answer)` what became of it: that
+        returns something only if the answers that follow have to wait for it."""
+        self._append, self._published = append, published
 
     def publish(self, submission: Submission, waiting: T) -> None:
         """Put one more publish into the last group, or begin a new one."""
@@ -106,7 +150,7 @@ class Writing(Generic[T]):
     def submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `insists`: ask again until the store has answered, for
         a step that may be repeated; only a refusal comes back as an error then."""
-        self._queue.append(_Question(step, done, insists=insists))
+        self._queue.append(_Request(step, done, insists=insists))
         self._wake()
 
     def look(self) -> None:
@@ -146,27 +190,27 @@ class Writing(Generic[T]):
 
     def _ask(self) -> None:
         if len(self._queue) > _MOST_STEPS:
-            questions = [self._queue.popleft() for _ in range(_MOST_STEPS)]
+            requests = [self._queue.popleft() for _ in range(_MOST_STEPS)]
         else:
-            questions = [*self._queue]
+            requests = [*self._queue]
             self._queue.clear()
 
         def answered(answers: list[Any]) -> None:
-            self._hand_over(zip(questions, answers, strict=True))
+            self._hand_over(zip(requests, answers, strict=True))
 
         try:
-            self._store.submit([question.asked() for question in questions], answered)
+            self._store.submit([each.asked() for each in requests], answered)
         except Exception as error:
             log.exception("the store could not be asked")
-            answered([StoreError(f"the store could not be asked: {error}")] * len(questions))
+            answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
 
-    def _hand_over(self, answers: Iterator[tuple[_Question[Any] | Publishes[T], Any]]) -> None:
-        for question, answer in answers:
-            if question.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
-                self._ask_later(question)
+    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]) -> None:
+        for request, answer in answers:
+            if request.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+                self._ask_later(request)
                 continue
             try:
-                waiting = question.answered(answer)
+                waiting = request.answered(answer)
             except Exception:
                 log.exception("what the store answered could not be used")
                 continue
@@ -181,7 +225,7 @@ class Writing(Generic[T]):
             self._idle = None
 
     async def _hand_over_later(
-        self, waiting: Awaitable[None], answers: Iterator[tuple[_Question[Any] | Publishes[T], Any]]
+        self, waiting: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]
     ) -> None:
         try:
             await waiting
@@ -190,9 +234,9 @@ class Writing(Generic[T]):
         finally:
             self._hand_over(answers)
 
-    def _ask_later(self, question: _Question[Any] | Publishes[T]) -> None:
+    def _ask_later(self, request: _Request[Any] | Publishes[T]) -> None:
         def again() -> None:
-            self._queue.append(question)
+            self._queue.append(request)
             self._wake()
 
         self._after_pause(again)

@@ -70,14 +70,14 @@ def test_reads_are_tried_again_with_longer_and_longer_pauses(stored: StoredWorld
     let_go(stored)
     store(stored, "/a", "hi")
     attempts = 0
-    refill = stored.durability.refills._refill
+    refill = stored.durability.backlog._load
 
     async def counted(*given: Any) -> None:
         nonlocal attempts
         attempts += 1
         await refill(*given)
 
-    stored.durability.refills._refill = counted  # type: ignore[method-assign]
+    stored.durability.backlog._load = counted  # type: ignore[method-assign]
     with unreadable(stored):
         request = joe.reconnect()
         for _ in range(100):
@@ -93,7 +93,7 @@ def test_a_client_is_not_gone_while_its_connect_waits_for_its_backlog(stored: St
     let_go(stored)
     store(stored, "/a", *range(5))
     request = connecting(joe)
-    refill = stored.durability.refills.running[joe.session.durable]
+    refill = stored.durability.backlog.running[joe.session.durable]
     refill.add_done_callback(lambda _: let_go_now(stored))
     stored.settle()
     assert data_of(joe.heard(request)) == [*range(5)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.writing import MOST_PUBLISHES, Writing
+from crewel.broker.durability.write_queue import MOST_PUBLISHES, WriteQueue
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
@@ -32,7 +32,9 @@ class Queue:
         self.told: list[str] = []
         self.hinders: asyncio.Event | None = None
         """Set when the answers to a group may be used; None if at once."""
-        self.writing: Writing[str] = Writing(store, asyncio.get_running_loop(), self._append, self._published)
+        self.writing: WriteQueue[str] = WriteQueue(store, asyncio.get_running_loop())
+        self.writing.open(store)
+        self.writing.serve(self._append, self._published)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
         self.groups.append(len(submissions))

@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     import asyncio
 
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
+    from crewel.broker.durability.backlog_loader import BacklogLoader
 
 DEAD_SESSION: Final = "communication.noConnection.dead"
 """The code of letters that a session leaves behind when it ends."""
 
 
-class Membership:
+class SubscriptionStore:
     """Asks the store about subscriptions and ends. What a question was about stays with the node that asked it: another one
     may be there when the answer comes, with everything read again."""
 
-    def __init__(self, durability: Durability, broker: Broker) -> None:
-        self._durability = durability
+    def __init__(self, broker: Broker, backlog: BacklogLoader) -> None:
+        self._access = broker.access
+        self._backlog = backlog
         self._broker = broker
         self._in_doubt: Counter[Durable] = Counter()  # nobody knows yet what the store did about subscriptions of these
         self.leaving: set[str] = set()
@@ -54,11 +55,11 @@ class Membership:
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
-        node = self._durability.node
+        node = self._access.node
         owed = [pattern for pattern, choices in wanted.items() if not group_of(choices)]
         options = {pattern: as_stored(choices) for pattern, choices in wanted.items() if choices}
         pending = node.subscribing(durable, owed)
-        step = stored_sessions.subscribe(*self._me(), durable.name, owed, self._durability.facts_max, options)
+        step = stored_sessions.subscribe(*self._me(), durable.name, owed, self._access.facts_max, options)
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
@@ -77,7 +78,7 @@ class Membership:
                         self._broker.subscribing.enter(session, pattern, choices)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        self._durability.writing.submit(step, answered)
+        self._access.writing.submit(step, answered)
         return done
 
     def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
@@ -86,7 +87,7 @@ class Membership:
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
-        node = self._durability.node
+        node = self._access.node
         pending = node.unsubscribing(durable, patterns)
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
@@ -100,7 +101,7 @@ class Membership:
                     self._broker.subscribing.leave(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered)
+        self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered)
         return done
 
     def erase(
@@ -112,10 +113,10 @@ class Membership:
         done: asyncio.Future[None] = self._broker.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
-        node = self._durability.node
+        node = self._access.node
         pending = node.unsubscribing(durable, [channel] if ends else [])
         me = self._me()
-        step = stored_sessions.erased(*me, durable.name, channel, self._durability.facts_max, ends=ends, tells=tells)
+        step = stored_sessions.erased(*me, durable.name, channel, self._access.facts_max, ends=ends, tells=tells)
         doubts = 0
 
         def answered(answer: Erased | StoreError) -> None:
@@ -123,7 +124,7 @@ class Membership:
             if isinstance(answer, StoreUncertain):
                 doubts = 1
                 self._in_doubt[durable] += 1
-                self._durability.writing.submit(step, answered, insists=True)
+                self._access.writing.submit(step, answered, insists=True)
                 return
             self._in_doubt -= Counter({durable: doubts})
             if isinstance(answer, StoreError):
@@ -134,18 +135,18 @@ class Membership:
                     self._broker.subscribing.leave(session, channel)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        self._durability.writing.submit(step, answered)
+        self._access.writing.submit(step, answered)
         return done
 
     def _erased(self, session: Session, durable: Durable, pending: Pending, channel: str, answer: Erased) -> None:
-        node = self._durability.node
+        node = self._access.node
         self._owe(durable, node.answered(pending, {} if answer.interval is None else {channel: answer.interval}))
         if not answer.notice:
             return
         if answer.prev == node.cursor:
             node.skip(answer.notice)
         elif answer.prev > node.cursor:
-            self._durability.writing.look()
+            self._access.writing.look()
         if durable.holder is session:
             self._broker.dispatching.noticed(session, durable, channel, answer.notice)
 
@@ -153,7 +154,7 @@ class Membership:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
         to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
         self._in_doubt[durable] += 1
-        node = self._durability.node
+        node = self._access.node
 
         def answered(answer: dict[str, tuple[LogId, LogId]] | StoreError) -> None:
             self._in_doubt -= Counter([durable])
@@ -163,30 +164,30 @@ class Membership:
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, node.answered(pending, intervals))
 
-        self._durability.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
+        self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
 
     def _is_in_doubt(self, durable: Durable, done: asyncio.Future[None]) -> bool:
-        if durable in self._in_doubt or self._durability.is_reloading:
+        if durable in self._in_doubt or self._access.is_reloading:
             done.set_exception(StoreUnavailable("the store has not said yet what it did before"))
             return True
         return False
 
     def _me(self) -> tuple[Keys, str]:
-        return self._durability.store.keys, self._durability.token
+        return self._access.keys, self._access.token
 
     def _unsubscribe_step(self, durable: Durable, patterns: list[str]) -> Any:
-        return stored_sessions.unsubscribe(*self._me(), durable.name, patterns, self._durability.facts_max)
+        return stored_sessions.unsubscribe(*self._me(), durable.name, patterns, self._access.facts_max)
 
     def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             durable.park(log_id)
         if durable.parked and durable.holder is not None:
-            self._durability.refills.ring(durable.holder)
+            self._backlog.load_if_waiting(durable.holder)
 
     def end(self, durable: Durable) -> None:
         """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
         durable.holder = None
-        node = self._durability.node
+        node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
 
         def closed(answer: LogId | StoreError) -> None:
@@ -197,15 +198,15 @@ class Membership:
             node.answered(pending, {pattern: (since, answer) for pattern, since in pending.since.items()})
             node.ending(durable, answer)
 
-        step = stored_sessions.close(*self._me(), durable.name, self._durability.facts_max, durable.death)
-        self._durability.writing.submit(step, closed, insists=True)
+        step = stored_sessions.close(*self._me(), durable.name, self._access.facts_max, durable.death)
+        self._access.writing.submit(step, closed, insists=True)
 
     def bury(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
-        makes_letters = durable.is_named or self._durability.settings.delivery.letters_for_anonymous
+        makes_letters = durable.is_named or self._broker.settings.delivery.letters_for_anonymous
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
-        node = self._durability.node
+        node = self._access.node
         node.leave(durable)
         durable.expire(durable.expired(self._broker.expiring.now()))
         returning = self._broker.returning.of(durable)
@@ -216,9 +217,10 @@ class Membership:
             elif log_id not in returning:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
-        self._durability.count(each.less(returning) for each in ended)
-        delivery = self._durability.settings.delivery
-        bounds = (self._durability.facts_max, delivery.dead_letters_max)
+        for each in ended:
+            self._broker.metrics.ended[each.reason] += len(each.less(returning).ids)
+        delivery = self._broker.settings.delivery
+        bounds = (self._access.facts_max, delivery.dead_letters_max)
         attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
         step = stored_sessions.end(
             *self._me(), durable.name, ended, letters, *bounds, attempts, delivery.dead_letters_max_bytes
@@ -232,7 +234,7 @@ class Membership:
                 self._tell_left(durable, letters, returning, left)
                 self._broker.returning.ended(durable, returning, left.returned)
 
-        self._durability.writing.submit(step, has_left, insists=True)
+        self._access.writing.submit(step, has_left, insists=True)
 
     def _tell_left(
         self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: SessionEnd

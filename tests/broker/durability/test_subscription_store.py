@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.membership import DEAD_SESSION, Membership
+from crewel.broker.durability.subscription_store import DEAD_SESSION, SubscriptionStore
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
@@ -35,21 +35,16 @@ class Store:
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
         self.letters: list[Letter] = []
-        self.membership = Membership(self._durability(), self._broker())
+        self.subscriptions = SubscriptionStore(self._broker(), SimpleNamespace(load_if_waiting=lambda session: None))  # type: ignore[arg-type]
 
-    def _durability(self) -> Any:
+    def _access(self) -> Any:
         return SimpleNamespace(
             is_reloading=False,
             node=self.node,
-            store=SimpleNamespace(keys=Keys("test:")),
+            keys=Keys("test:"),
             token="token",
             facts_max=100,
-            settings=SimpleNamespace(
-                delivery=SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
-            ),
             writing=SimpleNamespace(submit=self._submit),
-            refills=SimpleNamespace(ring=lambda session: None),
-            count=lambda ended: None,
         )
 
     def _broker(self) -> Any:
@@ -60,7 +55,10 @@ class Store:
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
         loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
         returning = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
+        delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
         return SimpleNamespace(
+            access=self._access(),
+            settings=SimpleNamespace(delivery=delivery),
             loop=loop,
             subscribing=subscribing,
             letters=letters,
@@ -73,10 +71,10 @@ class Store:
         self.asked.append((step, done, insists))
 
     def subscribe(self, *patterns: str) -> asyncio.Future[None]:
-        return self.membership.subscribe(self.session, self.joe, dict.fromkeys(patterns, ()))  # type: ignore[arg-type]
+        return self.subscriptions.subscribe(self.session, self.joe, dict.fromkeys(patterns, ()))  # type: ignore[arg-type]
 
     def unsubscribe(self, *patterns: str) -> asyncio.Future[None]:
-        return self.membership.unsubscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
+        return self.subscriptions.unsubscribe(self.session, self.joe, list(patterns))  # type: ignore[arg-type]
 
     def answer(self, answer: Any) -> str:
         """Answer the oldest question; returns its script, with a `!` if it is asked until it is answered."""
@@ -170,19 +168,19 @@ async def test_an_unsubscribe_that_was_not_done_leaves_the_subscription() -> Non
 
 async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     store = Store()
-    store.membership.end(store.joe)
+    store.subscriptions.end(store.joe)
     assert store.answer(LogId(10)) == "close!"
-    store.membership.bury(store.joe)
-    assert store.membership.leaving == {"client/joe/1"}
+    store.subscriptions.bury(store.joe)
+    assert store.subscriptions.leaving == {"client/joe/1"}
     assert store.answer(SessionEnd([], [], [])) == "end!"
-    assert store.membership.leaving == set()
+    assert store.subscriptions.leaving == set()
 
 
 async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:
     store = Store()
-    store.membership.end(store.joe)
+    store.subscriptions.end(store.joe)
     store.answer(LogId(10))
-    store.membership.bury(store.joe)
+    store.subscriptions.bury(store.joe)
     store.answer(SessionEnd(["5-0", "5-1"], [], []))
     assert store.metrics.ended[EndReason.DEAD] == 2
     assert [letter.code for letter in store.letters] == [DEAD_SESSION] * 2

@@ -9,20 +9,17 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.message import Fields
 from crewel.broker.durability.audiences import Audiences, is_owed
-from crewel.broker.durability.writing import Writing
+from crewel.broker.durability.write_queue import PendingPublish, Published
 from crewel.broker.sessions import Session
-from crewel.broker.steps import Promise
 from crewel.broker.subscribing.choice import Heard
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
-from crewel.errors import Behind, Refused, StoreError, StoreFull, StoreUnavailable, StoreUncertain, coded
-from crewel.qos.publish import PublishQos
+from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
@@ -30,92 +27,52 @@ from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
-    from crewel.broker.durability.durability import Durability
+    from crewel.broker.durability.backlog_loader import BacklogLoader
+    from crewel.broker.durability.overflow import Overflow
 
 log = logging.getLogger(__name__)
 
 _READ_AT_ONCE: Final = 1000
 
 
-_Stored = tuple["Outgoing", LogId, PublishOutcome]
+_Stored = tuple["PendingPublish", LogId, PublishOutcome]
 """A message that the store has, and what it did with it."""
 
 
-class Published(NamedTuple):
-    """What a persistent publish is answered with."""
-
-    id: str
-    is_repeated: bool = False
-    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
-
-
-class Outgoing(Promise[Published]):
-    """A persistent publish of this node between its acceptance and its answer."""
-
-    __slots__ = ("channel", "excluded", "heard", "lazy", "qos", "submission")
-
-    def __init__(
-        self,
-        channel: Channel,
-        submission: Submission,
-        excluded: Session | None,
-        heard: Fields | None,
-        qos: PublishQos,
-        *,
-        lazy: bool,
-    ) -> None:
-        self._function = self._result = None
-        self.channel = channel
-        self.submission = submission
-        self.excluded = excluded
-        """The session that does not hear it, if any."""
-        self.heard = heard
-        """The message as the services of this server hear it, if any do."""
-        self.qos = qos
-        self.lazy = lazy
-
-
-class Intake:
+class LogAppender:
     """Appends what is published, and takes what has been appended."""
 
-    def __init__(self, durability: Durability, broker: Broker) -> None:
-        self._durability = durability
+    def __init__(self, broker: Broker, overflow: Overflow, backlog: BacklogLoader) -> None:
+        self._access = access = broker.access
+        self._overflow = overflow
+        self._backlog = backlog
         self._broker = broker
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
-        self._audiences = Audiences(durability, broker, self._deliver)
-        self.writing: Writing[Outgoing] = Writing(durability.store, broker.loop, self._append, self._appended)
-
-    def publish(self, outgoing: Outgoing) -> None:
-        """Put a message into the log, and then into the queues of its receivers. Raises StoreError, or `outgoing` becomes
-        one; after StoreUncertain it may have been published all the same."""
-        if self._durability.is_superseded:
-            raise StoreUnavailable("another server has taken over the store")
-        if self._durability.store.is_full:
-            raise StoreFull("the store is full")
-        self.writing.publish(outgoing.submission, outgoing)
+        self._audiences = Audiences(broker, self._deliver)
+        access.writing.serve(self._append, self._appended)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
-        durability = self._durability
+        access = self._access
         return stored_log.append(
-            durability.store.keys,
-            durability.token,
+            access.keys,
+            access.token,
             submissions,
-            durability.facts_max,
-            history_max_bytes=durability.settings.storage.history_max_bytes,
+            access.facts_max,
+            history_max_bytes=self._broker.settings.storage.history_max_bytes,
         )
 
-    def _appended(self, group: list[Outgoing], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
+    def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
         if isinstance(answer, StoreError):
             for outgoing in group:
                 if not isinstance(answer, StoreUncertain):
                     self._broker.topics.refused(outgoing.channel.name)
                 outgoing.keep(answer)
-            self._durability.suspect(answer)
+            self._access.suspect(answer)
             return None
-        if answer.prev > self._durability.node.cursor:
+        if answer.prev > self._access.node.cursor:
             return self._catch_up(group, answer)
-        if answer.prev < self._durability.node.cursor:
-            self._durability.suspect(Behind("the log is shorter than it was"))
+        if answer.prev < self._access.node.cursor:
+            self._access.suspect(Behind("the log is shorter than it was"))
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         rest = self._answer(stored, is_next=True)
         return self._answer_rest(rest, is_next=True) if rest else None
@@ -133,7 +90,7 @@ class Intake:
                     self._broker.groups.filled(outgoing.submission.groups, log_id)
             elif outcome is PublishOutcome.UNCHANGED:
                 if is_next:
-                    self._durability.node.skip(log_id)
+                    self._access.node.skip(log_id)
             elif outcome is PublishOutcome.REFUSED:
                 outgoing.keep(readonly(outgoing.channel))
                 continue
@@ -149,21 +106,21 @@ class Intake:
             await asyncio.sleep(0)  # others have their turn
             rest = self._answer(rest, is_next=is_next)
 
-    async def _catch_up(self, group: list[Outgoing], answer: Appended) -> None:
+    async def _catch_up(self, group: list[PendingPublish], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
         when the store is looked at again."""
         try:
             await self.read_up_to(answer.prev)
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
-            self.writing.look_later()
+            self._access.writing.look_later()
             is_next = False
         else:
             is_next = True
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         await self._answer_rest(self._answer(stored, is_next=is_next), is_next=is_next)
 
-    def _take_own(self, outgoing: Outgoing, log_id: LogId) -> None:
+    def _take_own(self, outgoing: PendingPublish, log_id: LogId) -> None:
         submission = outgoing.submission
         qos = outgoing.qos
         entry = Entry.logged(
@@ -187,8 +144,8 @@ class Intake:
         is_shared = False
         loop, slice_s = self._broker.loop, self._broker.outbound.fan_outs.slice_s
         end = loop.time() + slice_s
-        while self._durability.node.cursor < last:
-            entries = await stored_log.read(self._durability.store, self._durability.node.cursor, _READ_AT_ONCE)
+        while self._access.node.cursor < last:
+            entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
             self._broker.topics.count_again({logged.channel for logged in entries})
             for logged in entries:
                 if logged.id > last:
@@ -202,7 +159,7 @@ class Intake:
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
                 is_shared = is_shared or bool(self._broker.groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
-                self._durability.node.cursor = max(self._durability.node.cursor, last)
+                self._access.node.cursor = max(self._access.node.cursor, last)
         if is_shared:  # their queues have got them as well, without anybody's knowing
             self._broker.spawn(self._broker.shared.load_again())
 
@@ -219,7 +176,7 @@ class Intake:
             return
         subscribers = self._broker.channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
-        taken = self._durability.node.take(entry.position, channel.patterns[::-1], waiting, durables)
+        taken = self._access.node.take(entry.position, channel.patterns[::-1], waiting, durables)
         if durables:
             all_are = len(durables) == len(subscribers)
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
@@ -272,7 +229,7 @@ class Intake:
             durable.settle(entry.position, EndReason.FILTERED)
         elif session is None:
             return  # it is ending
-        elif not self._durability.overflow.has_room(session, durable, entry):
+        elif not self._overflow.has_room(session, durable, entry):
             return
         elif (
             session.is_absent
@@ -280,7 +237,7 @@ class Intake:
             or (durable.parked and durable.parks_before(entry.position, entry.priority))
         ):
             durable.park(entry.position)
-            self._durability.refills.ring(session)
+            self._backlog.load_if_waiting(session)
         else:
             self._broker.outbound.enqueue(session, entry)
 

@@ -5,18 +5,18 @@ import logging
 import orjson
 import pytest
 
-from crewel.broker.durability.unread import Unread
+from crewel.broker.durability.log_trimmer import PipelineLag
 from crewel.metrics import Metrics
 from crewel.storage.pipeline import Progress
 from tests.broker.stored_world import StoredWorld
 
 
-def looked(metrics: Metrics, *looks: tuple[int, int]) -> Unread:
+def looked(metrics: Metrics, *looks: tuple[int, int]) -> PipelineLag:
     """Looks at a stream, each of them with what was read and what was trimmed."""
-    unread = Unread(None, metrics)  # type: ignore[arg-type]
+    lag = PipelineLag(None, metrics)  # type: ignore[arg-type]
     for read, trimmed in looks:
-        unread.compare([Progress("facts", read, trimmed + 1000, trimmed)])
-    return unread
+        lag.compare([Progress("facts", read, trimmed + 1000, trimmed)])
+    return lag
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_server_says_what_it_has_trimmed_and_how_to_mend_it(caplog: pytest.Log
     world = StoredWorld("storage.facts_max_entries=1000")
     try:
         keys, reader = world.store.keys, world.store.reader
-        with caplog.at_level(logging.WARNING, "crewel.broker.durability.unread"):
+        with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
             _add(world, 1000)
             world.wait(reader.hset(keys.positions, "facts", orjson.dumps({"id": "1-0", "count": 700})))
             world.advance(6)
