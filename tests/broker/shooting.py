@@ -352,5 +352,5 @@ def _check(session: Session) -> None:
         raise Crossed(f"{sorted(ghosts)} have ended for {session.name}, and would be sent")
     if batches.must_resend and session.queue[: batches.resending] != in_order(batches.unacknowledged):
         raise Crossed(f"what {session.name} is sent again is not at the front")
-    if not session.is_paused and session.batching:
-        raise Crossed(f"{session.name} is paused by nobody")
+    if session.requests:
+        raise Crossed(f"{session.name} waits for a request that is answered")

@@ -11,11 +11,12 @@ import pytest
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
-from crewel.broker.sessions import Session
+from crewel.broker.sessions import Host, Session
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy, Tokens
 from crewel.security.keys import load_keys
 from crewel.security.policy import GRANTED, Refusal
+from crewel.settings import Settings
 from crewel.settings.access import Security
 from tests.security.issuer import SECRET, public_pem, rsa_key, secret_file, signed
 
@@ -163,7 +164,7 @@ class TestPolicy:
         return JwtPolicy(tokens(tmp_path), lambda text: text == "admin")
 
     def session(self) -> Session:
-        return cast("Session", SimpleNamespace(grants=None))
+        return Session(cast("Host", SimpleNamespace(settings=Settings())), "secret")
 
     def shake(self, policy: JwtPolicy, session: Session, **fields: Any) -> Any:
         return policy.can_handshake(session, Message.read({"channel": "/meta/handshake", **fields}))

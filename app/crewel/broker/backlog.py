@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.settings.limits import Limits
 
@@ -60,12 +59,3 @@ class _Weight:
 
     def __del__(self) -> None:
         self._backlog.change(-self._size)
-
-
-def queue_bytes(session: Session) -> int:
-    """The bytes of the bodies in the session's queue. It is counted as entries come and leave in the usual way; after others
-    have left, all are counted again."""
-    if session.queue_counted != len(session.queue):
-        session.queue_bytes = sum(len(entry.wire) for entry in session.queue)
-        session.queue_counted = len(session.queue)
-    return session.queue_bytes

@@ -223,35 +223,23 @@ class Broker:
 
     def add(self, session: Session) -> None:
         """Let a session live whose handshake was granted."""
-        session.move(Event.GRANTED)
-        if self.settings.bayeux.meta_connect_deliver_only:
-            session.connect_only = True
+        session.begin(self.loop.time(), connect_only=self.settings.bayeux.meta_connect_deliver_only)
         self.sessions[session.id] = session
         self.limits.begun(session)
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
-        session.added_at = self.loop.time()
         self.timing.rest(session, session.added_at)
         for added in self.registry.session_added:
             self.broadcasting.call(added, session)
 
     def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
         """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
-        if session.socket is not None and session.socket.session is session:
-            session.socket.session = None
-        session.socket = None
         del self.sessions[session.id]
         self.limits.ended(session)
-        session.id, session.browser = newcomer.id, newcomer.browser
-        session.grants, session.is_operator = newcomer.grants, newcomer.is_operator
-        session.account, session.is_exempt, session.credit = newcomer.account, newcomer.is_exempt, 0
+        session.hand_over(newcomer, peer, connect_only=self.settings.bayeux.meta_connect_deliver_only)
         self.limits.begun(session)
-        session.verdict = None
-        session.connect_only = session.is_reliable or self.settings.bayeux.meta_connect_deliver_only
         self.sessions[session.id] = session
-        session.move(Event.TAKEN_OVER)
-        session.peer = peer
         if peer.pushes:
             self._rebind(peer, session)
         self.metrics.handshakes += 1
@@ -274,17 +262,17 @@ class Broker:
             self.dispatching.leave(session, event)
         if session.durable is not None:
             self.durability.subscriptions.end(session.durable)
-            session.durable = None
+            session.leave_store()
         if session.held is not None:
             self.outbound.release(session, self.loop.time())
         if session.connect_only:
             # Only connects carry its messages, and none will come.
-            session.queue = [entry for entry in session.queue if entry.channel == "/meta/disconnect"]
+            session.drop_where(lambda entry: entry.channel != "/meta/disconnect")
         if session.socket is not None:
             self.outbound.push(session)
-            session.socket = None
+            session.drop_socket()
         if event is Event.SILENCE:
-            session.queue = []  # its socket may stay open, and would keep what it does not read
+            session.replace([])  # its socket may stay open, and would keep what it does not read
         self.outbound.alarms.forget(session)
 
     def scoped(self, key: str, channel: Channel, publisher: Session | None) -> str:
@@ -304,15 +292,12 @@ class Broker:
         """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
         is longer than usual: nobody is to blame that the server was away, and a client that finds none tries less and less
         often."""
-        session.move(Event.GRANTED)
-        session.move(Event.CONNECT)
+        session.revive(self.loop.time())
         self.sessions[session.id] = session
         self.limits.begun(session)
         for pattern in patterns:
             self.channels.subscribe(session, pattern)
-        session.added_at = self.loop.time()
-        self.timing.rest(session, session.added_at)
-        session.expires_at += self.settings.delivery.restart_grace_ms / 1000
+        self.timing.rest(session, session.added_at + self.settings.delivery.restart_grace_ms / 1000)
         for added in self.registry.session_added:
             self.broadcasting.call(added, session)
 
@@ -322,9 +307,8 @@ class Broker:
         self.channels.unsubscribe_all(session)
         self.subscribing.forget(session)
         self.outbound.release(session, self.loop.time())
-        if session.socket is not None and session.socket.session is session:
-            session.socket.session = None  # the next message finds the one that is brought back
-        session.durable = session.socket = None
+        session.leave_socket()  # its next message finds the session that is brought back
+        session.leave_store()
         self.sessions.pop(session.id, None)
         self.logins.names.forget(session)
         self.groups.set_aside(session)
@@ -346,7 +330,7 @@ class Broker:
         for number, session in enumerate(sessions, 1):
             if not session.is_live:
                 continue
-            if session.batching > session.is_paused and now < session.last_seen + _WORKS_S:
+            if session.requests and now < session.last_seen + _WORKS_S:
                 pass  # a request of its client is being worked on: it is there
             elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self.metrics.sessions_expired += 1
@@ -391,7 +375,7 @@ class Broker:
     def _rebind(self, socket: Peer, session: Session) -> None:
         before = socket.session
         if before is not None and before.socket is socket:
-            before.socket = None
+            before.drop_socket()
         socket.session = session
 
 

@@ -29,6 +29,8 @@ class Exchange:
     """Whether the session had connected before: the first connect is answered at once."""
     advise = False
     """Whether the connect reply tells the advice."""
+    waits: Session | None = None
+    """The session, while something is waited for: as it was at first, for a refused handshake takes it away."""
     ahead: deque[tuple[Message | None, Any, Any]] | None = None
     """The messages after the one that is waited for that were begun already, each with its handler and what that waits for; or
     with its reply, and None."""
@@ -39,6 +41,18 @@ class Exchange:
         self.replies: list[tuple[Reply, Message | None]] = []
         """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
         a message has none."""
+
+    def wait(self) -> None:
+        """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""
+        if self.session is not None:
+            self.waits = self.session
+            self.session.requests += 1
+
+    def resume(self) -> None:
+        """All has come that was waited for."""
+        if self.waits is not None:
+            self.waits.requests -= 1
+            self.waits = None
 
     def carries_messages(self, session: Session, settings: Bayeux) -> bool:
         """Whether what waits for the session goes out with the answer."""

@@ -32,16 +32,16 @@ class Expiring:
 
     def watch(self, session: Session, entry: Entry) -> None:
         """The entry has been queued for the session."""
-        session.expiry = min(session.expiry or entry.expires, entry.expires)
+        session.expire_at(entry.expires)
         self._watched.add(session)
 
     def leave(self, session: Session) -> None:
         """The session ends: its client will say nothing more of what it has got."""
         if session.expiry or (session.durable is not None and session.durable.expiry):
             self.expire(session, is_away=True)
-            unanswered = [entry for entry in _sent(session) if entry.is_over(self.now())]
+            unanswered = [entry for entry in session.at_client() if entry.is_over(self.now())]
             for entry in unanswered:
-                self._broker.dispatching.unsettled.take_out(session, entry)
+                session.take_out(entry)
             self._end_transients(session, unanswered)
         self._watched.discard(session)
 
@@ -66,24 +66,18 @@ class Expiring:
 
     def expire(self, session: Session, *, is_away: bool) -> None:
         """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
-        now, durable, unsettled = self.now(), session.durable, self._broker.dispatching.unsettled
-        gone = _take_out(session, now, is_away=is_away)
-        sent = _sent(session)
+        now, durable = self.now(), session.durable
+        gone = session.expire(now, is_away=is_away)
         self._end_transients(session, gone)
         if durable is not None:
-            at_client = {entry.position for entry in sent}
+            at_client = {entry.position for entry in session.at_client()}
             over = {each for each in durable.expired(now) if each not in at_client}
             # By their places too: what the record says of a life may differ a little from what the message says.
             for entry in [each for each in session.queue if each.position in over]:
-                unsettled.take_out(session, entry)
+                session.take_out(entry)
             self._end_stored(durable, over.union(entry.position for entry in gone if entry.position))
-        left = [entry.expires for entry in (*session.queue, *sent) if entry.expires]
-        session.expiry = min(left, default=0)
-        if not left:
+        if not session.note_expiry():
             self._watched.discard(session)
-        if not session.queue:
-            session.urgent = False
-        unsettled.note_retained(session)
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
         if session.is_reliable:
@@ -94,23 +88,3 @@ class Expiring:
     def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
         durable.expire(places)
         self._broker.access.node.touch(durable)
-
-
-def _take_out(session: Session, now: int, *, is_away: bool) -> list[Entry]:
-    """What has to go out by now leaves the memory; returns it."""
-    if session.batches is None:
-        gone = [entry for entry in session.queue if entry.is_over(now)]
-        session.queue = [entry for entry in session.queue if not entry.is_over(now)]
-    else:
-        session.queue, gone = session.batches.expire(now, session.queue, is_away=is_away)
-    if session.dispatcher is not None:
-        for entry in gone:
-            session.dispatcher.close(entry)
-    return gone
-
-
-def _sent(session: Session) -> list[Entry]:
-    """What the client was sent and has not settled."""
-    entries = [] if session.batches is None or session.batches.must_resend else session.batches.unacknowledged
-    opened = () if session.dispatcher is None else [entry for entry, _ in session.dispatcher.open.values()]
-    return list(dict.fromkeys((*entries, *opened)))

@@ -66,15 +66,13 @@ class Inbound:
         if pending is None:
             self._broker.outbound.answer(exchange)
             return None
-        session = exchange.session
-        if session is not None:
-            session.batching += 1  # what reaches it until the answer goes with the answer and wakes nothing
+        exchange.wait()
         if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise) and not peer.pushes:
-            pending[2].then(partial(self._go_on, exchange, session, pending))
+            pending[2].then(partial(self._go_on, exchange, pending))
             return None
-        return self._broker.spawn(self._process_later(exchange, session, pending))
+        return self._broker.spawn(self._process_later(exchange, pending))
 
-    def _go_on(self, exchange: Exchange, session: Session | None, pending: _Pending, result: Any) -> None:
+    def _go_on(self, exchange: Exchange, pending: _Pending, result: Any) -> None:
         """A promise is kept that the exchange waited for. A request needs no task for that, for nobody waits for it."""
         message, steps, _ = pending
         try:
@@ -89,10 +87,9 @@ class Inbound:
             exchange.replies.append((reply, message))
             further = self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
         if further is not None:
-            self._broker.spawn(self._process_later(exchange, session, further))
+            self._broker.spawn(self._process_later(exchange, further))
             return
-        if session is not None:
-            session.batching -= 1
+        exchange.resume()
         self._broker.outbound.answer(exchange)
 
     def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
@@ -147,7 +144,7 @@ class Inbound:
     def _answer_after_all(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """An extension has made of a plain connect one that has something to be told."""
         fields = message.fields
-        self._broker.timing.saw(session, session.last_seen)
+        self._broker.timing.saw(session, session.last_seen, peer)
         exchange = Exchange(peer, [fields])
         exchange.session = session
         try:
@@ -158,10 +155,7 @@ class Inbound:
         exchange.replies.append((reply, message))
         self._broker.outbound.answer(exchange)
 
-    async def _process_later(
-        self, exchange: Exchange, session: Session | None, pending: _Pending | _TurnOver | None
-    ) -> None:
-        # The session as it was at first: a refused handshake takes it away.
+    async def _process_later(self, exchange: Exchange, pending: _Pending | _TurnOver | None) -> None:
         try:
             while pending is not None:
                 if isinstance(pending, _TurnOver):
@@ -176,8 +170,7 @@ class Inbound:
                 exchange.replies.append((reply, message))
                 pending = self._process(exchange)
         finally:
-            if session is not None:
-                session.batching -= 1
+            exchange.resume()
         self._broker.outbound.answer(exchange)
 
     def _process(self, exchange: Exchange) -> _Pending | _TurnOver | None:
@@ -244,8 +237,7 @@ class Inbound:
         if not (self._may_push(peer, session) if peer.pushes else self._broker.browsers.may_speak_for(session, peer)):
             return
         exchange.session = session
-        session.peer = peer
-        self._broker.timing.saw(session, self._broker.loop.time())
+        self._broker.timing.saw(session, self._broker.loop.time(), peer)
 
     def _may_push(self, peer: Peer, session: Session) -> bool:
         """Whether this socket may speak for the session."""
@@ -257,8 +249,8 @@ class Inbound:
                 return False
             peer.session = session
         # From here on deliveries go to this socket, even before its next connect: a page may have been reloaded.
-        if not peer.is_gone:
-            session.socket = peer
+        if session.socket is not peer and not peer.is_gone:
+            session.use_socket(peer)
         return True
 
     def _handle(self, exchange: Exchange, message: Message) -> _Outcome:
@@ -266,7 +258,7 @@ class Inbound:
         channel = message.channel
         session = exchange.session
         if channel.name == HANDSHAKE:
-            exchange.session = session = self._candidate(exchange.peer)
+            exchange.session = session = Session(self._broker, new_secret(), exchange.peer)
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
         pipe = broker.outbound.pipe
@@ -294,12 +286,6 @@ class Inbound:
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
         return handler(broker, exchange, session, message)
-
-    def _candidate(self, peer: Peer) -> Session | None:
-        """The session that a handshake makes, should it be granted."""
-        session = Session(self._broker, new_secret())
-        session.peer = peer
-        return session
 
 
 def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, waiting: Awaitable[Any] | None) -> None:

@@ -79,8 +79,8 @@ class Limits:
     def handshake(self, session: Session, message: Message) -> None:
         """A handshake has come from the session's peer. Raises Limited."""
         address = session.peer.remote if session.peer is not None else None
-        session.account = account = self.account_of(address)
-        session.is_exempt = self._is_exempt(address)
+        account = self.account_of(address)
+        session.charge(account, is_exempt=self._is_exempt(address))
         token = shown_token(message)
         if token is not None:
             self.may_show_token(account)
@@ -105,7 +105,7 @@ class Limits:
     def begun(self, session: Session) -> None:
         """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
-        session.subject = self.subjects.of(subject) if subject else None
+        session.charge_subject(self.subjects.of(subject) if subject else None)
         for account in (session.account, session.subject):
             if account is not None:
                 account.sessions += 1
@@ -119,7 +119,7 @@ class Limits:
                 account.sessions -= 1
         if session.account is not None:
             session.account.subscriptions -= len(session.subscriptions)
-        session.account = session.subject = None
+        session.charge_nobody()
 
     # What a session does
 
@@ -127,7 +127,7 @@ class Limits:
         """Let a session publish whose credit is used up. Raises Limited."""
         rate = self._rate("publishes")
         if session.is_operator or not rate.per_s:
-            session.credit = _UNCOUNTED - 1
+            session.allow(_UNCOUNTED - 1)
             return
         now, most = self._now, max(1, min(_DRAWN, rate.burst // _SHARE))
         buckets = [each.bucket("publishes", rate, now) for each in self._accounts(session)]
@@ -138,7 +138,7 @@ class Limits:
             most = min(most, available)
         for bucket in buckets:
             bucket.spend(most)
-        session.credit = (most if buckets else _UNCOUNTED) - 1
+        session.allow((most if buckets else _UNCOUNTED) - 1)
 
     def subscribe(self, session: Session, count: int) -> None:
         """A session asks for so many subscriptions. Raises Limited."""
@@ -187,11 +187,11 @@ class Limits:
 
     def post(self, session: Session, address: str | None) -> None:
         """A back end at this address publishes without a session of its own: this one speaks for it. Raises Limited."""
-        session.account, session.is_exempt = self.account_of(address), self._is_exempt(address)
+        session.charge(self.account_of(address), is_exempt=self._is_exempt(address))
         subject = _subject(session)
-        session.subject = self.subjects.of(subject) if subject else None
+        session.charge_subject(self.subjects.of(subject) if subject else None)
         self.draw(session)
-        session.credit += 1
+        session.allow(session.credit + 1)  # the first publish of the request draws once more
 
     # Tokens
 
@@ -250,8 +250,8 @@ class Limits:
 
     def _restored(self, session: Session, peer: Peer) -> None:
         """The session is from before a restart: only now it is known where its client is."""
-        session.account = account = self.account_of(peer.remote)
-        session.is_exempt = self._is_exempt(peer.remote)
+        account = self.account_of(peer.remote)
+        session.charge(account, is_exempt=self._is_exempt(peer.remote))
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
 

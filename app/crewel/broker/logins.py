@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from math import ceil
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -107,13 +106,13 @@ class Logins:
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
         """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
         Under the policy `open` no other token is right, so one is refused: its client believes that it is somebody."""
-        if session.grants is None and qos.token is not None:
+        grants = session.grants
+        if grants is None and qos.token is not None:
             if self.admin.matches(qos.token):
-                session.grants = OPERATOR
+                grants = OPERATOR
             elif self._broker.guard.admits_everybody:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
-        grants = session.grants
-        session.is_operator = grants is not None and grants.is_operator
+        session.authenticate(grants)
         if grants is not None and qos.name is not None and not _may_be(grants, qos.name.subject):
             raise login_refusal(ACCESS_DENIED, qos.name.relative, "the token is for another subject")
 
@@ -211,20 +210,20 @@ class Logins:
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._broker.durability
         resume = new_resume() if "session" in message.ext else None
-        session.reply_id = new_reply_id() if resume is not None else ""
+        session.use_reply_id(new_reply_id() if resume is not None else "")
         digests = _digests(resume, qos)
         is_stored = session.is_reliable and self._broker.access.has_store
         _check(session, qos, is_stored=is_stored)
         self._dress(session, qos, is_stored=is_stored)
         if not is_stored:
             subject = ANONYMOUS if name is None else name.subject
-            session.name = name.relative if name is not None and name.number else self.names.number(subject)
+            session.use_name(name.relative if name is not None and name.number else self.names.number(subject))
         else:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
             answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
             durability.attach(session, answer)
-        session.grace_ms = qos.timeout_ms if _is_named(session) else None
+        session.wait_for_client(qos.timeout_ms if _is_named(session) else None)
         self.names.add(session, *digests)
         self._broker.presence.logged_in(session)
         self._tell(exchange, session, resume, reconnected=False)
@@ -241,20 +240,18 @@ class Logins:
     def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._broker.settings.delivery
-        session.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None)
-        session.burst, session.takes_ptp = qos.burst, qos.ptp
+        session.log_in(qos)
         if is_stored:
-            session.bounds = Bounds(
+            bounds = Bounds(
                 asked.max_entries or delivery.queue_max_entries,
                 asked.max_bytes or delivery.queue_max_bytes,
                 asked.policy or OverflowPolicy.DEAD_MESSAGE,
             )
-            session.queue_limit = session.bounds.max_entries
-            session.queue_max_bytes = session.bounds.max_bytes
+            session.bound_stored(bounds)
         else:
-            session.ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
-            session.queue_limit = asked.max_entries or 0
-            session.queue_max_bytes = asked.max_bytes or self._broker.settings.bayeux.max_queue_bytes
+            max_bytes = asked.max_bytes or self._broker.settings.bayeux.max_queue_bytes
+            ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
+            session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
         self._broker.dispatching.equip(session, qos)
 
     # A session that goes on
@@ -275,9 +272,9 @@ class Logins:
             if not target.is_live or target.durable is None:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
-        target.reply_id = reply_id
+        target.use_reply_id(reply_id)
         self._dress(target, qos, is_stored=target.durable is not None)
-        target.grace_ms = qos.timeout_ms if _is_named(target) else None
+        target.wait_for_client(qos.timeout_ms if _is_named(target) else None)
         if qos.clear_sessions and _is_named(target):
             self._clear(session, [each for each in self.names.of_subject(_subject(target)) if each is not target])
         self._switch(exchange, session, target)
@@ -289,21 +286,11 @@ class Logins:
         """The client of `session` is the target's from here on; what it had is told that it is not any more."""
         broker, peer = self._broker, exchange.peer
         self.names.supersede(target.id, target.name, broker.loop.time())
-        self._dismiss(target, superseded(target.name))
+        broker.outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
         broker.dispatching.unsettled.renew(target)
-        target.urgent = bool(target.queue)
-        target.hold_delay = 0.0
-        target.connect_id = None  # its next client numbers its connects by itself
         broker.hand_over(target, session, peer)
         exchange.session = target
-
-    def _dismiss(self, session: Session, verdict: Verdict) -> None:
-        """Answer the connect that its client holds with this, and without a message."""
-        queue, session.queue = session.queue, []
-        session.verdict, session.advised_on = verdict, None
-        self._broker.outbound.release(session, self._broker.loop.time())
-        session.queue, session.verdict = queue, None
 
     def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
@@ -327,13 +314,8 @@ class Logins:
         """Let a session that the store has live again, as its last login made it."""
         facts, broker = record.login, self._broker
         session = Session(broker, facts["id"])
-        session.browser = facts.get("browser")
-        session.is_reliable = session.connect_only = facts.get("ack", False)
-        session.is_absent = True
-        session.reply_id = facts.get("replyId", "")
-        grants = facts.get("grants")
-        session.grants = None if grants is None else Grants.from_json(grants)
-        session.is_operator = session.grants is not None and session.grants.is_operator
+        grants = None if facts.get("grants") is None else Grants.from_json(facts["grants"])
+        session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         name = {"name": durable.name} if durable.is_named else {}
         try:
             qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
@@ -341,7 +323,7 @@ class Logins:
             log.warning("a session comes back without what its login asked for: %s", error.message)
             qos = NOTHING_ASKED
         self._dress(session, qos, is_stored=True)
-        session.grace_ms = qos.timeout_ms if durable.is_named else None
+        session.wait_for_client(qos.timeout_ms if durable.is_named else None)
         for extension in broker.outbound.pipe.extensions:
             extension.restored(session)
         broker.durability.hand_to(session, durable)
@@ -362,9 +344,7 @@ class Logins:
             self._lapse(session)
 
     def _lapse(self, session: Session) -> None:
-        session.verdict = Verdict(coded(EXPIRED, session.name, 403), advice.handshake())
-        session.connect_only = True  # and no connect succeeds
-        session.advised_on = None
+        session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
         self._broker.outbound.release(session, self._broker.loop.time())
 
     def unknown(self, client_id: object) -> Verdict:

@@ -101,8 +101,7 @@ def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: 
     if not session.is_live:  # else another client's, which this one has taken over
         broker.browsers.bind_new(session, peer)
         broker.add(session)
-    session.advised_on = peer.transport
-    reply = replies.handshaken(message, session.id, broker.transports, broker.timing.advice(session))
+    reply = replies.handshaken(message, session.id, broker.transports, broker.timing.handshaken(session, peer))
     exchange.handshake = reply
     return reply
 

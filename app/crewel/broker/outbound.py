@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
 from crewel.broker.alarms import Alarms
-from crewel.broker.backlog import Backlog, queue_bytes
+from crewel.broker.backlog import Backlog
 from crewel.broker.browsers import Browsers
 from crewel.broker.exchange import Exchange
 from crewel.broker.expiring import Expiring
@@ -23,7 +23,7 @@ from crewel.broker.fan_outs import FanOuts, handed_out
 from crewel.broker.held import Held
 from crewel.broker.peer import Peer
 from crewel.broker.replying import CONNECTED, CONNECTED_WITH, Replies, encoded
-from crewel.broker.sessions import Session, State
+from crewel.broker.sessions import Session, State, Verdict
 from crewel.broker.timing import Timing
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
@@ -119,7 +119,12 @@ class Outbound:
         """Put the entry into the session's queue and mark the session ready."""
         size = session.queue_bytes + len(entry.wire)
         limit = session.queue_limit or self._settings.max_queue_messages
-        if len(session.queue) + session.retained >= limit or size > session.queue_max_bytes or self.backlog.is_full:
+        if (
+            len(session.queue) + session.retained >= limit
+            or size > session.queue_max_bytes
+            or session.rejects_all
+            or self.backlog.is_full
+        ):
             if not self._make_room(session, entry, limit):
                 return
             size = session.queue_bytes + len(entry.wire)
@@ -137,6 +142,16 @@ class Outbound:
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
+        session.urgent = True
+        if not session.is_ready:
+            session.is_ready = True
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready.append(session)
+
+    def enqueue_first(self, session: Session, entry: Entry) -> None:
+        """The same of an entry that is not lazy, where nothing waits: it fits, whatever the bounds are."""
+        session.queue.append(entry)
         session.urgent = True
         if not session.is_ready:
             session.is_ready = True
@@ -181,14 +196,14 @@ class Outbound:
 
     def _fits(self, session: Session, entry: Entry, limit: int) -> bool:
         queue = session.queue
-        if len(queue) + session.retained >= limit and (queue or session.retained):
+        if (session.rejects_all or len(queue) + session.retained >= limit) and (queue or session.retained):
             return False
         return not queue or self.has_bytes(session, len(entry.wire))
 
     def has_bytes(self, session: Session, size: int) -> bool:
         """Whether the queue of the session may have so many bytes more."""
         most = self.backlog.share(session.queue_max_bytes)
-        return queue_bytes(session) + size <= most
+        return session.count_bytes() + size <= most
 
     def shorten(self, sessions: Iterable[Session]) -> None:
         """Cut the queues that have more than their share, if all together have too much. A queue that nothing more comes to
@@ -211,9 +226,7 @@ class Outbound:
         position = least(queue, 0)
         if position is None or queue[position].priority > entry.priority:
             return position is None
-        queue_bytes(session)
-        session.queue_bytes -= len(queue.pop(position).wire)
-        session.queue_counted -= 1
+        session.drop_at(position)
         return True
 
     def end_soon(self, session: Session) -> None:
@@ -234,7 +247,7 @@ class Outbound:
                 self._ready = ready[index:] + self._ready  # others have their turn first
                 return
             session.is_ready = False
-            if session.urgent and not session.batching:
+            if session.urgent and not (session.requests or session.is_paused):
                 try:
                     self._wake(session, now)
                 except Exception:
@@ -285,7 +298,7 @@ class Outbound:
         if session.lazy_at <= now:
             session.lazy_at = inf
             session.urgent = session.urgent or bool(session.queue)
-            if session.urgent and not session.batching:
+            if session.urgent and not (session.requests or session.is_paused):
                 self._wake(session, now)
         due = session.lazy_at if session.dispatcher is None else min(session.lazy_at, self.ring(session, now))
         held = session.held
@@ -460,6 +473,13 @@ class Outbound:
             peer.send(parts)
         if held.twin is not None:
             held.twin.send(parts)
+
+    def dismiss(self, session: Session, verdict: Verdict) -> None:
+        """Answer the connect that the session's client holds with this, and without a message: another has the session."""
+        queue, session.queue = session.queue, []
+        session.verdict, session.advised_on = verdict, None
+        self.release(session, self._loop.time())
+        session.queue, session.verdict = queue, None
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""

@@ -30,8 +30,8 @@ async def post(broker: Broker, grants: Grants, elements: list[Any], address: str
     """Publish these messages, which came from this address, in their order, and answer each as a publish is answered; what is
     to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too many."""
     session = Session(broker, "")
-    session.grants, session.is_operator = grants, grants.is_operator
-    session.name = f"client/{grants.identity}"
+    session.authenticate(grants)
+    session.use_name(f"client/{grants.identity}")
     broker.limits.post(session, address)
     session.move(Event.GRANTED)
     try:

@@ -1,4 +1,4 @@
-"""Sessions: their states, their queue, and the connect that they hold.
+"""Sessions: their states, who they belong to, and the connect that they hold. What waits for them is in `outbox.queue`.
 
 Owns what is true of one session. What a message or a meta channel does to it is decided in `broker` and `meta`.
 """
@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields
 from crewel.broker.held import Held
-from crewel.delivery.batches import Batches
-from crewel.delivery.dispatcher import Dispatcher
-from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry
+from crewel.broker.outbox.queue import Outbox
+from crewel.delivery.records import BATCH_BLOCK
 from crewel.limits.accounts import Account
-from crewel.qos.connect import NOTHING_ASKED, Bounds, Burst, ConnectQos
+from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
     from crewel.broker.peer import Peer
+    from crewel.delivery.durable import Durable
+    from crewel.delivery.entry import Entry
     from crewel.extension import SessionPart
+    from crewel.settings import Settings
 
 
 class State(Enum):
@@ -83,7 +84,6 @@ for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
 
 
-_ANY_BURST: Final = Burst()
 _secrets: list[str] = []
 
 
@@ -95,7 +95,21 @@ def new_secret() -> str:
     return _secrets.pop()
 
 
-class Session:
+class Host(Protocol):
+    """What a session needs of its server."""
+
+    settings: Settings
+
+    def deliver(
+        self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
+    ) -> bool:
+        """Send the session a message."""
+
+    def disconnect(self, session: Session) -> None:
+        """End the session."""
+
+
+class Session(Outbox):
     """One client of the server. Services read `id`, `attributes` and `subscriptions`, and use `deliver` and `disconnect`."""
 
     __slots__ = (
@@ -107,48 +121,28 @@ class Session:
         "advised_on",
         "alarm",
         "asked",
-        "batches",
-        "batching",
-        "bounds",
         "broadcast_to_publisher",
         "browser",
-        "burst",
         "connect_id",
         "connect_only",
         "credit",
-        "dispatcher",
-        "durable",
-        "ends_when_full",
         "expires_at",
-        "expiry",
         "grace_ms",
         "grants",
         "held",
         "hold_delay",
         "id",
         "interval_ms",
-        "is_absent",
         "is_exempt",
         "is_live",
         "is_operator",
-        "is_paused",
-        "is_ready",
-        "is_reliable",
         "last_seen",
-        "lazy_at",
         "name",
         "parts",
         "parts_out",
         "peer",
         "plain",
-        "queue",
-        "queue_bytes",
-        "queue_counted",
-        "queue_limit",
-        "queue_max_bytes",
-        "recovered",
         "reply_id",
-        "retained",
         "socket",
         "state",
         "subject",
@@ -158,7 +152,6 @@ class Session:
         "transient_interval_ms",
         "transient_timeout_ms",
         "turn",
-        "urgent",
         "verdict",
     )
 
@@ -180,40 +173,14 @@ class Session:
     """Its only part, if that has a short way for plain connects."""
     peer: Peer | None
     """The request that is being processed, or the socket; None between requests."""
-    urgent: bool
-    """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
-    lazy_at: float
-    """Loop time (s) at which lazy messages stop waiting."""
-    retained: int
-    """How many sent messages a part keeps until they are acknowledged; they count against the queue's bound."""
     connect_id: str | None
     """The id of its last connect, if that came over HTTP and was not answered a second time."""
     connect_only: bool
     """Whether only connect replies carry its messages."""
-    is_reliable: bool
-    """Whether it acknowledges: no message to it is dropped in silence."""
-    batches: Batches | None
-    """What it was sent and has not acknowledged; None unless it acknowledges."""
-    queue_limit: int
-    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says; below 0: none."""
-    queue_max_bytes: int
-    """Most bytes that wait for it."""
-    queue_bytes: int
-    """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `backlog.queue_bytes` of all."""
-    recovered: Entry | None
-    """The last message that it was told to have missed: while that waits, the session ends rather than lose one."""
-    ends_when_full: bool
-    """Whether it ends when its queue is full, although it does not acknowledge."""
     name: str
     """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
     reply_id: str
     """The ID of its reply channels, `/ret/<ID>/*`; empty if it was not told any."""
-    durable: Durable | None
-    """What the log owes it; None unless the store has the session."""
-    bounds: Bounds | None
-    """The bounds of its queue, if the store has it."""
-    dispatcher: Dispatcher | None
-    """What decides about its failures; None while nothing needs one."""
     turn: int
     """When it last got a message that one of several receivers gets, as a running number of the server; 0: never. Of receivers
     with equally little to do, the one with the lowest gets the next."""
@@ -221,10 +188,6 @@ class Session:
     """What its last login asked for, less its secrets."""
     takes_ptp: bool
     """Whether messages may be addressed to it."""
-    is_paused: bool
-    """Whether nothing is sent to it: it is held back, or waits after a failure."""
-    is_absent: bool
-    """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     grace_ms: int | None
     """How long it may be away, counted from any request; None: as long as a connect may be."""
     hold_delay: float
@@ -240,10 +203,8 @@ class Session:
     expires_at: float
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
-    expiry: int
-    """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
-
-    def __init__(self, broker: Broker, client_id: str) -> None:
+    def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
+        super().__init__(broker.settings.bayeux.max_queue_bytes)
         self._broker = broker
         self._attributes: dict[str, Any] | None = None
         self.account = self.subject = None
@@ -257,32 +218,13 @@ class Session:
         self.parts: tuple[SessionPart, ...] = ()
         self.parts_out = ()
         self.plain = None
-        self.peer = None
-        self.queue: list[Entry] = []
-        self.urgent = False
-        self.lazy_at = inf
-        self.retained = 0
+        self.peer = peer
         self.connect_id = None
         self.connect_only = False
-        self.is_reliable = False
-        self.batches = None
-        self.queue_limit = 0
-        self.queue_max_bytes = broker.settings.bayeux.max_queue_bytes
-        self.queue_bytes = self.queue_counted = 0
-        self.recovered = None
-        self.ends_when_full = False
-        self.burst = _ANY_BURST
-        self.is_ready = False
-        self.batching = 0
         self.name = self.reply_id = ""
-        self.durable = None
-        self.bounds = None
-        self.dispatcher = None
-        self.is_paused = False
         self.turn = 0
         self.asked = NOTHING_ASKED
         self.takes_ptp = True
-        self.is_absent = False
         self.grace_ms = None
         self.held: Held | None = None
         self.socket: Peer | None = None
@@ -298,7 +240,6 @@ class Session:
         self.is_operator = False
         self.verdict = None
         self.expires_at = inf
-        self.expiry = 0
         self.last_seen = 0.0
         self.alarm = inf
 
@@ -338,26 +279,131 @@ class Session:
         self.interval_ms = interval_ms
         self.advised_on = None
 
-    def take(self, max_bytes: int) -> list[Entry]:
-        """The entries for one response: as many from the front of the queue as fit, at least one. The rest stays."""
-        queue = self.queue
-        if not queue:
-            return queue
-        if len(queue) > 1:
-            size, burst = 0, self.burst
-            most = burst.max_entries or len(queue)
-            if burst.max_bytes is not None and burst.max_bytes < max_bytes:
-                max_bytes = burst.max_bytes
-            for position, entry in enumerate(queue):
-                size += len(entry.wire) + 1
-                if (size > max_bytes or position >= most) and position:
-                    self.queue = queue[position:]
-                    self.queue_bytes -= size - len(entry.wire) - 1 - position
-                    self.queue_counted -= position
-                    self.urgent = True  # the rest goes with the next connect, at once
-                    return queue[:position]
-        self.queue = []
-        self.queue_bytes = self.queue_counted = 0
-        self.urgent = False
-        self.lazy_at = inf
-        return queue
+    # Its life
+
+    def begin(self, now: float, *, connect_only: bool) -> None:
+        """The handshake was granted."""
+        self.move(Event.GRANTED)
+        self.connect_only = self.connect_only or connect_only
+        self.added_at = now
+
+    def revive(self, now: float) -> None:
+        """It came back from the store."""
+        self.move(Event.GRANTED)
+        self.move(Event.CONNECT)
+        self.added_at = now
+
+    def hand_over(self, newcomer: Session, peer: Peer, *, connect_only: bool) -> None:
+        """The client that shook hands as `newcomer` has this session now: its clientId, its browser, its token."""
+        self.leave_socket()
+        self.id, self.browser = newcomer.id, newcomer.browser
+        self.authenticate(newcomer.grants)
+        self.charge(newcomer.account, is_exempt=newcomer.is_exempt)
+        self.credit = 0
+        self.verdict = None
+        self.connect_only = self.is_reliable or connect_only
+        self.hold_delay = 0.0
+        self.connect_id = None  # its next client numbers its connects by itself
+        self.move(Event.TAKEN_OVER)
+        self.peer = peer
+
+    def refuse(self, verdict: Verdict) -> None:
+        """Its client has to log in again: no connect succeeds until then, and nothing but their replies may say so."""
+        self.verdict = verdict
+        self.connect_only = True
+        self.advised_on = None
+
+    # Where its client is
+
+    def use_socket(self, socket: Peer) -> None:
+        """Its messages go to this socket from here on."""
+        self.socket = socket
+
+    def drop_socket(self) -> None:
+        """Its messages go to no socket any more."""
+        self.socket = None
+
+    def leave_socket(self) -> None:
+        """The same; and the socket speaks for it no more."""
+        if self.socket is not None and self.socket.session is self:
+            self.socket.session = None
+        self.socket = None
+
+    def forget_peer(self, peer: Peer) -> None:
+        """This request, or socket, is over."""
+        if self.peer is peer:
+            self.peer = None
+
+    # Who it is
+
+    def authenticate(self, grants: Grants | None) -> None:
+        """Its token grants this."""
+        self.grants = grants
+        self.is_operator = grants is not None and grants.is_operator
+
+    def log_in(self, qos: ConnectQos) -> None:
+        """Its login asks for this."""
+        self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None)
+        self.burst, self.takes_ptp = qos.burst, qos.ptp
+
+    def use_name(self, name: str) -> None:
+        """Be known by this name."""
+        self.name = name
+
+    def use_reply_id(self, reply_id: str) -> None:
+        """Get answers on the channels of this ID."""
+        self.reply_id = reply_id
+
+    def wait_for_client(self, grace_ms: int | None) -> None:
+        """Let its client be away for so long; None: as long as a connect may be."""
+        self.grace_ms = grace_ms
+
+    def acknowledge_all(self) -> None:
+        """Its client acknowledges, so its messages go with connect replies only."""
+        self.connect_only = self.is_reliable = True
+
+    def restore(self, browser: str | None, reply_id: str, grants: Grants | None, *, is_reliable: bool) -> None:
+        """It comes back from the store as its last login made it, and its client is away."""
+        self.browser, self.reply_id = browser, reply_id
+        self.is_reliable = self.connect_only = is_reliable
+        self.is_absent = True
+        self.authenticate(grants)
+
+    # What it is owed
+
+    def join_store(self, durable: Durable) -> None:
+        """The store has it, and owes it what this says."""
+        self.durable = durable
+        self.name = durable.name
+        if self.batches is not None:
+            self.batches.number = durable.batch - BATCH_BLOCK + 1
+
+    def leave_store(self) -> None:
+        """The store owes it nothing any more."""
+        self.durable = None
+
+    def recover_to(self, entry: Entry) -> None:
+        """Its client was told that it misses nothing; this is the last of that."""
+        self.recovered = entry
+
+    def take_turn(self, turn: int) -> None:
+        """It gets a message that one of several receivers gets."""
+        self.turn = turn
+
+    # Its limits
+
+    def charge(self, account: Account | None, *, is_exempt: bool) -> None:
+        """This address pays for what it does."""
+        self.account, self.is_exempt = account, is_exempt
+
+    def charge_subject(self, subject: Account | None) -> None:
+        """This subject does too."""
+        self.subject = subject
+
+    def charge_nobody(self) -> None:
+        """It has ended, or is another client's."""
+        self.account = self.subject = None
+
+    def allow(self, credit: int) -> None:
+        """Let it publish so often before its limits are asked again."""
+        self.credit = credit

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from crewel.bayeux import advice
+from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
+from crewel.broker.peer import Peer
 from crewel.broker.sessions import Session, State
 from crewel.errors import BayeuxCode
 from crewel.settings import Settings
@@ -29,7 +31,7 @@ class Timing:
             return session.transient_interval_ms
         return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
 
-    def advice(self, session: Session) -> advice.Advice:
+    def advice(self, session: Session) -> Advice:
         """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
         timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
         grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
@@ -56,6 +58,11 @@ class Timing:
             reply["advice"] = self.advice(session)
             session.advised_on = transport
 
+    def handshaken(self, session: Session, peer: Peer) -> Advice:
+        """The advice that a handshake is answered with."""
+        session.advised_on = peer.transport
+        return self.advice(session)
+
     def rest(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
         if session.transient_interval_ms is None and session.interval_ms is None and session.grace_ms is None:
@@ -65,8 +72,10 @@ class Timing:
         else:
             session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
 
-    def saw(self, session: Session, now: float) -> None:
+    def saw(self, session: Session, now: float, peer: Peer | None = None) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""
+        if peer is not None:
+            session.peer = peer
         session.last_seen = now
         away = self._settings.max_interval_ms if session.grace_ms is None else session.grace_ms
         grace = now + away / 1000

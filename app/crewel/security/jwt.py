@@ -152,7 +152,7 @@ class JwtPolicy:
         if not isinstance(token, str) or not token:
             return _refused("this server asks for a token, in ext.session.token")
         if self._is_admin(token):
-            session.grants = OPERATOR
+            session.authenticate(OPERATOR)
             return GRANTED
         try:
             grants = self.tokens.read_at_once(token)
@@ -160,12 +160,12 @@ class JwtPolicy:
             return _refused(str(error), error.code)
         if grants is None:
             return self._read_later(session, token)
-        session.grants = grants
+        session.authenticate(grants)
         return GRANTED
 
     async def _read_later(self, session: Session, token: str) -> bool | Refusal:
         try:
-            session.grants = await self.tokens.read(token)
+            session.authenticate(await self.tokens.read(token))
         except BadToken as error:
             return _refused(str(error), error.code)
         return GRANTED

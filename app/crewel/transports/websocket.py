@@ -212,8 +212,8 @@ class Socket(ParsedPeer):
     def _part(self) -> None:
         """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
         session, self.session = self.session, None
-        if session is not None and session.peer is self:
-            session.peer = None
+        if session is not None:
+            session.forget_peer(self)
         failure = self._ws.exception()
         if failure is not None:
             failure.__traceback__ = failure.__context__ = None

@@ -138,10 +138,10 @@ class Dispatching:
         ):
             self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
         elif session.is_reliable:
-            self._broker.metrics.ended[EndReason.LAPSED] += len(self.unsettled.transients(session))
+            self._broker.metrics.ended[EndReason.LAPSED] += len(session.transients())
         if session.is_paused:
             self._pause(session, is_paused=False)
-            session.queue = [entry for entry in session.queue if entry.channel.startswith("/meta/")]
+            session.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
@@ -167,7 +167,7 @@ class Dispatching:
         if not dispatcher.rules.tells:
             return entries
         settled = dispatcher.acknowledge(entries)
-        self.unsettled.note_retained(session)
+        session.note_retained()
         return settled
 
     def told(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
@@ -217,14 +217,13 @@ class Dispatching:
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not returning.passes_on(session, entry, *failure)]
-        put_back += self.unsettled.notices_after(session, put_back)
+        put_back += unsettled.notices_after(session, put_back)
         for entry in put_back:
-            if session.batches is not None:
-                session.queue = session.batches.take_out(entry, session.queue)
+            session.take_back(entry)
         if put_back:
             unsettled.recall(session, put_back)
         self._broker.metrics.redeliveries += len(judgement.put_back)
-        unsettled.note_retained(session)
+        session.note_retained()
         if judgement.holdback is not None:
             self._broker.events.held(session, judgement.holdback)
             self._store(session)
@@ -233,7 +232,7 @@ class Dispatching:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.sink is not None:
             self._broker.returning.relieve(session)
-        if dispatcher.sink is not None and session.queue_limit >= 0:
+        if dispatcher.sink is not None and not session.rejects_all:
             self._become_sink(session)
             self._store(session)
         self._look(session)
@@ -248,7 +247,7 @@ class Dispatching:
 
     def _become_sink(self, session: Session) -> None:
         """What waits and what arrives becomes dead letters."""
-        session.queue_limit = -1  # the queue is full from here on, and the one who is asked about it knows why
+        session.reject_all()
         assert session.dispatcher is not None
         assert session.dispatcher.sink is not None
         self.unsettled.bury_all(session, *session.dispatcher.sink)
@@ -269,8 +268,7 @@ class Dispatching:
         self._broker.outbound.alarms.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
-        session.is_paused = is_paused
-        session.batching += 1 if is_paused else -1
+        session.pause(is_paused=is_paused)
         # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
         self.unsettled.recall(session)
         if session.queue and not is_paused:
@@ -293,7 +291,7 @@ class Dispatching:
 
     def back(self, session: Session, *, has_backlog: bool) -> None:
         """The client was away, and is there again."""
-        self.unsettled.note_retained(session)
+        session.note_retained()
         if session.dispatcher is not None:
             session.dispatcher.flushes = has_backlog
             session.dispatcher.wait_anew(self._broker.loop.time())
@@ -418,14 +416,14 @@ class Dispatching:
         stored: list[Entry] = []
         if places and durable is not None:
             stored = await self._broker.durability.backlog.read(durable, places)
-        return stored + self.unsettled.transients(session)[: count - len(stored)]
+        return stored + session.transients()[: count - len(stored)]
 
     def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
         """The store has put the notice that a topic was erased into the session's record."""
-        of_topic = [each.priority for each in self.unsettled.transients(session) if each.channel == channel]
+        of_topic = [each.priority for each in session.transients() if each.channel == channel]
         former = durable.notice(place, channel, min([NORMAL, *of_topic]))
         if former:
-            session.queue = [each for each in session.queue if each.position not in former]
+            session.drop_where(lambda entry: entry.position in former)
         self._broker.access.node.touch(durable)
         notice = durable.notices[place]
         if session.dispatcher is not None and session.dispatcher.sink is not None:

@@ -61,7 +61,7 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
     for entry, cause in failed:
         broker.dispatching.unsettled.bury_unsendable(session, entry, cause)
     dispatcher.flushes = dispatcher.flushes and size > len(entries)
-    broker.dispatching.unsettled.note_retained(session)
+    session.note_retained()
     if dispatcher.rules.ack_wait != inf:
         broker.outbound.alarms.at(session, dispatcher.next_at())
     return parts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from crewel.bayeux.channel import SYSTEM
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
-from crewel.delivery.order import in_order, place_of
+from crewel.delivery.order import place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
 from crewel.delivery.records import EndReason, Letter, LogId, Transient
 from crewel.delivery.statuses import MAX_REASON
@@ -36,25 +36,16 @@ class Unsettled:
     def count(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
         stored = 0 if session.durable is None else len(session.durable)
-        return stored + len(self.transients(session))
+        return stored + len(session.transients())
 
     def size(self, session: Session) -> int:
         """Their bytes."""
         stored = 0 if session.durable is None else session.durable.size
-        return stored + sum(len(entry.wire) for entry in self.transients(session))
+        return stored + sum(len(entry.wire) for entry in session.transients())
 
     def stored(self, session: Session) -> list[LogId]:
         """The places of the stored ones, in their order: by priority and age."""
         return [] if session.durable is None else session.durable.in_order()
-
-    def transients(self, session: Session) -> list[Entry]:
-        """Those that are not stored: what the client has got first, then what is queued."""
-        sent = session.batches.unacknowledged if session.batches is not None else []
-        opened = [entry for entry, _ in session.dispatcher.open.values()] if session.dispatcher is not None else []
-        entries = dict.fromkeys((*opened, *sent, *session.queue))
-        return [
-            entry for entry in entries if not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
-        ]
 
     # Waiting again
 
@@ -70,27 +61,18 @@ class Unsettled:
                     durable.park(place)
             queued = [each for each in queued if not each.position]
             entries = [each for each in entries if not each.position]
-        session.queue = _in_order(dict.fromkeys((*entries, *queued)))
-        session.urgent = bool(session.queue)
-        self.note_retained(session)
+        session.replace(_in_order(dict.fromkeys((*entries, *queued))))
+        session.note_retained()
 
     def renew(self, session: Session) -> None:
         """Another client goes on with the session: all that was sent goes out again."""
-        sent = [] if session.batches is None else session.batches.forget()
         if session.dispatcher is None:
-            session.queue = in_order([*sent, *session.queue])
-            session.retained = 0
+            session.forget_sent()
         else:
+            sent = [] if session.batches is None else session.batches.forget()
             entries = dict.fromkeys((*session.dispatcher.forget(), *sent))
             self.recall(session, entries)
             session.dispatcher.flushes = bool(session.queue or (session.durable is not None and session.durable.parked))
-
-    @staticmethod
-    def note_retained(session: Session) -> None:
-        """What the client has and has not settled counts against the bounds of the queue."""
-        if session.dispatcher is not None and session.dispatcher.rules.tells:
-            resending = 0 if session.batches is None else session.batches.resending
-            session.retained = max(len(session.dispatcher.open) - resending, 0)
 
     def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell that the topics of these, which wait again, were erased: it comes after them, so it waits
@@ -109,16 +91,9 @@ class Unsettled:
 
     # Ends
 
-    def take_out(self, session: Session, entry: Entry) -> None:
-        """The entry is neither to be sent nor to be acknowledged any more."""
-        if session.batches is not None:
-            session.queue = session.batches.take_out(entry, session.queue)
-        if session.dispatcher is not None:
-            session.dispatcher.close(entry)
-
     def end(self, session: Session, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
-        self.take_out(session, entry)
+        session.take_out(entry)
         if entry.position and session.durable is not None:
             session.durable.settle(entry.position, reason)
             self._broker.access.node.touch(session.durable)
@@ -126,7 +101,7 @@ class Unsettled:
     def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
         that the store does not have."""
-        self.take_out(session, entry)
+        session.take_out(entry)
         self.bury_new(session, entry, code, reason, attempts)
 
     def bury_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
@@ -198,7 +173,7 @@ class Unsettled:
         if entry in sent:  # put back by a failure, and its batch is not acknowledged yet
             self.end(session, entry, EndReason.DROPPED)
             return
-        del session.queue[index]
+        session.drop_at(index)
         if session.dispatcher is not None:
             session.dispatcher.close(entry)
         if entry.position and session.durable is not None:
@@ -211,20 +186,9 @@ class Unsettled:
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits for the session."""
         durable = session.durable
-        gone = dict.fromkeys(entries)
-        held = [session.queue]
-        if session.batches is not None:
-            held.append(session.batches.unacknowledged)
-        if session.dispatcher is not None:
-            held.append([entry for entry, _ in session.dispatcher.open.values()])
-        gone.update((entry, None) for each in held for entry in each if entry.position in places)
-        if session.batches is not None:
-            session.queue = session.batches.take_out_many(gone, session.queue)
-        else:
-            session.queue = [entry for entry in session.queue if entry not in gone]
-        if session.dispatcher is not None:
-            for entry in gone:
-                session.dispatcher.close(entry)
+        session.take_out_many(
+            dict.fromkeys((*entries, *(each for each in session.in_memory() if each.position in places)))
+        )
         if session.is_reliable:
             self._broker.metrics.ended[reason] += len(entries)
         if durable is not None and places:
@@ -233,14 +197,9 @@ class Unsettled:
 
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
-        held = [session.queue]
-        if session.batches is not None:
-            held.append(session.batches.unacknowledged)
-        if session.dispatcher is not None:
-            held.append([entry for entry, _ in session.dispatcher.open.values()])
-        for entry in dict.fromkeys(entry for entries in held for entry in entries if entry.position == place):
-            self.take_out(session, entry)
-        session.queue = [entry for entry in session.queue if entry.position != place]
+        for entry in [each for each in session.in_memory() if each.position == place]:
+            session.take_out(entry)
+        session.drop_where(lambda entry: entry.position == place)
         if session.durable is not None:
             session.durable.forget_parked(place)
 
@@ -251,9 +210,9 @@ class Unsettled:
 
     def bury_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: nobody will deliver it."""
-        for entry in self.transients(session):
+        for entry in session.transients():
             self._bury_unsettled(session, entry, code, reason)
-        session.queue = [entry for entry in session.queue if entry.position or entry.channel.startswith("/meta/")]
+        session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
     def _bury_unsettled(self, session: Session, entry: Entry, code: str, reason: str) -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
@@ -277,7 +236,7 @@ class Unsettled:
 
     def bury_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
         """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
-        for entry in self.transients(session):
+        for entry in session.transients():
             if message_id and entry.origin is not None and entry.origin.id == message_id:
                 self._bury_unsettled(session, entry, code, reason)
                 return True
@@ -285,7 +244,7 @@ class Unsettled:
         if places:
             held = next((place for place in places if str(place) == message_id), places[0])
             return self.bury_stored(session, held, code, reason)
-        for entry in self.transients(session)[:1]:
+        for entry in session.transients()[:1]:
             self._bury_unsettled(session, entry, code, reason)
             return True
         return False
@@ -306,13 +265,13 @@ class Unsettled:
     def drop(self, session: Session, count: int) -> int:
         """Drop the first so many of what waits, the stored ones first; returns how many."""
         places = self.stored(session)[:count]
-        entries = self.transients(session)[: count - len(places)]
+        entries = session.transients()[: count - len(places)]
         for place in places:
             self.drop_stored(session, place)
         for entry in entries:
             self.end(session, entry, EndReason.DROPPED)
-            session.queue = [each for each in session.queue if each is not entry]
-        self.note_retained(session)
+            session.drop(entry)
+        session.note_retained()
         return len(places) + len(entries)
 
 

@@ -93,9 +93,7 @@ class Audiences:
                 or durable.parked
                 or lazy
             ):
-                session.queue.append(entry)  # nothing waits: it fits, whatever the bounds are
-                session.urgent = True
-                outbound.make_ready(session)
+                outbound.enqueue_first(session, entry)
             elif self._is_usual(session, durable, node.recent.size):
                 outbound.enqueue(session, entry)
             else:

@@ -25,7 +25,6 @@ from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import MOST_CHANGES, Node
-from crewel.delivery.order import in_order
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
@@ -198,7 +197,7 @@ class Durability:
         self._access.node.drop(durable)
         session, durable.holder = durable.holder, None
         if session is not None:
-            session.durable = None
+            session.leave_store()
             self._broker.remove(session, Event.SILENCE)
 
     # Sessions
@@ -233,11 +232,8 @@ class Durability:
     def hand_to(self, session: Session, durable: Durable) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
-        session.durable = durable
+        session.join_store(durable)
         self._access.node.recent.version += 1
-        session.name = durable.name
-        if session.batches is not None:
-            session.batches.number = durable.batch - BATCH_BLOCK + 1
 
     # Messages
 
@@ -270,28 +266,14 @@ class Durability:
     def here(self, session: Session, durable: Durable) -> asyncio.Future[None] | None:
         """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
         if session.is_absent:
-            session.is_absent = False
-            kept = [entry for entry in session.queue if not entry.position]
-            stored = [entry.position for entry in session.queue if entry.position]
-            if session.batches is not None:
-                sent = session.batches.forget()
-                kept = [entry for entry in sent if not entry.position] + kept
-                stored += [entry.position for entry in sent if entry.position]
-            session.queue, session.retained = in_order(kept), 0
-            session.urgent = bool(kept)
-            for log_id in stored:
+            for log_id in session.come_back():
                 durable.park(log_id)
-            self._broker.dispatching.back(session, has_backlog=bool(kept or durable.parked))
+            self._broker.dispatching.back(session, has_backlog=bool(session.queue or durable.parked))
         return self.backlog.load(session)
 
     def gone(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
-        session.is_absent = True
-        session.queue = [entry.shed() for entry in session.queue]
-        if session.batches is not None:
-            session.batches.shed()
-        if session.dispatcher is not None:
-            session.dispatcher.shed()
+        session.evict()
 
     # Commits
 

@@ -78,7 +78,7 @@ class Overflow:
         )
         known = self._counted.get(session)
         if known is None or known[0] != seen:
-            known = self._counted[session] = seen, len(self._broker.dispatching.unsettled.transients(session))
+            known = self._counted[session] = seen, len(session.transients())
         return known[1]
 
     def _apply(self, session: Session, durable: Durable, entry: Entry, policy: OverflowPolicy, code: str) -> bool:

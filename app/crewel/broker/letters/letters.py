@@ -155,8 +155,7 @@ class Letters:
         for session in self._broker.channels.subscribers(self._channel):
             if not session.is_operator:
                 continue
-            limit = session.queue_limit or self._broker.settings.bayeux.max_queue_messages
-            if len(session.queue) + session.retained < limit:
+            if session.room(self._broker.settings.bayeux.max_queue_messages):
                 listening.append(session)
             else:
                 self._broker.metrics.letters_not_shown["channel"] += 1

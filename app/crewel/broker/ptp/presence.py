@@ -64,9 +64,7 @@ class Presence:
         return [
             session
             for session in self._broker.channels.subscribers(self._channels[channel])
-            if session.is_operator
-            and session is not about
-            and len(session.queue) + session.retained < (session.queue_limit or most)
+            if session.is_operator and session is not about and session.room(most)
         ]
 
     def _publish(self, listening: list[Session], channel: str, told: Any, properties: Fields) -> None:

@@ -169,7 +169,7 @@ class SharedQueues:
     def next_of(self, sessions: Iterable[Session]) -> Session:
         """The one of these, which have equally much to do, that has waited longest for a message: it gets the next one."""
         session = min(sessions, key=attrgetter("turn"))
-        session.turn = next(self._turns)
+        session.take_turn(next(self._turns))
         return session
 
     def is_able(self, session: Session) -> bool:
@@ -275,7 +275,7 @@ class SharedQueues:
             if durable is not None:
                 self._broker.returning.expect(durable, name)
             return  # another session of its name has nothing of it
-        session.turn = next(self._turns)
+        session.take_turn(next(self._turns))
         dispatching, place = self._broker.dispatching, leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
         dispatching.arrived(session, place, waiting)

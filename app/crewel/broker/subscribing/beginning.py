@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import parse
-from crewel.broker.backlog import queue_bytes
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.subscribing import replaying
@@ -99,13 +98,12 @@ class Begun:
 
 def room_of(broker: Broker, session: Session) -> Room:
     """What the session's queue can take now."""
-    limit = session.queue_limit or broker.settings.bayeux.max_queue_messages
-    waiting = len(session.queue) + session.retained
+    room = session.room(broker.settings.bayeux.max_queue_messages)
     durable, bounds = session.durable, session.bounds
     if durable is None or bounds is None:
         most = broker.outbound.backlog.share(session.queue_max_bytes)
-        return Room(max(limit - waiting, 0), max(most - queue_bytes(session), 0))
-    return Room(max(limit - waiting - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
+        return Room(room, max(most - session.count_bytes(), 0))
+    return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
 
 
 def decide(begun: Begun, starts: Sequence[Start], pasts: Sequence[tuple[History, History]], room: Room) -> None:
@@ -253,7 +251,7 @@ class Reading:
                 continue
             broker.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
             if not entry.origin.is_initial:
-                session.recovered = entry
+                session.recover_to(entry)
 
 
 def _waiting(session: Session) -> set[str]:

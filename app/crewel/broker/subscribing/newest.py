@@ -27,7 +27,7 @@ def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> No
         if is_stored and entry.position:
             continue  # settled above, or redriven
         unsettled.end(session, entry, EndReason.FILTERED)
-        session.queue = [each for each in session.queue if each is not entry]
+        session.drop(entry)
 
 
 def _waiting(session: Session, durable: Durable, channel: str, newest: LogId) -> list[LogId]:

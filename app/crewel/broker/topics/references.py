@@ -122,7 +122,7 @@ def _is_topic(name: str) -> bool:
 def in_memory(broker: Broker, session: Session) -> Iterable[Entry]:
     """What waits for this session and is not known by its place in the store."""
     if session.batches is not None or session.dispatcher is not None:
-        return broker.dispatching.unsettled.transients(session)
+        return session.transients()
     return session.queue
 
 

@@ -1,0 +1,334 @@
+"""One session's messages: the queue, what its client has got and not settled, and whether anything may leave.
+
+Pure: no clock, no socket, no store. `Session` inherits these slots, so that the way of a delivery costs no look-up more; what
+is asked for each delivery is therefore read directly, and everything that changes them is a method here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from crewel.delivery.batches import Batches
+from crewel.delivery.order import in_order
+from crewel.delivery.records import LogId
+from crewel.qos.connect import Bounds, Burst
+
+if TYPE_CHECKING:
+    from crewel.delivery.dispatcher import Dispatcher
+    from crewel.delivery.durable import Durable
+    from crewel.delivery.entry import Entry
+
+_ANY_BURST = Burst()
+
+
+class Outbox:
+    """What a session is owed and memory knows of."""
+
+    __slots__ = (
+        "batches",
+        "bounds",
+        "burst",
+        "dispatcher",
+        "durable",
+        "ends_when_full",
+        "expiry",
+        "is_absent",
+        "is_paused",
+        "is_ready",
+        "is_reliable",
+        "lazy_at",
+        "queue",
+        "queue_bytes",
+        "queue_counted",
+        "queue_limit",
+        "queue_max_bytes",
+        "recovered",
+        "rejects_all",
+        "requests",
+        "retained",
+        "urgent",
+    )
+
+    queue: list[Entry]
+    """What waits, in the order in which it leaves."""
+    urgent: bool
+    """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
+    lazy_at: float
+    """Loop time (s) at which lazy messages stop waiting."""
+    is_ready: bool
+    """Whether the next flush looks at this session."""
+    requests: int
+    """Requests of its client that wait for something. What comes meanwhile leaves with their answer and wakes nothing."""
+    is_paused: bool
+    """Whether nothing is sent to it: it is held back, or waits after a failure."""
+    is_absent: bool
+    """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
+    is_reliable: bool
+    """Whether it acknowledges: no message to it is dropped in silence."""
+    batches: Batches | None
+    """What it was sent and has not acknowledged; None unless it acknowledges."""
+    retained: int
+    """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
+    durable: Durable | None
+    """What the log owes it; None unless the store has the session."""
+    dispatcher: Dispatcher | None
+    """What decides about its failures; None while nothing needs one."""
+    bounds: Bounds | None
+    """The bounds of its queue, if the store has it."""
+    queue_limit: int
+    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says, which may change."""
+    queue_max_bytes: int
+    """Most bytes that wait for it."""
+    queue_bytes: int
+    """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
+    rejects_all: bool
+    """Whether all that comes becomes dead letters, because its client has failed for good."""
+    ends_when_full: bool
+    """Whether it ends when its queue is full, although it does not acknowledge."""
+    recovered: Entry | None
+    """The last message that it was told to have missed: while that waits, the session ends rather than lose one."""
+    burst: Burst
+    """How much one response may carry."""
+    expiry: int
+    """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.queue = []
+        self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
+        self.lazy_at = inf
+        self.requests = 0
+        self.batches = None
+        self.retained = 0
+        self.durable = None
+        self.dispatcher = None
+        self.bounds = None
+        self.queue_limit = 0
+        self.queue_max_bytes = max_bytes
+        self.queue_bytes = self.queue_counted = 0
+        self.rejects_all = self.ends_when_full = False
+        self.recovered = None
+        self.burst = _ANY_BURST
+        self.expiry = 0
+
+    # Bounds
+
+    def bound(self, limit: int, max_bytes: int, *, ends_when_full: bool) -> None:
+        """Let at most so many messages and bytes wait."""
+        self.queue_limit, self.queue_max_bytes = limit, max_bytes
+        self.ends_when_full = ends_when_full
+        self.rejects_all = False
+
+    def bound_stored(self, bounds: Bounds) -> None:
+        """The same of a session that the store has: its policy says what happens beyond."""
+        self.bounds = bounds
+        self.bound(bounds.max_entries, bounds.max_bytes, ends_when_full=False)
+
+    def reject_all(self) -> None:
+        """Let nothing in from now on."""
+        self.rejects_all = True
+
+    def room(self, usual: int) -> int:
+        """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
+        where the session has none of its own."""
+        return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
+
+    def count_bytes(self) -> int:
+        """The bytes of the bodies in the queue. It is counted as entries come and leave in the usual way; after others have
+        left, all are counted again."""
+        if self.queue_counted != len(self.queue):
+            self.queue_bytes = sum(len(entry.wire) for entry in self.queue)
+            self.queue_counted = len(self.queue)
+        return self.queue_bytes
+
+    # Leaving
+
+    def take(self, max_bytes: int) -> list[Entry]:
+        """The entries for one response: as many from the front of the queue as fit, at least one. The rest stays."""
+        queue = self.queue
+        if not queue:
+            return queue
+        if len(queue) > 1:
+            size, burst = 0, self.burst
+            most = burst.max_entries or len(queue)
+            if burst.max_bytes is not None and burst.max_bytes < max_bytes:
+                max_bytes = burst.max_bytes
+            for position, entry in enumerate(queue):
+                size += len(entry.wire) + 1
+                if (size > max_bytes or position >= most) and position:
+                    self.queue = queue[position:]
+                    self.queue_bytes -= size - len(entry.wire) - 1 - position
+                    self.queue_counted -= position
+                    self.urgent = True  # the rest goes with the next connect, at once
+                    return queue[:position]
+        self.queue = []
+        self.queue_bytes = self.queue_counted = 0
+        self.urgent = False
+        self.lazy_at = inf
+        return queue
+
+    def retain(self, entries: list[Entry]) -> int:
+        """Keep these, which leave, until they are acknowledged. Returns how many of them were sent before."""
+        assert self.batches is not None
+        again = self.batches.retain(entries)
+        if again:
+            # What was to be sent again, and is not in this response, waits as all others do.
+            self.queue = in_order(self.queue)
+        self.retained += len(entries)
+        return again
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Send nothing from now on, or go on."""
+        self.is_paused = is_paused
+
+    # What the client says
+
+    def acknowledge(self, batch: int | None) -> list[Entry]:
+        """The client has got this batch and those before it; what it has not got waits again. Returns what it has got, if
+        anybody keeps account of that."""
+        assert self.batches is not None
+        self.retained = 0  # what is still open is in the queue again, or open in the dispatcher
+        acknowledged: list[Entry] | None = None if self.durable is None and self.dispatcher is None else []
+        self.queue = self.batches.acknowledge(batch, self.queue, acknowledged)
+        return acknowledged or []
+
+    def acknowledge_last(self) -> list[Entry]:
+        """The client has got all that it was sent, and nothing was to be sent again. Returns that."""
+        assert self.batches is not None
+        self.retained = 0
+        return self.batches.hand_over()
+
+    def note_urgency(self, *, must_resend: bool) -> None:
+        """A connect has come: whether what waits has to leave with its answer. What was put back for a connect that this one
+        overtook may be acknowledged by now."""
+        if must_resend:
+            self.urgent = True
+        elif not self.queue:
+            self.urgent = False
+
+    def note_retained(self) -> None:
+        """What the client has and has not settled counts against the bounds of the queue."""
+        if self.dispatcher is not None and self.dispatcher.rules.tells:
+            resending = 0 if self.batches is None else self.batches.resending
+            self.retained = max(len(self.dispatcher.open) - resending, 0)
+
+    # Waiting again
+
+    def replace(self, entries: list[Entry]) -> None:
+        """Let exactly these wait."""
+        self.queue = entries
+        self.urgent = bool(entries)
+
+    def forget_sent(self) -> None:
+        """Another client without a dispatcher goes on: all that was sent waits again."""
+        sent = [] if self.batches is None else self.batches.forget()
+        self.replace(in_order([*sent, *self.queue]))
+        self.retained = 0
+
+    def evict(self) -> None:
+        """The client has been away for long: memory keeps of what is stored no more than its place."""
+        self.is_absent = True
+        self.queue = [entry.shed() for entry in self.queue]
+        if self.batches is not None:
+            self.batches.shed()
+        if self.dispatcher is not None:
+            self.dispatcher.shed()
+
+    def come_back(self) -> list[LogId]:
+        """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
+        self.is_absent = False
+        entries = self.queue
+        if self.batches is not None:
+            entries = [*self.batches.forget(), *entries]
+        self.replace(in_order([entry for entry in entries if not entry.position]))
+        self.retained = 0
+        return [entry.position for entry in entries if entry.position]
+
+    # Ends
+
+    def drop_where(self, is_dropped: Callable[[Entry], bool]) -> None:
+        """Take out of the queue what this is true of. What the client has got stays open."""
+        self.queue = [entry for entry in self.queue if not is_dropped(entry)]
+
+    def drop(self, entry: Entry) -> None:
+        """Take this very entry out of the queue."""
+        self.queue = [each for each in self.queue if each is not entry]
+
+    def drop_at(self, index: int) -> Entry:
+        """Take out of the queue what lies there."""
+        self.count_bytes()
+        entry = self.queue.pop(index)
+        self.queue_bytes -= len(entry.wire)
+        self.queue_counted -= 1
+        return entry
+
+    def take_out(self, entry: Entry) -> None:
+        """The entry is neither to be sent nor to be acknowledged any more."""
+        self.take_back(entry)
+        if self.dispatcher is not None:
+            self.dispatcher.close(entry)
+
+    def take_back(self, entry: Entry) -> None:
+        """The entry belongs to no batch and waits no more; its status is still awaited."""
+        if self.batches is not None:
+            self.queue = self.batches.take_out(entry, self.queue)
+
+    def take_out_many(self, gone: Collection[Entry]) -> None:
+        """The same of all of these, at the cost of one look at what waits."""
+        if self.batches is not None:
+            self.queue = self.batches.take_out_many(gone, self.queue)
+        else:
+            self.drop_where(gone.__contains__)
+        if self.dispatcher is not None:
+            for entry in gone:
+                self.dispatcher.close(entry)
+
+    def expire(self, now: int, *, is_away: bool) -> list[Entry]:
+        """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
+        was sent and never acknowledged."""
+        if self.batches is None:
+            gone = [entry for entry in self.queue if entry.is_over(now)]
+            self.drop_where(lambda entry: entry.is_over(now))
+        else:
+            self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
+        if self.dispatcher is not None:
+            for entry in gone:
+                self.dispatcher.close(entry)
+        return gone
+
+    def expire_at(self, expires: int) -> None:
+        """A message that goes out of all queues then has been queued."""
+        self.expiry = min(self.expiry or expires, expires)
+
+    def note_expiry(self) -> bool:
+        """Look again when the next one has to go. False if none ever has to."""
+        expiring = [entry.expires for entry in (*self.queue, *self.at_client()) if entry.expires]
+        self.expiry = min(expiring, default=0)
+        if not self.queue:
+            self.urgent = False
+        self.note_retained()
+        return bool(expiring)
+
+    # What there is
+
+    def at_client(self) -> list[Entry]:
+        """What the client was sent and has not settled."""
+        entries = [] if self.batches is None or self.batches.must_resend else self.batches.unacknowledged
+        return list(dict.fromkeys((*entries, *self._opened())))
+
+    def in_memory(self) -> dict[Entry, None]:
+        """Every entry, in the order open at the client, sent, queued; each once."""
+        sent: Iterable[Entry] = () if self.batches is None else self.batches.unacknowledged
+        return dict.fromkeys((*self._opened(), *sent, *self.queue))
+
+    def transients(self) -> list[Entry]:
+        """The messages that are not stored: what the client has got first, then what is queued."""
+        return [
+            entry
+            for entry in self.in_memory()
+            if not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
+        ]
+
+    def _opened(self) -> list[Entry]:
+        return [] if self.dispatcher is None else [entry for entry, _ in self.dispatcher.open.values()]

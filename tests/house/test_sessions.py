@@ -1,0 +1,79 @@
+"""The state of a session is cut: its slots are assigned in its own room and nowhere else."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from crewel.broker.outbox.queue import Outbox
+from crewel.broker.sessions import Session
+from tests.house.source import ROOT, modules, shown, tree
+
+SLOTS = {*Session.__slots__, *Outbox.__slots__}
+BROKER = "app/crewel/broker"
+ROOM = (f"{BROKER}/sessions.py", f"{BROKER}/outbox/", f"{BROKER}/browsers.py")
+APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
+OTHERS = {
+    "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
+    f"{BROKER}/topics/topics.py": {"asked"},  # of a topic
+    f"{BROKER}/channels.py": {"subscriptions"},  # of an account
+    f"{BROKER}/limiting.py": {"subscriptions"},
+}
+"""Slots' names that are names of something else there."""
+EXCEPTIONS = {
+    f"{BROKER}/alarms.py",
+    f"{BROKER}/dispatch/dispatching.py",
+    f"{BROKER}/dispatch/pings.py",
+    f"{BROKER}/exchange.py",
+    f"{BROKER}/inbound.py",
+    f"{BROKER}/meta.py",
+    f"{BROKER}/outbound.py",
+    f"{BROKER}/publishing.py",
+    f"{BROKER}/timing.py",
+    "extensions/ack.py",
+}
+"""Modules that assign slots from outside; the list only shrinks."""
+
+
+def targets(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a statement assigns or deletes, tuples taken apart."""
+    match node:
+        case ast.Assign(targets=found) | ast.Delete(targets=found):
+            waiting = list(found)
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            waiting = [target]
+        case _:
+            waiting = []
+    while waiting:
+        target = waiting.pop()
+        if isinstance(target, ast.Tuple | ast.List):
+            waiting += target.elts
+        else:
+            yield target.value if isinstance(target, ast.Subscript) else target
+
+
+def assigned(file: Path) -> Iterator[str]:
+    """Yield the places where a module assigns a slot of a session that is not its own."""
+    for node in ast.walk(tree(file)):
+        for target in targets(node):
+            if not isinstance(target, ast.Attribute) or target.attr not in SLOTS:
+                continue
+            if ast.unparse(target.value) != "self" and target.attr not in OTHERS.get(shown(file), ()):
+                yield f"{shown(file)}:{node.lineno} {ast.unparse(target)}"  # type: ignore[attr-defined]
+
+
+def outside() -> dict[str, list[str]]:
+    """Return the assignments outside the room, by module."""
+    found = {shown(file): list(assigned(file)) for file in modules() if not shown(file).startswith((*ROOM, *APART))}
+    return {name: places for name, places in found.items() if places}
+
+
+def test_no_slot_of_a_session_is_assigned_outside_its_room() -> None:
+    assert not [place for name, places in outside().items() if name not in EXCEPTIONS for place in places]
+
+
+def test_no_exception_is_kept_that_is_not_needed() -> None:
+    assert set(outside()) >= EXCEPTIONS
+
+
+def test_the_room_exists() -> None:
+    assert all((ROOT / name).exists() for name in ROOM)
