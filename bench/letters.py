@@ -29,7 +29,7 @@ from peers import BENCH
 from crewel.delivery.records import Commit, Letter, LogId, SessionName, Transient
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
-from crewel.storage import dead_letters, log, sessions
+from crewel.storage import dead_letters, leases, log, sessions
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store
 
@@ -75,7 +75,7 @@ async def fill(store: Store, count: int) -> float:
     """Store the letters of sessions that stand for the receivers; the store's processor time for each, microseconds."""
     k, draw = store.keys, random.Random(1)
     names = [RARE, *(f"client/u{number % 500}/{number // 500 + 1}" for number in range(SESSIONS))]
-    await done(store, sessions.boot(k, TOKEN, "bench"))
+    await done(store, leases.claim(k, TOKEN, "bench", leases.this_process("bench", has_directory=False), 0))
     for start in range(0, len(names), 200):
         await done(store, *(sessions.login(k, TOKEN, name, {}, -1, FACTS_MAX) for name in names[start : start + 200]))
     codes, weights = list(CODES), list(CODES.values())

@@ -45,7 +45,7 @@ _read = scripts._read
 def _without_facts(file):
     script = _read(file)
     text = re.sub(rb"^.*call\\('XADD', facts,.*\\n", b"", script.text, flags=re.MULTILINE)
-    return scripts.Script(script.name, text, hashlib.sha1(text).hexdigest().encode())
+    return scripts.Script(text, hashlib.sha1(text).hexdigest().encode())
 
 
 scripts._read = _without_facts

@@ -29,7 +29,7 @@ from waiting import Clients, Session
 from crewel.delivery.records import Submission
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
-from crewel.storage import log, sessions
+from crewel.storage import leases, log
 from crewel.storage.store import Store
 
 MARKER = "topics"
@@ -82,7 +82,9 @@ async def fill(directory: str, lengths: dict[str, int]) -> float:
     store = Store(Settings(storage=Storage(data_dir=directory)))
     await store.open()
     begun = time.perf_counter()
-    await store.run([sessions.boot(store.keys, "earlier", "bench")])
+    await store.run(
+        [leases.claim(store.keys, "earlier", "bench", leases.this_process("bench", has_directory=False), 0)]
+    )
     for channel, length in lengths.items():
         for first in range(0, length, AT_ONCE):
             group = [_submission(channel, number, length) for number in range(first, min(first + AT_ONCE, length))]

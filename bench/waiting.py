@@ -10,7 +10,7 @@ from typing import Self, cast
 
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
-from crewel.storage import sessions
+from crewel.storage import leases, sessions
 from crewel.storage.store import Store
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
@@ -182,7 +182,7 @@ async def store_sessions(directory: str, count: int) -> None:
     store = Store(Settings(storage=Storage(data_dir=directory)))
     await store.open()
     keys, facts_max = store.keys, 1000
-    await store.run([sessions.boot(keys, "earlier", "bench")])
+    await store.run([leases.claim(keys, "earlier", "bench", leases.this_process("bench", has_directory=False), 0)])
     for start in range(0, count, 250):
         numbers = range(start, min(start + 250, count))
         login = [{"id": f"client{number:032}", "browser": f"browser{number:032}", "ack": True} for number in numbers]

@@ -21,9 +21,9 @@ from crewel.pipeline.schemas import TABLES
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.filters import FUNCTIONS
 from crewel.settings.table import as_text, declared, declared_rules
-from crewel.storage.events import EVENTS, GROUP
 from crewel.storage.facts import FACTS
 from crewel.storage.layout import KEYS
+from crewel.storage.streams import EVENTS, GROUP
 from crewel.topics import lifecycle as topic_life
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from crewel.delivery.records import LogId
 from crewel.delivery.states import Holdback
 from crewel.errors import StoreUnavailable
 from crewel.qos.update import Origin
-from crewel.storage.events import BUCKETS_MS, EVENTS, GROUP
+from crewel.storage.streams import BUCKETS_MS, EVENTS, GROUP
 from tests.broker.world import Client, Request, World
 
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")

@@ -4,11 +4,11 @@ import pytest
 
 from crewel.pipeline.schemas import BUCKETS_MS, EVENT_VERSIONS, FINDINGS, LONGEST_PAYLOAD, STREAMS, TABLES, Table
 from crewel.pipeline.schemas.table import Column, Layer, unique
-from crewel.storage.events import BUCKETS_MS as WRITTEN_BUCKETS
-from crewel.storage.events import EVENTS as WRITTEN_EVENTS
-from crewel.storage.events import SCHEMA
 from crewel.storage.facts import FACTS as WRITTEN_FACTS
 from crewel.storage.layout import KEYS
+from crewel.storage.streams import BUCKETS_MS as WRITTEN_BUCKETS
+from crewel.storage.streams import EVENTS as WRITTEN_EVENTS
+from crewel.storage.streams import SCHEMA
 
 # Types of facts that share a table or lie in one of another name.
 TABLE_OF = {"opened-session": "fact_sessions", "closed-session": "fact_sessions"}

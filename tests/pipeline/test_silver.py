@@ -14,8 +14,8 @@ from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import intervals, letters, minutes, silver
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
-from crewel.storage import events as stored_events
 from crewel.storage import facts as stored_facts
+from crewel.storage import streams
 from tests.pipeline.frames import frame, told
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def of(rows: DataFrame) -> list[tuple[Any, ...]]:
 
 def test_every_type_that_the_server_writes_is_typed() -> None:
     assert {fact.name for fact in stored_facts.FACTS} == FACT_TYPES
-    assert [event.name for event in stored_events.EVENTS] == [event.type for event in EVENTS]
+    assert [event.name for event in streams.EVENTS] == [event.type for event in EVENTS]
     derived = {"intervals", "letters", "corrupt", "gaps"}
     assert {each.table.name for each in FACTS} == {table.name for table in FACT_TABLES} - derived
     assert {each.table.name for each in EVENTS} == {table.name for table in EVENT_TABLES} - {"event_groups"}

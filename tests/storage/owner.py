@@ -17,14 +17,16 @@ from crewel.delivery.records import (
     Waiting,
 )
 from crewel.errors import StoreError
-from crewel.storage import facts, log, sessions
-from crewel.storage.steps import Step
+from crewel.storage import facts, leases, log, sessions
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 JOE = SessionName("client/joe/1")
 ANN = SessionName("client/ann/1")
 FACTS_MAX = 1_000
 LETTERS_MAX = 1_000
+
+PROCESS = leases.Owner("heron", 1, "host", machine="", started="", has_directory=False)
 
 
 class Owner:
@@ -84,7 +86,7 @@ class Owner:
         return await self.do(log.trim(self.keys, self.token))
 
     async def adopt(self, count: int = 1000) -> list[SessionRecord]:
-        return await self.do(sessions.adopt(self.keys, self.token, count))
+        return await self.do(leases.adopt(self.keys, self.token, count))
 
     async def adopt_all(self, count: int = 1000) -> dict[str, SessionRecord]:
         records = {}
@@ -126,6 +128,10 @@ class Owner:
 
     # What the store has
 
+    async def nodes(self) -> set[str]:
+        tokens: Any = await self.store.reader.smembers(self.keys.nodes)
+        return {token.decode() for token in tokens}
+
     async def record(self, name: str = JOE) -> dict[str, str]:
         return await self.hash(self.keys.session(name))
 
@@ -157,7 +163,7 @@ class Owner:
 async def started(store: Store, token: str = "a") -> Owner:
     """Return a server that has registered itself, and has no sessions."""
     owner = Owner(store, token)
-    await owner.do(sessions.boot(store.keys, token, "heron"))
+    await owner.do(leases.claim(store.keys, token, "heron", PROCESS, 0))
     return owner
 
 

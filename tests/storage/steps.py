@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crewel.storage.scripts import Script, scripts
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Script, Step, scripts
 
 TEXTS = {
     "test_count": b"#!lua\nreturn redis.call('INCR', KEYS[1])",
@@ -25,7 +24,7 @@ def known() -> Iterator[None]:
     """Make the scripts of the tests known beside the real ones."""
     table = scripts()
     for name, text in TEXTS.items():
-        table[name] = Script(name, text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+        table[name] = Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
     yield
     for name in TEXTS:
         del table[name]

@@ -4,7 +4,6 @@ import pytest
 
 from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
 from crewel.errors import Fenced
-from crewel.storage import sessions
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, Owner, change, started
 
@@ -93,10 +92,10 @@ async def test_a_server_without_sessions_is_forgotten(store: Store) -> None:
     await started(store, "idle")
     heir = await started(store, "b")
     await heir.adopt(1)
-    assert await sessions.nodes(store) >= {"a", "b"}
+    assert await heir.nodes() >= {"a", "b"}
     await heir.adopt(1)
     assert await heir.adopt(1) == []
-    assert await sessions.nodes(store) == {"b"}
+    assert await heir.nodes() == {"b"}
     for token in ("a", "idle"):
         assert await store.reader.exists(store.keys.node(token), store.keys.own(token)) == 0
 
@@ -130,7 +129,7 @@ async def test_ones_own_sessions_stay_as_they_are(store: Store) -> None:
     before = await owner.record()
     assert await owner.adopt() == []
     assert await owner.record() == before
-    assert await sessions.nodes(store) == {"a"}
+    assert await owner.nodes() == {"a"}
 
 
 async def test_batch_numbers_go_on_after_those_of_all_former_owners(store: Store) -> None:
@@ -146,7 +145,7 @@ async def test_a_superseded_server_adopts_nothing(store: Store) -> None:
     with pytest.raises(Fenced):
         await Owner(store, "never booted").adopt()
     assert await owner.record() == before
-    assert await sessions.nodes(store) == {"a"}
+    assert await owner.nodes() == {"a"}
 
 
 async def test_a_session_whose_end_has_begun_comes_too(store: Store) -> None:

@@ -2,13 +2,13 @@
 
 import time
 
-from crewel.storage import sessions
+from crewel.storage import leases
 from crewel.storage.store import Store
-from tests.storage.owner import Owner, started
+from tests.storage.owner import PROCESS, Owner, started
 
 
 async def boot(owner: Owner) -> int:
-    return int(await owner.do(sessions.boot(owner.keys, owner.token, "heron")))
+    return int(await owner.do(leases.claim(owner.keys, owner.token, "heron", PROCESS, 0)))
 
 
 async def test_a_server_starts_at_the_end_of_the_log(store: Store) -> None:
@@ -20,7 +20,7 @@ async def test_a_server_starts_at_the_end_of_the_log(store: Store) -> None:
     node = await second.node()
     assert before <= int(node.pop("since")) <= time.time_ns() // 1000
     assert node == {"name": "heron", "cursor": str(newest), "low": str(newest), "seq": "0", "epoch": "2"}
-    assert await sessions.nodes(store) == {"a", "b"}
+    assert await second.nodes() == {"a", "b"}
 
 
 async def test_an_empty_log_ends_at_0(store: Store) -> None:
@@ -38,9 +38,5 @@ async def test_a_repeated_boot_answers_the_same(store: Store) -> None:
 async def test_each_boot_raises_the_epoch_once(store: Store) -> None:
     for token in ("a", "b", "b", "c"):
         await boot(Owner(store, token))
-    assert await sessions.epoch(store) == 3
-    assert [await sessions.epoch(store, token) for token in "abcd"] == [1, 2, 3, 0]
-
-
-async def test_no_server_no_tokens(store: Store) -> None:
-    assert await sessions.nodes(store) == set()
+    assert await leases.epoch(store) == 3
+    assert [await leases.epoch(store, token) for token in "abcd"] == [1, 2, 3, 0]

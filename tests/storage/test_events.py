@@ -2,9 +2,9 @@
 
 import pytest
 
-from crewel.storage import events
-from crewel.storage.events import BUCKETS_MS, EVENTS, Level
+from crewel.storage import streams
 from crewel.storage.store import Store
+from crewel.storage.streams import BUCKETS_MS, EVENTS, Level
 
 
 def group(number: int) -> dict[str, object]:
@@ -12,28 +12,28 @@ def group(number: int) -> dict[str, object]:
 
 
 async def test_groups_are_read_in_the_order_in_which_they_were_written(store: Store) -> None:
-    steps = [events.write(store.keys, group(number), 1_000_000) for number in (1, 2, 3)]
+    steps = [streams.write(store.keys, group(number), 1_000_000) for number in (1, 2, 3)]
     assert await store.run(steps) == [None, None, None]
-    first, *rest = await events.read(store)
+    first, *rest = await streams.read(store)
     assert first.fields == group(1)
     assert [each.fields["n"] for each in rest] == [2, 3]
-    assert [each.fields["n"] for each in await events.read(store, first.place, 1)] == [2]
+    assert [each.fields["n"] for each in await streams.read(store, first.place, 1)] == [2]
 
 
 async def test_the_stream_keeps_the_newest_up_to_so_many_bytes(store: Store) -> None:
     most, large = 1_000_000, {"events": ["x" * 1000]}
     for start in range(0, 3000, 100):
-        await store.run([events.write(store.keys, group(start + number) | large, most) for number in range(100)])
+        await store.run([streams.write(store.keys, group(start + number) | large, most) for number in range(100)])
     used = await store.reader.memory_usage(store.keys.events)
     assert used is not None
     assert 0.5 * most < used < 1.3 * most, "it is an estimate"
-    left = await events.read(store, count=10_000)
+    left = await streams.read(store, count=10_000)
     assert [each.fields["n"] for each in left] == list(range(3000 - len(left), 3000)), "the oldest go"
 
 
 async def test_one_group_that_is_too_large_alone_goes_as_well(store: Store) -> None:
-    await store.run([events.write(store.keys, group(1), 1)])
-    assert await events.read(store) == []
+    await store.run([streams.write(store.keys, group(1), 1)])
+    assert await streams.read(store) == []
 
 
 @pytest.mark.parametrize(

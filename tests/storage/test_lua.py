@@ -9,7 +9,7 @@ import pytest
 import crewel.storage
 from crewel.delivery.records import Ended, EndReason, Letter, LogId
 from crewel.errors import StoreFull
-from crewel.storage import dead_letters, histories, sessions, shared_queues
+from crewel.storage import dead_letters, histories, shared_queues
 from crewel.storage.scripts import scripts
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
@@ -129,7 +129,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     await heir.end(ended, [Letter(JOE, third, "user.last", "why")])
     assert [each.code for each in await all_letters(heir)] == ["user.x", "user.last"]
     await assert_indexes_agree(heir)
-    assert await sessions.nodes(owner.store) == {"b"}
+    assert await owner.nodes() == {"b"}
 
 
 async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:

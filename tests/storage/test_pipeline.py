@@ -2,8 +2,8 @@
 
 import pytest
 
-from crewel.storage.pipeline import Alert, Progress, alerts, progress
 from crewel.storage.store import Store
+from crewel.storage.streams import Alert, Progress, alerts, progress
 
 
 async def test_progress_tells_how_far_the_pipeline_is_and_how_far_the_streams_go(store: Store) -> None:

@@ -22,7 +22,7 @@ from crewel.settings.changes import change
 from crewel.settings.table import declared, rows
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter
-from crewel.storage.pipeline import alerts
+from crewel.storage.streams import alerts
 from crewel.topics.lifecycle import State
 
 VERSION: Final = version("crewel")

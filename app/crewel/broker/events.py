@@ -1,4 +1,4 @@
-"""Gathers the events of this server and writes them, one group at a time and off the hot path (`storage.events` says what
+"""Gathers the events of this server and writes them, one group at a time and off the hot path (`storage.streams` says what
 they hold).
 
 Whoever has something to tell calls a method here, which adds to a list or to a count. There is never more than one group under
@@ -22,8 +22,8 @@ from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
 from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
-from crewel.storage import events as stored_events
-from crewel.storage.events import BUCKETS_MS, EVENTS, SCHEMA, Level
+from crewel.storage import streams
+from crewel.storage.streams import BUCKETS_MS, EVENTS, SCHEMA, Level
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -226,7 +226,7 @@ class Events:
         group = self._group(access.token)
         if group is None:
             return
-        step = stored_events.write(access.keys, group, self._settings.max_bytes)
+        step = streams.write(access.keys, group, self._settings.max_bytes)
         try:
             await access.writing.ask(step)
         except StoreError as error:

@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.delivery.records import Letter, LogId, SessionName
-from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
@@ -243,7 +242,6 @@ def redrive(
     return Step("redrive", keys, arguments, _redriven, appends=where == _TO_CHANNEL)
 
 
-@unless_refused
 def _redriven(answer: Any) -> Redriven:
     outcome, log_id, size = (*answer, 0, 0)[:3]
     return Redriven(RedriveOutcome(outcome.decode()), LogId(log_id), size)
@@ -255,10 +253,7 @@ def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: s
     if len(dead_ids) > MOST_DISCARDED:
         raise ValueError(f"dead_ids: expected at most {MOST_DISCARDED}, not {len(dead_ids)}")
     known = filter(is_dead_id, dead_ids)
-    return Step("discard", (k.node(token), k.dead, k.facts), (k.base, facts_max, who, *known), _discarded)
-
-
-_discarded = unless_refused(int)
+    return Step("discard", (k.node(token), k.dead, k.facts), (k.base, facts_max, who, *known), int)
 
 
 async def newest(store: Store) -> str:

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import Logged, LogId
-from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 _TOGETHER: Final = 500  # topics whose particulars are read in one round trip
@@ -92,7 +91,6 @@ def history(
     return Step("history", keys, (count, _NONE if since is None else since, size), _history)
 
 
-@unless_refused
 def _history(answer: Any) -> History:
     epoch, last, entries, total, reaches = answer
     found = [_entry(place, flat) for place, flat in entries]
@@ -118,17 +116,17 @@ def configure(k: Keys, token: str, channel: str, settings: bytes, epoch: str, *,
 def erase(k: Keys, token: str, channel: str, facts_max: int, *, marks: bool = False) -> Step[int]:
     """Remove a topic: its history, settings and epoch. Returns how many messages the history had. `marks`: messages of it may
     still wait, and until `forget` the store knows that it was erased."""
-    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, "", int(marks)), _number)
+    return Step("erase", _all_keys(k, token, channel), (channel, facts_max, "", int(marks)), int)
 
 
 def forget(k: Keys, token: str, channel: str) -> Step[int]:
     """Take away the mark of a topic that was erased. Returns whether there was one."""
-    return Step("forget", (k.node(token), k.topics, k.topic(channel)), (channel,), _number)
+    return Step("forget", (k.node(token), k.topics, k.topic(channel)), (channel,), int)
 
 
 def clear(k: Keys, token: str, channel: str, epoch: str = "") -> Step[int]:
     """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were."""
-    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch(), 0), _number)
+    return Step("erase", _all_keys(k, token, channel), (channel, 0, epoch or new_epoch(), 0), int)
 
 
 def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
@@ -167,15 +165,10 @@ def _topic(channel: str, about: list[bytes | None], entries: int, newest: Any) -
     return StoredTopic(channel, orjson.loads(settings or b"{}"), (epoch or b"").decode(), entries, newest_id, is_erased)
 
 
-@unless_refused
 def _text(answer: Any) -> str:
     return str(answer.decode())
 
 
-@unless_refused
 def _shortened(answer: Any) -> list[Shortened]:
     words = iter(answer)
     return [Shortened(name.decode(), *counts) for name, *counts in zip(words, words, words, strict=True)]
-
-
-_number = unless_refused(int)

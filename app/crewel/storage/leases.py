@@ -1,25 +1,31 @@
-"""The lease of a running server: while it lasts, no other server takes the sessions of its owner.
+"""The servers of a store: the lease of the one that runs, and how the next one adopts its sessions.
 
-A server renews its lease as long as it lives. One that was killed leaves a lease behind; a server on the same machine need not
-wait for its end, because the lease names the process.
+While a lease lasts, no other server takes the sessions of its owner. A server renews its lease as long as it lives. One that
+was killed leaves a lease behind; a server on the same machine need not wait for its end, because the lease names the process.
+The lock on the data directory proves the same where nothing else does, as in a container that was started again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from crewel.delivery.records import LogId
-from crewel.storage.answers import unless_refused
+from crewel.delivery.records import BATCH_BLOCK, LogId, SessionName, SessionRecord
+from crewel.errors import SettingsError, StoreTaken
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.log import waiting_of
+from crewel.storage.scripts import Step, nothing
+from crewel.storage.store import Store
+
+_LOCK: Final = "server.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +71,18 @@ def this_process(node: str, *, has_directory: bool) -> Owner:
 def claim(
     k: Keys, token: str, node_name: str, owner: Owner, lasts_ms: int, dead: Iterable[str] = ()
 ) -> Step[LogId | Claimed]:
-    """Register a starting server with a lease, unless another server has one; those of `dead` tokens do not count. Returns its
-    cursor as `sessions.boot` does, or whose lease it was."""
+    """Register a starting server under a token that no server had before, unless another server has a lease; those of `dead`
+    tokens do not count. Returns the newest log id, its cursor until it adopts sessions that are further behind; or whose lease
+    it was. `lasts_ms` 0: it has no lease, and asks for none."""
     keys = (k.last, k.nodes, k.node(token), k.epoch, k.lease(token))
     return Step("boot", keys, (token, node_name, k.base, lasts_ms, orjson.dumps(asdict(owner)), *dead), _claimed)
 
 
 def renew(k: Keys, token: str, owner: Owner, lasts_ms: int) -> Step[None]:
     """Let the lease last for so long from now on; 0 ends it. Raises Fenced if another server has taken the sessions."""
-    return Step("renew", (k.node(token), k.lease(token)), (lasts_ms, orjson.dumps(asdict(owner))), _renewed)
+    return Step("renew", (k.node(token), k.lease(token)), (lasts_ms, orjson.dumps(asdict(owner))), nothing)
 
 
-@unless_refused
 def _claimed(answer: Any) -> LogId | Claimed:
     if isinstance(answer, int):
         return LogId(answer)
@@ -84,9 +90,81 @@ def _claimed(answer: Any) -> LogId | Claimed:
     return Claimed(token.decode(), Owner(**orjson.loads(owner)), lasts_ms / 1000)
 
 
-@unless_refused
-def _renewed(answer: Any) -> None:
-    return None
+async def epoch(store: Store, token: str | None = None) -> int:
+    """Return the number of the last start of a server, or of the start of this one; 0 if the store knows of none. Raises
+    StoreError."""
+    keys, reader = store.keys, store.reader
+    found: Any = await (reader.get(keys.epoch) if token is None else reader.hget(keys.node(token), "epoch"))
+    return int(found or 0)
+
+
+def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
+    """Take over sessions of all other servers, at most so many; returns them as they were left, and an empty list when there
+    are no more.
+
+    No commit of this server may be under way meanwhile: it would not know what the sessions need of the log. Must not be
+    repeated after an unknown outcome, because nobody would know the sessions that it took: begin anew under another token.
+    Raises Fenced if the server has been superseded itself.
+    """
+    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _adopted)
+
+
+def _adopted(answer: Any) -> list[SessionRecord]:
+    flat = iter(answer)
+    return [
+        filled(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch)), record)
+        for name, at, batch, record in zip(flat, flat, flat, flat, strict=True)
+    ]
+
+
+def filled(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
+    """Return the record with what a session's hash says, as HGETALL gives it: field, value, field, value."""
+    fields = iter(flat)
+    for field, value in zip(fields, fields, strict=True):
+        kind, key = field[:2], field[2:]
+        if kind == b"o:":
+            record.open[LogId(int(key))] = waiting_of(value)
+        elif kind == b"s:":
+            record.subscriptions[key.decode()] = LogId(int(value))
+        elif kind == b"i:":
+            record.inbox[LogId(int(key))] = waiting_of(value)
+        elif kind == b"n:":
+            record.notices[key.decode()] = LogId(int(value))
+        elif kind == b"p:":
+            record.options[key.decode()] = orjson.loads(value)
+        elif kind == b"c:":
+            pattern, _, since = key.rpartition(b" ")
+            record.closed.append((pattern.decode(), LogId(int(since)), LogId(int(value))))
+        elif field == b"r":
+            record.login = orjson.loads(value)
+        elif field == b"ending":
+            record.ending = LogId(int(value))
+        elif field == b"death":
+            code, reason = orjson.loads(value)
+            record.death = (code, reason)
+        elif field == b"d":
+            record.dispatch = orjson.loads(value)
+    return record
+
+
+def lock_directory(directory: Path) -> int:
+    """Return the lock on this directory: an open file, which the system closes when the process ends.
+
+    Raises StoreTaken, with the number of its process, if another server has it; SettingsError if the file cannot be made.
+    """
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SettingsError(f"storage.data_dir {directory}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        raise StoreTaken(f"process {owner}, which serves from {directory}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    return lock
 
 
 @cache

@@ -30,10 +30,9 @@ from crewel.delivery.records import (
 )
 from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
-from crewel.storage.answers import unless_refused
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 _READ_AT_ONCE: Final = 1000
@@ -119,7 +118,6 @@ def _asked(submission: Submission) -> tuple[str | int, ...]:
     )
 
 
-@unless_refused
 def _appended(answer: Any) -> Appended:
     prev, *ids = answer
     if ids and bytes not in map(type, ids) and min(ids) > 0:  # as nearly all groups
@@ -252,12 +250,10 @@ def _kept(change: Change, *, opens: bool) -> tuple[_Arguments, ...]:
     return opened, settled, deleted, list(change.unboxed), forgotten
 
 
-@unless_refused
 def _opened(answer: Any) -> Committed:
     return Committed([SessionName(name.decode()) for name in answer], [])
 
 
-@unless_refused
 def _committed(answer: Any) -> Committed:
     fenced, letters = answer
     return Committed([SessionName(name.decode()) for name in fenced], [each.decode() for each in letters])
@@ -288,10 +284,7 @@ def waiting_of(text: bytes) -> Waiting:
 
 def trim(k: Keys, token: str) -> Step[int]:
     """Remove what no server needs any more; returns how many entries. Raises Fenced if the server has been superseded."""
-    return Step("trim", (k.node(token), k.nodes, k.log), (k.base,), _trimmed)
-
-
-_trimmed = unless_refused(int)
+    return Step("trim", (k.node(token), k.nodes, k.log), (k.base,), int)
 
 
 async def read(store: Store, after: LogId, count: int) -> list[Logged]:

@@ -12,14 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, Ended, Letter, LogId, SessionName, SessionRecord
-from crewel.storage.answers import unless_refused
+from crewel.delivery.records import BATCH_BLOCK, Ended, Letter, LogId, SessionName
 from crewel.storage.dead_letters import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.log import waiting_of
-from crewel.storage.steps import Step
-from crewel.storage.store import Store
+from crewel.storage.scripts import Step, nothing
 
 _UNCOUNTED: Final = "client/anonymous/"
 _STAYS: Final = -2
@@ -40,83 +37,6 @@ class LoggedIn:
     """The newest id of the log."""
 
 
-# Servers
-
-
-def boot(k: Keys, token: str, node_name: str) -> Step[LogId]:
-    """Register a starting server under a token that no server had before, without a lease and whatever leases there are
-    (`leases.claim` respects them). Returns the newest log id: its cursor, until it adopts sessions that are further behind."""
-    keys = (k.last, k.nodes, k.node(token), k.epoch, k.lease(token))
-    return Step("boot", keys, (token, node_name, k.base, 0, b""), _log_id)
-
-
-async def nodes(store: Store) -> set[str]:
-    """Return the tokens of all servers that the store knows. Raises StoreError."""
-    tokens: Any = await store.reader.smembers(store.keys.nodes)
-    return {token.decode() for token in tokens}
-
-
-async def epoch(store: Store, token: str | None = None) -> int:
-    """Return the number of the last start of a server, or of the start of this one; 0 if the store knows of none. Raises
-    StoreError."""
-    keys, reader = store.keys, store.reader
-    found: Any = await (reader.get(keys.epoch) if token is None else reader.hget(keys.node(token), "epoch"))
-    return int(found or 0)
-
-
-def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
-    """Take over sessions of all other servers, at most so many; returns them as they were left, and an empty list when there
-    are no more.
-
-    No commit of this server may be under way meanwhile: it would not know what the sessions need of the log. Must not be
-    repeated after an unknown outcome, because nobody would know the sessions that it took: begin anew under another token.
-    Raises Fenced if the server has been superseded itself.
-    """
-    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _adopted)
-
-
-@unless_refused
-def _adopted(answer: Any) -> list[SessionRecord]:
-    flat = iter(answer)
-    return [
-        _record(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch)), record)
-        for name, at, batch, record in zip(flat, flat, flat, flat, strict=True)
-    ]
-
-
-def _record(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
-    """Fill in what a session's hash says, as HGETALL tells it: field, value, field, value."""
-    fields = iter(flat)
-    for field, value in zip(fields, fields, strict=True):
-        kind, key = field[:2], field[2:]
-        if kind == b"o:":
-            record.open[LogId(int(key))] = waiting_of(value)
-        elif kind == b"s:":
-            record.subscriptions[key.decode()] = LogId(int(value))
-        elif kind == b"i:":
-            record.inbox[LogId(int(key))] = waiting_of(value)
-        elif kind == b"n:":
-            record.notices[key.decode()] = LogId(int(value))
-        elif kind == b"p:":
-            record.options[key.decode()] = orjson.loads(value)
-        elif kind == b"c:":
-            pattern, _, since = key.rpartition(b" ")
-            record.closed.append((pattern.decode(), LogId(int(since)), LogId(int(value))))
-        elif field == b"r":
-            record.login = orjson.loads(value)
-        elif field == b"ending":
-            record.ending = LogId(int(value))
-        elif field == b"death":
-            code, reason = orjson.loads(value)
-            record.death = (code, reason)
-        elif field == b"d":
-            record.dispatch = orjson.loads(value)
-    return record
-
-
-# Sessions
-
-
 def login(k: Keys, token: str, name: str, login: dict[str, Any], max_sessions: int, facts_max: int) -> Step[LoggedIn]:
     """Make a session, or give one that this server owns a new login and new batch numbers.
 
@@ -132,7 +52,6 @@ def login(k: Keys, token: str, name: str, login: dict[str, Any], max_sessions: i
     return Step("login", keys, (k.base, token, name, fixed, max_sessions, facts_max, BATCH_BLOCK), _logged_in)
 
 
-@unless_refused
 def _logged_in(answer: Any) -> LoggedIn:
     name, is_new, batch, last = answer
     return LoggedIn(SessionName(name.decode()), is_new == b"1", batch, last)
@@ -152,7 +71,6 @@ def subscribe(
     arguments: list[bytes | str | int] = [text for pattern in owed for text in (1, pattern, options.get(pattern, b""))]
     arguments += [text for pattern in options if pattern not in owed for text in (0, pattern, options[pattern])]
 
-    @unless_refused
     def parse(answer: Any) -> dict[str, LogId]:
         return dict(zip(owed, answer, strict=False)) if answer else {}
 
@@ -169,7 +87,6 @@ def unsubscribe(
     A membership of a group is left out as well. When the last member goes, what waits for the group lapses.
     """
 
-    @unless_refused
     def parse(answer: Any) -> dict[str, tuple[LogId, LogId]]:
         ids = iter(answer)
         intervals = zip(patterns, ids, ids, strict=True)
@@ -197,7 +114,6 @@ def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends
     has it, but not for a group for which something waits. `tells`: the session gets the notice, which waits in its record
     behind all that came before; one that waits there gives way to it. Raises Fenced."""
 
-    @unless_refused
     def parse(answer: Any) -> Erased:
         ids = [LogId(each) for each in answer]
         since, until = ids[:2] if ends else (-1, -1)
@@ -214,20 +130,20 @@ def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str]
     good; whoever adopts it before `end` finds them. Returns the last id that it is owed, at a repeated call the same as at the
     first. Raises Fenced, also if the session does not exist."""
     cause = orjson.dumps(death) if death is not None else b""
-    return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max, cause), _log_id)
+    return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max, cause), LogId)
 
 
 def hold(k: Keys, token: str, name: str, dispatch: bytes | None, facts_max: int) -> Step[None]:
     """Note that a session gets nothing for the time being: who decided so, when and why, a JSON object. None: it gets
     everything again. Raises Fenced, also if the session does not exist."""
     fact = orjson.dumps({"session": name} | (orjson.loads(dispatch) if dispatch else {}))
-    return Step("hold", (k.session(name), k.facts), (token, facts_max, dispatch or b"", fact), _held)
+    return Step("hold", (k.session(name), k.facts), (token, facts_max, dispatch or b"", fact), nothing)
 
 
 def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[LogId]]:
     """Copy messages that are open for a session from the log to its inbox. Returns those that lie there now; what the log has
     lost, or what the store does not have as open, is not among them. Raises Fenced."""
-    return Step("spill", (k.session(name), k.inbox(name), k.log), (token, *ids), _spilled)
+    return Step("spill", (k.session(name), k.inbox(name), k.log), (token, *ids), list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +195,6 @@ def _less(ended: Sequence[Ended], returning: Mapping[LogId, int]) -> Iterator[En
             yield each._replace(ids=ids)
 
 
-@unless_refused
 def _left(answer: Any) -> SessionEnd:
     letters, returned, lapsed = answer
     return SessionEnd(
@@ -287,18 +202,3 @@ def _left(answer: Any) -> SessionEnd:
         [LogId(int(each)) for each in returned],
         [LogId(int(each)) for each in lapsed],
     )
-
-
-@unless_refused
-def _log_id(answer: Any) -> LogId:
-    return LogId(answer)
-
-
-@unless_refused
-def _held(answer: Any) -> None:
-    return None
-
-
-@unless_refused
-def _spilled(answer: Any) -> list[LogId]:
-    return list(answer)

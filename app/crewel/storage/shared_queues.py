@@ -20,10 +20,9 @@ import orjson
 
 from crewel.delivery.records import EndReason, Logged, LogId, SessionName
 from crewel.qos.publish import NORMAL
-from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
@@ -163,7 +162,6 @@ def send(
     return Step("send", keys, tuple(arguments), _sent, appends=True)
 
 
-@unless_refused
 def _sent(answer: Any) -> Sent:
     prev, log_id, is_repeated, *outcomes = answer
     return Sent(LogId(prev), LogId(log_id), bool(is_repeated), [SendOutcome(each.decode()) for each in outcomes])
@@ -185,7 +183,6 @@ def leased_before(step: Step[Lease]) -> Step[Lease]:
     return step._replace(arguments=step.arguments[:5])  # less the members
 
 
-@unless_refused
 def _leased(answer: Any) -> Lease:
     found = orjson.loads(answer)
     return Lease([_one_leased(each) for each in found["leased"]], found["left"], found["expired"])
@@ -216,10 +213,7 @@ def put_back(
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
-    return Step("put_back", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), _number)
-
-
-_number = unless_refused(int)
+    return Step("put_back", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), int)
 
 
 def discard(
@@ -233,7 +227,6 @@ def discard(
 ) -> Step[int]:
     """Take messages out of a queue for good, these or all (None), at most `MOST_DISCARDED`. Returns how many there were."""
 
-    @unless_refused
     def count(answer: Any) -> int:
         return int(answer[0])
 
@@ -260,7 +253,6 @@ def bury(
     """Make dead letters of messages of a queue, these or all (None), at most `MOST_DISCARDED`. Their receiver is
     the subject."""
 
-    @unless_refused
     def parse(answer: Any) -> Discarded:
         return Discarded(answer[0], [each.decode() for each in answer[1:]])
 

@@ -22,9 +22,8 @@ from crewel.storage.checks import Facts, Loading, check_format, check_server, wh
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.reader import Reader, pool_of
-from crewel.storage.scripts import scripts
+from crewel.storage.scripts import Step, scripts
 from crewel.storage.space import Space, why_full
-from crewel.storage.steps import Step
 from crewel.storage.store_files import moment
 from crewel.storage.writer import Command, Done, Writer
 from crewel.supervision import Supervisor
@@ -128,7 +127,7 @@ class Store:
                 self._set_full(str(answer))
             return answer
         try:
-            return step.parse(answer)
+            return step.result(answer)
         except StoreError as error:
             return error
         except Exception as error:

@@ -7,7 +7,7 @@ import pytest
 
 from crewel.broker.durability.log_trimmer import PipelineLag
 from crewel.metrics import Metrics
-from crewel.storage.pipeline import Progress
+from crewel.storage.streams import Progress
 from tests.broker.stored_world import StoredWorld
 
 

@@ -16,8 +16,8 @@ from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiti
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
+from crewel.storage.scripts import Step
 from crewel.storage.sessions import SessionEnd
-from crewel.storage.steps import Step
 
 PATTERNS = ("/a", "/*")
 

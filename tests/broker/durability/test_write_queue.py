@@ -13,10 +13,11 @@ from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
-from crewel.storage import log, sessions
+from crewel.storage import leases, log
 from crewel.storage.log import Appended
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
+from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix, shared_store
 
 LIMIT_S = 15
@@ -73,7 +74,7 @@ async def queue() -> AsyncIterator[Queue]:
     storage = Storage(url=shared_store().url, prefix=own_prefix())
     store = Store(Settings(storage=storage))
     await store.open()
-    await store.run([sessions.boot(store.keys, TOKEN, "heron")])
+    await store.run([leases.claim(store.keys, TOKEN, "heron", PROCESS, 0)])
     queue = Queue(store)
     yield queue
     async with asyncio.timeout(LIMIT_S):

@@ -17,7 +17,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 from crewel.storage.writer import Done
 

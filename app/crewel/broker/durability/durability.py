@@ -36,6 +36,7 @@ from crewel.delivery.records import (
     Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
+from crewel.storage import leases
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.sessions import LoggedIn
@@ -115,12 +116,10 @@ class Durability:
         self._access.token = secrets.token_hex(8)
         self._incarnation = self._access.store.incarnation
         last = await self.lease.claim()
-        self._epoch = await stored_sessions.epoch(self._access.store, self._access.token)
+        self._epoch = await leases.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
         same: dict[Any, Any] = {}
-        while adopted := await self._access.writing.ask(
-            stored_sessions.adopt(keys, self._access.token, _ADOPTED_AT_ONCE)
-        ):
+        while adopted := await self._access.writing.ask(leases.adopt(keys, self._access.token, _ADOPTED_AT_ONCE)):
             for record in adopted:
                 if len(same) > _MOST_SHARED:
                     same.clear()
@@ -380,7 +379,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if await stored_sessions.epoch(self._access.store) > self._epoch:
+            if await leases.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload()

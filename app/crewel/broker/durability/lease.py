@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
 from crewel.storage import leases
-from crewel.storage.directory_lock import lock_directory
-from crewel.storage.leases import Claimed, Owner
+from crewel.storage.leases import Claimed, Owner, lock_directory
 
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess

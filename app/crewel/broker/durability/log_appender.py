@@ -23,7 +23,7 @@ from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

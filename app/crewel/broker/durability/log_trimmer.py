@@ -17,9 +17,9 @@ from crewel.delivery.durable import Durable
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import log as stored_log
-from crewel.storage import pipeline
 from crewel.storage import sessions as stored_sessions
-from crewel.storage.pipeline import Progress
+from crewel.storage import streams
+from crewel.storage.streams import Progress
 
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess
@@ -98,7 +98,7 @@ class PipelineLag:
         self._looks += 1
         if self._looks % _LAG_EVERY == 1:
             access = self._access
-            self.compare(await access.writing.ask(pipeline.progress(access.keys)))
+            self.compare(await access.writing.ask(streams.progress(access.keys)))
 
     def compare(self, found: Iterable[Progress]) -> None:
         """Count and tell what is missed by now and was not before."""

@@ -20,7 +20,7 @@ from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable
 from crewel.qos.publish import PublishQos
 from crewel.storage.log import Appended
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 log = logging.getLogger(__name__)

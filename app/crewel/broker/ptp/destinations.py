@@ -26,8 +26,8 @@ from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, Sto
 from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
+from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
-from crewel.storage.steps import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -23,7 +23,7 @@ from crewel.errors import Refused, StoreError, StoreUnavailable
 from crewel.qos.subscribe import ALL, Position
 from crewel.storage import histories
 from crewel.storage.histories import History
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -1,9 +1,10 @@
-"""The events: telemetry of sessions, failures, redeliveries and latencies, written in groups and off the hot path.
+"""The events, telemetry in a stream beside the facts; and how far the data pipeline has read the streams, with its alerts.
 
-An entry of the stream `events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so
-that one that is missing is seen; and each tells how many of its own events were lost. So what is not there is never taken for
-what did not happen, as it would be with the facts. This is the one place that says what groups and events hold: docs/events.md
-is generated from it, and the pipeline reads by it.
+Events are about sessions, failures, redeliveries and latencies, written in groups and off the hot path. An entry of the stream
+`events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so that one that is missing is
+seen; and each tells how many of its own events were lost. So what is not there is never taken for what did not happen, as it
+would be with the facts. This is the one place that says what groups and events hold: docs/events.md is generated from it, and
+the pipeline reads by it. Of what the pipeline leaves in the store the server only reads.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.storage.answers import unless_refused
 from crewel.storage.keys import Keys
-from crewel.storage.steps import Step
+from crewel.storage.scripts import Step, nothing
 from crewel.storage.store import Store
 
 SCHEMA: Final = 1
@@ -171,7 +171,7 @@ EVENTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EventGroup:
     """One entry of the stream."""
 
     place: str
@@ -181,15 +181,67 @@ class Group:
 
 def write(k: Keys, group: Mapping[str, Any], max_bytes: int) -> Step[None]:
     """Append a group. If the stream takes more than `max_bytes` of memory then, about, its oldest tenth leaves, or more."""
-    return Step("events", (k.events,), (max_bytes, orjson.dumps(group)), _written)
+    return Step("events", (k.events,), (max_bytes, orjson.dumps(group)), nothing)
 
 
-@unless_refused
-def _written(answer: Any) -> None:
-    return None
-
-
-async def read(store: Store, after: str = "0-0", count: int = 100) -> list[Group]:
+async def read(store: Store, after: str = "0-0", count: int = 100) -> list[EventGroup]:
     """Return the next groups after this place, oldest first. Raises StoreError."""
     entries: Any = await store.reader.xrange(store.keys.events, f"({after}", "+", count)
-    return [Group(place.decode(), orjson.loads(fields[b"d"])) for place, fields in entries]
+    return [EventGroup(place.decode(), orjson.loads(fields[b"d"])) for place, fields in entries]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the pipeline is with one stream, and how far the stream goes, both at one instant."""
+
+    stream: str
+    read: int
+    """How many entries the stream had ever got up to what the pipeline has in its tables."""
+    added: int
+    """How many it ever got."""
+    trimmed: int
+    """How many of them are gone: always the oldest."""
+
+    @property
+    def missed(self) -> int:
+        """How many are gone that the pipeline had not read."""
+        return max(self.trimmed - self.read, 0)
+
+
+def progress(k: Keys) -> Step[list[Progress]]:
+    """Return how far the pipeline is with the streams; those of which it has told nothing, or not how many it had read, are
+    left out. It changes nothing."""
+    return Step("followed", (k.positions, k.facts, k.events), (), _progress)
+
+
+def _progress(answer: Any) -> list[Progress]:
+    found = []
+    for position, added, length, stream in answer:
+        count = _object(position).get("count")
+        if type(count) is int:
+            found.append(Progress(stream.decode(), count, added, added - length))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A receiver that has been held back for too long, as the pipeline tells."""
+
+    session: str
+    fields: dict[str, Any]
+
+
+async def alerts(store: Store) -> list[Alert]:
+    """Return the alerts in the order of their sessions. What is no alert is left out. Raises StoreError."""
+    found: Any = await store.reader.hgetall(store.keys.alerts)
+    made = [Alert(name.decode("utf-8", "replace"), _object(value)) for name, value in found.items()]
+    return sorted((alert for alert in made if alert.fields), key=lambda alert: alert.session)
+
+
+def _object(text: bytes | None) -> dict[str, Any]:
+    """The JSON object that somebody else has written; an empty one if it is none."""
+    try:
+        value = orjson.loads(text or b"{}")
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
