@@ -20,6 +20,7 @@ export class SessionExtension {
     #resume = null;
     #reply = null;
     #refusal = null;
+    #subscribes = new Set(); // ids of the subscribes of this login that are not answered yet
 
     /**
      * @param asked the fields of `ext.session`: name, token, persistent, timeout and so on; or a function that
@@ -65,6 +66,9 @@ export class SessionExtension {
         if (message.channel === "/meta/handshake") {
             const resume = this.#resume === null ? {} : {resume: this.#resume};
             message.ext = {...message.ext, session: {...message.ext?.session, ...this.#asked(), ...resume}};
+            this.#subscribes.clear();
+        } else if (message.channel === "/meta/subscribe") {
+            this.#subscribes.add(message.id);
         }
         return message;
     }
@@ -75,6 +79,10 @@ export class SessionExtension {
             this.#changed(this);
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
+        } else if (message.channel === "/meta/subscribe" && !this.#subscribes.delete(message.id) && !message.successful) {
+            // The client takes the listeners of the channel away when a subscribe fails, also when that is one of the login
+            // before. The session goes on, so what comes then would be acknowledged without a listener.
+            return {...message, subscription: undefined};
         }
         return message;
     }

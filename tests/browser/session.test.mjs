@@ -60,6 +60,20 @@ test("a reloaded page goes on with what was kept", () => {
     assert.equal(shake(new SessionExtension({}, {storage: place, key: "other"})).session.resume, undefined);
 });
 
+test("a subscribe that failed before the last handshake takes no listener away", () => {
+    const extension = new SessionExtension({name: "joe"});
+    const subscribe = (id) => extension.outgoing({channel: "/meta/subscribe", id, subscription: "/a"});
+    const answer = (id, successful) => extension.incoming({channel: "/meta/subscribe", id, successful, subscription: "/a"});
+    shake(extension);
+    subscribe("2");
+    subscribe("3");
+    assert.equal(answer("2", false).subscription, "/a");
+    shake(extension);
+    subscribe("5");
+    assert.deepEqual(answer("3", false), {channel: "/meta/subscribe", id: "3", successful: false, subscription: undefined});
+    assert.equal(answer("5", true).subscription, "/a");
+});
+
 test("after a goodbye there is nothing to go on with", () => {
     const place = storage();
     const extension = new SessionExtension({}, {storage: place});

@@ -55,6 +55,8 @@ seen.anonymous = other.session.name;
 const page = await open({name: "client/page/1"}, {storage});
 seen.first = [page.session.name, page.session.reply.reconnected];
 const next = await hear(page, "/orders");
+// The answer to a subscribe of an earlier login comes late: the listener stays.
+page.cometd.receive({channel: "/meta/subscribe", id: "0", subscription: "/orders", successful: false, error: "402::session_unknown"});
 await stored(other, 1);
 seen.heard = [await next()];
 
