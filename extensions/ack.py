@@ -110,7 +110,7 @@ class AcknowledgedSession(SessionPart):
             told: list[Entry] = []
             session.queue = batches.acknowledge(batch, session.queue, told)
             if session.dispatcher is not None:
-                told = self._broker.dispatching.acknowledged(session, session.dispatcher, told)
+                told = self._broker.dispatchers.acknowledged(session, session.dispatcher, told)
             places = [entry.position for entry in told if entry.position]
             if places and session.durable is not None:
                 self._broker.durability.settle(session.durable, places)

@@ -2,7 +2,7 @@
 
 The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
 beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does
-not count is told back in `ext.update.rejected` of the reply. The engine behind it is `broker.dispatching`.
+not count is told back in `ext.update.rejected` of the reply. The engine behind it is `broker.dispatchers`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class UpdateExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Offer updates to sessions."""
-        self._dispatching = broker.dispatching
-        broker.dispatching.is_offered = True
+        self._dispatchers = broker.dispatchers
+        broker.dispatchers.is_offered = True
         broker.registry.answers[SERVICE] = self._answer
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
@@ -37,7 +37,7 @@ class UpdateExtension(Extension):
         if session is not None:
             batch = message.ext.get("ack")
             last = batch if type(batch) is int else None
-            message.ext["update"] = self._dispatching.told(session, message.ext["update"], last)
+            message.ext["update"] = self._dispatchers.told(session, message.ext["update"], last)
         return True
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
@@ -50,7 +50,7 @@ class UpdateExtension(Extension):
     def _answer(self, session: Session, message: Message) -> Reply:
         if not isinstance(message.data, list):
             raise IllegalArgument("data", "must be a list of statuses, such as {id, state} or {id, errorCode, message}")
-        rejected = self._dispatching.told(session, message.data)
+        rejected = self._dispatchers.told(session, message.data)
         reply = replies.ok(message)
         if rejected:
             reply["ext"] = {"update": {"rejected": rejected}}

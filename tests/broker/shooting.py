@@ -100,7 +100,7 @@ class Round:
 
     def _made(self, **options: Any) -> StoredWorld:
         world = self._make(*self._sets, **options)
-        world.broker.expiring.clock = self._now
+        world.broker.expiry.clock = self._now
         if self._cuts:  # as if each message had many receivers
             fan_outs = world.broker.outbound.fan_outs
             fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
@@ -210,22 +210,22 @@ class Round:
         self.world.sweep_after(15)
 
     def _operate(self) -> None:
-        dispatching, session = self.world.broker.dispatching, self.clients[self._present()].session
+        dispatchers, session = self.world.broker.dispatchers, self.clients[self._present()].session
         match self.random.choice(["hold", *["activate"] * 6, "skip", "skip", "drain", "remove", "peek", "clear"]):
             case "hold":
-                self.world.wait(dispatching.hold(session, "admin"))
+                self.world.wait(dispatchers.hold(session, "admin"))
             case "activate":
-                self.world.wait(dispatching.activate(session))
+                self.world.wait(dispatchers.activate(session))
             case "skip":
-                self.world.wait(dispatching.skip(session))
+                self.world.wait(dispatchers.skip(session))
             case "drain":
-                self.world.wait(dispatching.drain(session))
+                self.world.wait(dispatchers.drain(session))
             case "remove":
-                self.world.wait(dispatching.remove(session, self.random.randint(1, 3)))
+                self.world.wait(dispatchers.remove(session, self.random.randint(1, 3)))
             case "clear":
-                self.world.wait(dispatching.clear(session))
+                self.world.wait(dispatchers.clear(session))
             case "peek":
-                self.world.wait(dispatching.peek(session, 5))
+                self.world.wait(dispatchers.peek(session, 5))
         self.world.settle()
 
     def _redrive(self) -> None:
@@ -283,16 +283,16 @@ class Round:
         self.clients[name] = new
 
     def _settle(self, name: str) -> None:
-        client, dispatching = self.clients[name], self.world.broker.dispatching
+        client, dispatchers = self.clients[name], self.world.broker.dispatchers
         if not client.is_known:
             return
-        self.world.wait(dispatching.activate(client.session))
+        self.world.wait(dispatchers.activate(client.session))
         for _ in range(60):
             request = client.reconnect(advice={"timeout": 0})
             client.tell(*({"id": origin(each)["id"], "state": "OK"} for each in self._answer(client, request)))
-            if not dispatching.waiting(client.session):
+            if not dispatchers.waiting(client.session):
                 return
-        raise Crossed(f"{dispatching.waiting(client.session)} still wait for {name}")
+        raise Crossed(f"{dispatchers.waiting(client.session)} still wait for {name}")
 
     def _add_up(self) -> None:
         ends = self.world.ended()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.broker.sessions import Session
 from crewel.delivery.records import LogId
 from crewel.extension import Extension

@@ -97,7 +97,7 @@ class TestSweeping:
         assert len(world.broker.sessions) == 0
         assert len(world.broker.channels) == 0
         assert world.broker.outbound.held == 0
-        assert len(world.broker.outbound.alarms) <= 65
+        assert len(world.broker.outbound.timers) <= 65
         assert not world.broker.browsers._holding
 
     def test_an_expired_session_is_over_for_everybody(self, world: World) -> None:

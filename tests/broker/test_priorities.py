@@ -117,7 +117,7 @@ class TestSentAgain:
         joe.tell(failed(a, "user.update.holdback"))
         store(stored, (9, "c"), (1, "d"))
         assert joe.take(ok(b)) == []
-        stored.wait(stored.broker.dispatching.activate(session(joe)))
+        stored.wait(stored.broker.dispatchers.activate(session(joe)))
         assert data(joe.take()) == ["c", "a", "d"]
 
     def test_another_client_gets_it_all_again_in_order(self, stored: StoredWorld, joe: Receiver) -> None:
@@ -176,11 +176,11 @@ class TestOperators:
     def test_they_see_and_take_out_what_goes_first(self, stored: StoredWorld, joe: Receiver) -> None:
         let_go(stored)
         store(stored, (5, "a"), (9, "b"), (1, "c"), (9, "d"))
-        dispatching = stored.broker.dispatching
-        peeked = stored.wait(dispatching.peek(session(joe), 3))
+        dispatchers = stored.broker.dispatchers
+        peeked = stored.wait(dispatchers.peek(session(joe), 3))
         assert data(entry.fields for entry in peeked) == ["b", "d", "a"]
-        stored.wait(dispatching.skip(session(joe)))
-        stored.wait(dispatching.remove(session(joe), 1))
+        stored.wait(dispatchers.skip(session(joe)))
+        stored.wait(dispatchers.remove(session(joe), 1))
         assert data(joe.take()) == ["a", "c"]
         assert [letter.receiver for letter in stored.letters()] == ["client/joe/1"]
 
@@ -222,16 +222,16 @@ class TestRefills:
     ) -> None:
         let_go(stored)
         store(stored, (5, "a"), (8, "b"))
-        dispatching, found = stored.broker.dispatching, stored.durability.backlog._found
+        dispatchers, found = stored.broker.dispatchers, stored.durability.backlog._found
 
         async def held_back(durable: Any, ids: Any) -> Any:
             monkeypatch.undo()
-            await dispatching.hold(session(joe), "operator")
+            await dispatchers.hold(session(joe), "operator")
             return await found(durable, ids)
 
         monkeypatch.setattr(stored.durability.backlog, "_found", held_back)
         assert joe.take() == []
-        stored.wait(dispatching.activate(session(joe)))
+        stored.wait(dispatchers.activate(session(joe)))
         assert data(joe.take()) == ["b", "a"]
 
 

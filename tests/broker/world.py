@@ -13,7 +13,7 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.broker.services import Service
 from crewel.broker.sessions import Session
 from crewel.extension import Extension

@@ -1,5 +1,5 @@
 """A small model of what the broker does with messages that clients fail to take: it moves them as `broker.unsettled` and
-`broker.dispatching` do, with the real dispatcher, batches and engine, and looks after each move that none is in limbo.
+`broker.dispatchers` do, with the real dispatcher, batches and engine, and looks after each move that none is in limbo.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.house.source import ROOT, modules, shown, tree
 
 SLOTS = {*Session.__slots__, *Outbox.__slots__}
 BROKER = "app/crewel/broker"
-ROOM = (f"{BROKER}/sessions.py", f"{BROKER}/outbox/", f"{BROKER}/browsers.py")
+ROOM = (f"{BROKER}/sessions.py", f"{BROKER}/outbox/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
@@ -20,15 +20,9 @@ OTHERS = {
 }
 """Slots' names that are names of something else there."""
 EXCEPTIONS = {
-    f"{BROKER}/alarms.py",
-    f"{BROKER}/dispatch/dispatching.py",
-    f"{BROKER}/dispatch/pings.py",
-    f"{BROKER}/exchange.py",
     f"{BROKER}/inbound.py",
     f"{BROKER}/meta.py",
-    f"{BROKER}/outbound.py",
     f"{BROKER}/publishing.py",
-    f"{BROKER}/timing.py",
     "extensions/ack.py",
 }
 """Modules that assign slots from outside; the list only shrinks."""

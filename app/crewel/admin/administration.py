@@ -12,8 +12,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.broker.broker import Broker
-from crewel.broker.dispatch.dispatching import Dispatching
 from crewel.broker.letters.redriving import Redriving
+from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.sessions import Session
 from crewel.errors import StoreUnavailable
 from crewel.storage.store import Store
@@ -38,9 +38,9 @@ class Administration:
         return self.broker.settings.node.name
 
     @property
-    def dispatching(self) -> Dispatching:
+    def dispatchers(self) -> Dispatchers:
         """What operators may do with a session's queue."""
-        return self.broker.dispatching
+        return self.broker.dispatchers
 
     @property
     def store(self) -> Store:
@@ -78,7 +78,7 @@ class Administration:
     async def ping(self, session: Session) -> float:
         """The round trip to the client in milliseconds. Raises CrewelError with the code communication.noConnection."""
         started = perf_counter()  # finer than the loop's clock
-        await self.dispatching.ping(session)
+        await self.dispatchers.ping(session)
         took = self.pings[session] = round((perf_counter() - started) * 1000, 3)
         return took
 

@@ -37,7 +37,7 @@ def _uptime(call: Call) -> int:
 
 
 def _alive(call: Call) -> list[str]:
-    state = call.admin.dispatching.state
+    state = call.admin.dispatchers.state
     return sorted(session.name for session in call.admin.named() if state(session) is DispatcherState.ALIVE)
 
 
@@ -141,7 +141,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are still held back: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
     found = await alerts(admin.store)
-    held = {each.name for each in admin.named() if admin.dispatching.holdback(each) is not None}
+    held = {each.name for each in admin.named() if admin.dispatchers.holdback(each) is not None}
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 

@@ -13,7 +13,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
 from crewel.admin.moments import shown
 from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
-from crewel.broker.outlook import outlook
+from crewel.broker.outbox.timers import outlook
 from crewel.broker.sessions import Session, State
 from crewel.delivery.states import DispatcherState
 from crewel.qos.fields import one_of
@@ -24,19 +24,19 @@ from crewel.qos.names import parse_name
 
 def session_view(admin: Administration, session: Session) -> dict[str, Any]:
     """The session as REST tells it. Times are milliseconds since 1970."""
-    dispatching = admin.dispatching
-    held = dispatching.holdback(session)
+    dispatchers = admin.dispatchers
+    held = dispatchers.holdback(session)
     max_entries, max_bytes, policy = _bounds(admin, session)
     return {
         "name": session.name,
         "id": _absolute(admin, session),
         "subject": subject_of(session),
-        "state": dispatching.state(session).value,
+        "state": dispatchers.state(session).value,
         "active": held is None,
         "holdback": None if held is None else held.as_json(),
-        "waiting": dispatching.waiting(session),
-        "waitingBytes": dispatching.waiting_bytes(session),
-        "unclaimed": dispatching.unclaimed(session),
+        "waiting": dispatchers.waiting(session),
+        "waitingBytes": dispatchers.waiting_bytes(session),
+        "unclaimed": dispatchers.unclaimed(session),
         "maxEntries": max_entries,
         "maxBytes": max_bytes,
         "onOverflow": policy,
@@ -75,7 +75,7 @@ def _bounds(admin: Administration, session: Session) -> tuple[int, int | None, s
 def _qos(admin: Administration, session: Session) -> dict[str, Any]:
     max_entries, max_bytes, policy = _bounds(admin, session)
     settings = admin.broker.settings
-    rules, asked = admin.dispatching.rules(session), session.asked
+    rules, asked = admin.dispatchers.rules(session), session.asked
     return {
         "name": session.name,
         "ack": session.is_reliable,
@@ -123,7 +123,7 @@ def _transport(session: Session) -> str | None:
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
     """When the session ends unless its client comes, and why; None while it is connected."""
     broker = admin.broker
-    ends_at, why = outlook(session, broker.timing, broker.loop.time())
+    ends_at, why = outlook(session, broker.times, broker.loop.time())
     return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
 
 
@@ -171,7 +171,7 @@ def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:
-    held = call.admin.dispatching.holdback(call.session)
+    held = call.admin.dispatchers.holdback(call.session)
     return None if held is None else held.as_json()
 
 
@@ -183,13 +183,13 @@ def _expire_date(call: Call) -> str:
 def _polling_since(call: Call) -> str:
     """The date since which nothing goes to the client, which is gone or has failed; empty while it is there."""
     session, broker = call.session, call.admin.broker
-    if call.admin.dispatching.state(session) is DispatcherState.ALIVE:
+    if call.admin.dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
     dispatcher = session.dispatcher
     if dispatcher is not None and dispatcher.waits_until > 0:
         since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
     elif session.state is State.CONNECTED:
-        away = (broker.timing.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
+        away = (broker.times.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
         rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
         since = rested_at + away
     else:  # no connect has come yet
@@ -219,18 +219,18 @@ def _failures(call: Call) -> int:
 
 async def _set_active(call: Call) -> None:
     if call.value:
-        await call.admin.dispatching.activate(call.session)
+        await call.admin.dispatchers.activate(call.session)
     else:
-        await call.admin.dispatching.hold(call.session, call.who, code="", reason="")
+        await call.admin.dispatchers.hold(call.session, call.who, code="", reason="")
 
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The oldest so many, as their receiver would get them."""
-    return [entry.fields for entry in await call.admin.dispatching.peek(call.session, call.value)]
+    return [entry.fields for entry in await call.admin.dispatchers.peek(call.session, call.value)]
 
 
 def _refresh(call: Call) -> str:
-    call.admin.broker.timing.saw(call.session, call.admin.broker.loop.time())
+    call.admin.broker.times.saw(call.session, call.admin.broker.loop.time())
     return "OK"
 
 
@@ -248,7 +248,7 @@ SESSION_COMMANDS: Final = (
         "Whether a connect is held or a socket open.",
         lambda c: _transport(c.session) is not None,
     ),
-    _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatching.state(c.session).value),
+    _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatchers.state(c.session).value),
     _read("loginDate", "Since when this server has it.", login_date),
     _read("uptime", "Seconds since then.", uptime),
     _read(
@@ -281,9 +281,9 @@ SESSION_COMMANDS: Final = (
     _read(
         "cbQueueNumMsgs",
         "Messages that wait, were sent, or are open.",
-        lambda c: c.admin.dispatching.waiting(c.session),
+        lambda c: c.admin.dispatchers.waiting(c.session),
     ),
-    _read("cbQueueNumBytes", "Their bytes.", lambda c: c.admin.dispatching.waiting_bytes(c.session)),
+    _read("cbQueueNumBytes", "Their bytes.", lambda c: c.admin.dispatchers.waiting_bytes(c.session)),
     _read("cbQueueMaxMsgs", "Most that may wait.", lambda c: _bounds(c.admin, c.session)[0]),
     _read(
         "cbQueueMaxBytes",
@@ -294,18 +294,18 @@ SESSION_COMMANDS: Final = (
     _operate(
         "clearCallbackQueue",
         "Drops all that waits, without dead letters: how many.",
-        lambda c: c.admin.dispatching.clear(c.session),
+        lambda c: c.admin.dispatchers.clear(c.session),
     ),
     _operate(
         "removeFromCallbackQueue",
         "Drops the oldest so many, without dead letters: how many.",
-        lambda c: c.admin.dispatching.remove(c.session, c.value),
+        lambda c: c.admin.dispatchers.remove(c.session, c.value),
         COUNT,
     ),
     _write(
         "dispatcherActive",
         "Whether it is delivered to. false holds it back; true delivers again, the held message in its old place.",
-        lambda c: c.admin.dispatching.holdback(c.session) is None,
+        lambda c: c.admin.dispatchers.holdback(c.session) is None,
         FLAG,
         _set_active,
     ),
@@ -313,17 +313,17 @@ SESSION_COMMANDS: Final = (
     _operate(
         "skipCallbackMessage",
         "The held message, or the first that waits, becomes a dead letter: how many did.",
-        lambda c: c.admin.dispatching.skip(c.session),
+        lambda c: c.admin.dispatchers.skip(c.session),
     ),
     _operate(
         "drainCallbackQueue",
         "All that waits becomes dead letters: how many did.",
-        lambda c: c.admin.dispatching.drain(c.session),
+        lambda c: c.admin.dispatchers.drain(c.session),
     ),
     _operate(
         "retryCallbackNow",
         "Ends the pause after a failure of its client: what waits goes out now. Whether there was one.",
-        lambda c: c.admin.dispatching.retry(c.session),
+        lambda c: c.admin.dispatchers.retry(c.session),
     ),
     _operate(
         "pingClientCallbackServer",
@@ -365,15 +365,15 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
-    dispatching = ask.admin.dispatching
+    dispatchers = ask.admin.dispatchers
     subject, state, active, after = (fields.get(name) for name in ("subject", "state", "active", "after"))
     return [
         session
         for session in ask.admin.named()
         if (after is None or session.name > after)
         and (subject is None or subject_of(session) == subject)
-        and (state is None or dispatching.state(session) == state)
-        and (active is None or (dispatching.holdback(session) is None) is active)
+        and (state is None or dispatchers.state(session) == state)
+        and (active is None or (dispatchers.holdback(session) is None) is active)
     ]
 
 
@@ -392,7 +392,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 async def _hold(call: Call, fields: dict[str, Any]) -> None:
-    await call.admin.dispatching.hold(
+    await call.admin.dispatchers.hold(
         call.session, call.who, code=fields.get("code", ""), reason=fields.get("reason", "")
     )
 
@@ -441,7 +441,7 @@ SESSION_ROUTES: Final = (
     _operation(
         "activate",
         "Deliver again to a session that is held back, the held message in its old place.",
-        lambda call, _: call.admin.dispatching.activate(call.session),
+        lambda call, _: call.admin.dispatchers.activate(call.session),
     ),
     _operation(
         "hold",
@@ -455,21 +455,21 @@ SESSION_ROUTES: Final = (
     _operation(
         "skip",
         "Make the held message, or the first that waits, a dead letter. The session stays as it is.",
-        lambda call, _: call.admin.dispatching.skip(call.session),
+        lambda call, _: call.admin.dispatchers.skip(call.session),
         "letters",
         "The session, and `letters`: how many became dead letters, 0 or 1.",
     ),
     _operation(
         "drain",
         "Make all that waits dead letters. The session stays as it is.",
-        lambda call, _: call.admin.dispatching.drain(call.session),
+        lambda call, _: call.admin.dispatchers.drain(call.session),
         "letters",
         "The session, and `letters`: how many became dead letters.",
     ),
     _operation(
         "retry",
         "End the pause after a failure of the client: what waits goes out now.",
-        lambda call, _: call.admin.dispatching.retry(call.session),
+        lambda call, _: call.admin.dispatchers.retry(call.session),
         "retried",
         "The session, and `retried`: whether there was a pause.",
     ),

@@ -133,10 +133,10 @@ class Broadcasting:
             return
         entry = Entry(fields, lazy=lazy or broker.channels.is_lazy(channel))
         if qos is not DEFAULT:
-            entry.priority, entry.expires = qos.priority, qos.expires(broker.expiring.now())
+            entry.priority, entry.expires = qos.priority, qos.expires(broker.expiry.now())
         subscribers = broker.channels.subscribers(channel)
         if (
-            broker.dispatching.telling or qos is not DEFAULT
+            broker.dispatchers.telling or qos is not DEFAULT
         ):  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = broker.ids.stamp() if origin is None else origin

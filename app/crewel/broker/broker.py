@@ -13,24 +13,25 @@ from typing import Any, Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
 from crewel.broker.broadcasting import Broadcasting, Keeping
-from crewel.broker.browsers import Browsers
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
-from crewel.broker.dispatch.dispatching import Dispatching
-from crewel.broker.dispatch.telling import tell
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.write_queue import Published
 from crewel.broker.events import Events
-from crewel.broker.expiring import Expiring
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.letters.letters import Letters
 from crewel.broker.limiting import Limits
 from crewel.broker.logins import Logins, identity
-from crewel.broker.outbound import Outbound
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.outbox.updates import tell
 from crewel.broker.ptp.destinations import Destinations, Sending
 from crewel.broker.ptp.groups import Groups
 from crewel.broker.ptp.presence import Presence
@@ -40,7 +41,6 @@ from crewel.broker.services import Registry, Service
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import finished
 from crewel.broker.subscribing.subscribing import Subscribing
-from crewel.broker.timing import Timing
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
 from crewel.errors import Refused, ServiceError, coded
@@ -88,15 +88,15 @@ class Broker:
         self.letters = Letters(self)
         self.events = Events(self)
         self.browsers = Browsers(settings)
-        self.timing = Timing(settings)
-        self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.timing, self.disconnect)
+        self.times = SessionTimes(settings)
+        self.outbound = Outbound(self.loop, settings, self.metrics, self.browsers, self.times, self.disconnect)
         self.outbound.pipe = Pipe(extensions)
-        self.dispatching = Dispatching(self)
-        self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatching.ring
-        self.outbound.conclude = self.dispatching.conclude
-        self.outbound.bury = self.dispatching.unsettled.bury_unsendable
+        self.dispatchers = Dispatchers(self)
+        self.outbound.tell, self.outbound.ring = partial(tell, self), self.dispatchers.ring
+        self.outbound.conclude = self.dispatchers.conclude
+        self.outbound.bury = self.dispatchers.unsettled.bury_unsendable
         self.clock = Clock()
-        self.expiring = self.outbound.expiring = Expiring(self, self.clock)
+        self.expiry = self.outbound.expiry = Expiry(self, self.clock)
         self.logins = Logins(self)
         self.ids = Ids(secrets.token_hex(4), self.clock)
         self.broadcasting = Broadcasting(self)
@@ -229,7 +229,7 @@ class Broker:
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self.metrics.handshakes += 1
-        self.timing.rest(session, session.added_at)
+        self.times.arm_time_out(session, session.added_at)
         for added in self.registry.session_added:
             self.broadcasting.call(added, session)
 
@@ -243,7 +243,7 @@ class Broker:
         if peer.pushes:
             self._rebind(peer, session)
         self.metrics.handshakes += 1
-        self.timing.rest(session, self.loop.time())
+        self.times.arm_time_out(session, self.loop.time())
 
     def remove(self, session: Session, event: Event) -> None:
         """End a session: by its disconnect, or by its silence."""
@@ -258,8 +258,8 @@ class Broker:
         self.subscribing.forget(session)
         if session.name:
             self.logins.names.forget(session)
-        if session.dispatcher is not None or session.durable is not None or session in self.dispatching.telling:
-            self.dispatching.leave(session, event)
+        if session.dispatcher is not None or session.durable is not None or session in self.dispatchers.telling:
+            self.dispatchers.leave(session, event)
         if session.durable is not None:
             self.durability.subscriptions.end(session.durable)
             session.leave_store()
@@ -273,7 +273,7 @@ class Broker:
             session.drop_socket()
         if event is Event.SILENCE:
             session.replace([])  # its socket may stay open, and would keep what it does not read
-        self.outbound.alarms.forget(session)
+        self.outbound.timers.forget(session)
 
     def scoped(self, key: str, channel: Channel, publisher: Session | None) -> str:
         """An idempotency key counts for one channel and one subject (`logins.identity`). The server's own publishes share
@@ -297,7 +297,7 @@ class Broker:
         self.limits.begun(session)
         for pattern in patterns:
             self.channels.subscribe(session, pattern)
-        self.timing.rest(session, session.added_at + self.settings.delivery.restart_grace_ms / 1000)
+        self.times.arm_time_out(session, session.added_at + self.settings.delivery.restart_grace_ms / 1000)
         for added in self.registry.session_added:
             self.broadcasting.call(added, session)
 
@@ -312,12 +312,12 @@ class Broker:
         self.sessions.pop(session.id, None)
         self.logins.names.forget(session)
         self.groups.set_aside(session)
-        self.outbound.alarms.forget(session)
+        self.outbound.timers.forget(session)
 
     def sweep(self) -> None:
         """End the sessions whose time is over, and forget channels that nobody uses."""
         self._sweep_sessions(iter(list(self.sessions.values())))
-        self.expiring.sweep()
+        self.expiry.sweep()
         self.shared.sweep()
         self.channels.sweep()
         self.topics.endings.sweep()
@@ -335,9 +335,9 @@ class Broker:
             elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self.metrics.sessions_expired += 1
                 self.remove(session, Event.SILENCE)
-            elif session.durable is not None and not session.is_absent and self.timing.is_gone(session, now):
+            elif session.durable is not None and not session.is_absent and self.times.is_gone(session, now):
                 self.durability.gone(session)
-                self.dispatching.await_client(session, now)
+                self.dispatchers.await_client(session, now)
             if session.grants is not None:
                 self.logins.look(session)
             if number % _LOOKED_AT == 0 and time.perf_counter() >= until:

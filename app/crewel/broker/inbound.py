@@ -15,10 +15,8 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.exchange import Exchange
-from crewel.broker.held import CONNECT_CHANNEL, Held
 from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer
 from crewel.broker.publishing import publish
 from crewel.broker.sessions import Session, State, new_secret
 from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
@@ -125,13 +123,13 @@ class Inbound:
             request = message = Message(fields, CONNECT_CHANNEL, message_id)
             passes = broker.outbound.pipe.rcv_meta(session, message)
             if session.dispatcher is not None and session.dispatcher.reported:
-                broker.dispatching.conclude(session)
+                broker.dispatchers.conclude(session)
             if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
                 self._answer_after_all(session, peer, message, passes=passes)
                 return True
         broker.metrics.connects += 1
         session.transient_timeout_ms = session.transient_interval_ms = None
-        deadline = now + broker.timing.hold_ms(session) / 1000
+        deadline = now + broker.times.hold_ms(session) / 1000
         broker.outbound.hold(session, Held(peer, request, None, deadline))
         if session.durable is not None and session.durable.parked:
             broker.durability.backlog.load_if_waiting(
@@ -144,7 +142,7 @@ class Inbound:
     def _answer_after_all(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """An extension has made of a plain connect one that has something to be told."""
         fields = message.fields
-        self._broker.timing.saw(session, session.last_seen, peer)
+        self._broker.times.saw(session, session.last_seen, peer)
         exchange = Exchange(peer, [fields])
         exchange.session = session
         try:
@@ -237,7 +235,7 @@ class Inbound:
         if not (self._may_push(peer, session) if peer.pushes else self._broker.browsers.may_speak_for(session, peer)):
             return
         exchange.session = session
-        self._broker.timing.saw(session, self._broker.loop.time(), peer)
+        self._broker.times.saw(session, self._broker.loop.time(), peer)
 
     def _may_push(self, peer: Peer, session: Session) -> bool:
         """Whether this socket may speak for the session."""
@@ -271,7 +269,7 @@ class Inbound:
         """A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
         later message may settle more: then `Outbound.answer` sees to it."""
         if channel.is_meta and len(exchange.replies) + 1 == len(exchange.elements):
-            self._broker.dispatching.conclude(session)
+            self._broker.dispatchers.conclude(session)
 
     def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
         """The reply, after the extensions have seen the message and said whether it passes."""

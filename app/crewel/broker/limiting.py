@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.message import Message
 from crewel.broker.logins import identity
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.broker.refusals import shown_token
 from crewel.broker.sessions import Session
 from crewel.errors import Limited

@@ -18,8 +18,8 @@ from crewel.bayeux import advice
 from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.exchange import Exchange
 from crewel.broker.names import Names, digest, new_reply_id, new_resume
+from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.refusals import (
     IDENTICAL,
     NameHeld,
@@ -164,7 +164,7 @@ class Logins:
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
         if session.grants is None and self._is_alive(there):
-            left = self._broker.timing.gone_in(there, self._broker.loop.time())
+            left = self._broker.times.gone_in(there, self._broker.loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there
 
@@ -183,7 +183,7 @@ class Logins:
         """Whether its client connects: a connect is held, or the next one is not overdue."""
         if session.is_absent or session.state is not State.CONNECTED:
             return False
-        return not self._broker.timing.is_gone(session, self._broker.loop.time())
+        return not self._broker.times.is_gone(session, self._broker.loop.time())
 
     def _make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
         if subject == ANONYMOUS:
@@ -252,7 +252,7 @@ class Logins:
             max_bytes = asked.max_bytes or self._broker.settings.bayeux.max_queue_bytes
             ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
-        self._broker.dispatching.equip(session, qos)
+        self._broker.dispatchers.equip(session, qos)
 
     # A session that goes on
 
@@ -288,7 +288,7 @@ class Logins:
         self.names.supersede(target.id, target.name, broker.loop.time())
         broker.outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
-        broker.dispatching.unsettled.renew(target)
+        broker.dispatchers.unsettled.renew(target)
         broker.hand_over(target, session, peer)
         exchange.session = target
 
@@ -299,7 +299,7 @@ class Logins:
         exchange.login = {
             "name": f"/node/{self._broker.settings.node.name}/{session.name}",
             "reconnected": reconnected,
-            "queued": self._broker.dispatching.waiting(session),
+            "queued": self._broker.dispatchers.waiting(session),
             "resume": resume,
             "update": dispatcher is not None and dispatcher.rules.tells,
             **({"unclaimed": True} if dispatcher is not None and dispatcher.rules.tells else {}),
@@ -327,7 +327,7 @@ class Logins:
         for extension in broker.outbound.pipe.extensions:
             extension.restored(session)
         broker.durability.hand_to(session, durable)
-        broker.dispatching.restore(session, record)
+        broker.dispatchers.restore(session, record)
         self.names.add(session, *facts.get("resume", ()))
         broker.revive(session, durable.since)
         broker.subscribing.restore(session, record.options)

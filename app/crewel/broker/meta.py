@@ -13,7 +13,7 @@ from crewel.bayeux import advice, replies
 from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.exchange import Exchange
+from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.refusals import denied as denied_handshake
 from crewel.broker.refusals import limited, shown_token, told_name, unavailable
 from crewel.broker.sessions import Event, Session, State, Verdict
@@ -101,7 +101,7 @@ def _shake_hands(broker: Broker, exchange: Exchange, session: Session, message: 
     if not session.is_live:  # else another client's, which this one has taken over
         broker.browsers.bind_new(session, peer)
         broker.add(session)
-    reply = replies.handshaken(message, session.id, broker.transports, broker.timing.handshaken(session, peer))
+    reply = replies.handshaken(message, session.id, broker.transports, broker.times.handshaken(session, peer))
     exchange.handshake = reply
     return reply
 
@@ -117,8 +117,8 @@ def connect(broker: Broker, exchange: Exchange, session: Session, message: Messa
         return _refused_connect(message, session.verdict)
     if session.held is not None:
         broker.outbound.supersede(session)
-    if broker.dispatching.pings:
-        broker.dispatching.pings.connected(session)
+    if broker.dispatchers.pings:
+        broker.dispatchers.pings.connected(session)
     if not peer.pushes:
         session.socket = None  # it has moved: its messages go with this transport from here on
     if session.state is State.CONNECTED:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields
-from crewel.broker.held import Held
+from crewel.broker.outbox.exchange import Held
 from crewel.broker.outbox.queue import Outbox
 from crewel.delivery.records import BATCH_BLOCK
 from crewel.limits.accounts import Account
@@ -22,7 +22,7 @@ from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
-    from crewel.broker.peer import Peer
+    from crewel.broker.outbox.exchange import Peer
     from crewel.delivery.durable import Durable
     from crewel.delivery.entry import Entry
     from crewel.extension import SessionPart

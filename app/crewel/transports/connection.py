@@ -22,7 +22,7 @@ from aiohttp.web_protocol import RequestHandler
 from crewel.turns import GRACE_S, has_stalled
 
 if TYPE_CHECKING:
-    from crewel.broker.outbound import Outbound
+    from crewel.broker.outbox.outbound import Outbound
     from crewel.transports.fast_lane import FastConnection
     from crewel.transports.requests import RequestPeer
     from crewel.transports.websocket import Socket

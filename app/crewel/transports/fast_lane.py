@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, cast
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, Heads

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from crewel.bayeux.codec import join
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.errors import Limited, PayloadError
 from crewel.transports.connection import Connection
 

@@ -149,15 +149,15 @@ class TestUnusual:
 
     def test_who_is_held_back_gets_it_afterwards(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", settle="message")
-        stored.wait(stored.broker.dispatching.hold(joe.session, "operator"))
+        stored.wait(stored.broker.dispatchers.hold(joe.session, "operator"))
         store(stored, 1)
         assert data(ann.take()) == [1]
-        stored.wait(stored.broker.dispatching.activate(joe.session))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1]
 
     def test_a_sink_makes_letters(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
-        dispatcher = stored.broker.dispatching.of(joe.session)
+        dispatcher = stored.broker.dispatchers.of(joe.session)
         dispatcher.sink = ("user.x", "why")
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]

@@ -53,7 +53,7 @@ class Store:
             leave=lambda session, pattern: self.index.discard(pattern),
         )
         letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
-        loop, expiring = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
+        loop, expiry = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
         returning = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
         return SimpleNamespace(
@@ -63,7 +63,7 @@ class Store:
             subscribing=subscribing,
             letters=letters,
             metrics=self.metrics,
-            expiring=expiring,
+            expiry=expiry,
             returning=returning,
         )
 

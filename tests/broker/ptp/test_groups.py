@@ -212,7 +212,7 @@ class TestFailures:
         (message_id,) = publish(world, 1)
         joe.take(failed(come(joe)[0], "user.update.holdback"))
         assert come(joe) == []
-        world.wait(world.broker.dispatching.activate(joe.session))
+        world.wait(world.broker.dispatchers.activate(joe.session))
         assert ids(come(joe)) == [message_id]
 
     def test_who_is_held_back_keeps_nothing_that_others_could_have(self, world: StoredWorld) -> None:
@@ -236,7 +236,7 @@ class TestFailures:
 
     def test_an_operator_who_holds_a_member_gives_the_others_its_work(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
-        world.wait(world.broker.dispatching.hold(first.session, "an operator"))
+        world.wait(world.broker.dispatchers.hold(first.session, "an operator"))
         assert ids(come(second)) == [message_id]
 
     @staticmethod

@@ -118,7 +118,7 @@ class Life:
 
     def activate(self) -> None:
         for session in list(self.world.broker.sessions.values()):
-            self.world.wait(self.world.broker.dispatching.activate(session))
+            self.world.wait(self.world.broker.dispatchers.activate(session))
         self.world.settle()
 
     # What is published
@@ -200,7 +200,7 @@ class Life:
     def _open(self) -> list[int]:
         broker = self.world.broker
         return [
-            *map(broker.dispatching.waiting, broker.sessions.values()),
+            *map(broker.dispatchers.waiting, broker.sessions.values()),
             *map(broker.shared.waiting, broker.shared.names()),
         ]
 

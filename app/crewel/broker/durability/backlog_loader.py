@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbound import Outbound
+from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice

@@ -18,8 +18,8 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_trimmer import LogTrimmer
-from crewel.broker.durability.overflow import Overflow
 from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import resolve
 from crewel.delivery.durable import Durable
@@ -267,7 +267,7 @@ class Durability:
         if session.is_absent:
             for log_id in session.come_back():
                 durable.park(log_id)
-            self._broker.dispatching.back(session, has_backlog=bool(session.queue or durable.parked))
+            self._broker.dispatchers.back(session, has_backlog=bool(session.queue or durable.parked))
         return self.backlog.load(session)
 
     def gone(self, session: Session) -> None:

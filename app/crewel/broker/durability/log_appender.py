@@ -28,7 +28,7 @@ from crewel.storage.scripts import Step
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.durability.backlog_loader import BacklogLoader
-    from crewel.broker.durability.overflow import Overflow
+    from crewel.broker.outbox.overflow import Overflow
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +130,9 @@ class LogAppender:
             lazy=outgoing.lazy,
             priority=qos.priority,
             # By the clock that it is looked at with: the log's ids stand still when the store's clock is set back.
-            expires=qos.expires(self._broker.expiring.now()) if qos.force_destroy else 0,
+            expires=qos.expires(self._broker.expiry.now()) if qos.force_destroy else 0,
         )
-        if self._broker.dispatching.telling:
+        if self._broker.dispatchers.telling:
             entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._broker.metrics.stored_publishes += 1

@@ -148,7 +148,7 @@ class SubscriptionStore:
         elif answer.prev > node.cursor:
             self._access.writing.look()
         if durable.holder is session:
-            self._broker.dispatching.noticed(session, durable, channel, answer.notice)
+            self._broker.dispatchers.noticed(session, durable, channel, answer.notice)
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
@@ -208,7 +208,7 @@ class SubscriptionStore:
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._access.node
         node.leave(durable)
-        durable.expire(durable.expired(self._broker.expiring.now()))
+        durable.expire(durable.expired(self._broker.expiry.now()))
         returning = self._broker.returning.of(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:

@@ -218,9 +218,9 @@ class Redriving:
         if receiver not in rooms and is_queue(receiver):
             rooms[receiver] = _Room(self._broker.shared.bounds(receiver), self._broker.shared.waiting(receiver), 0)
         elif receiver not in rooms:
-            session, dispatching = self._broker.logins.names.find(receiver), self._broker.dispatching
+            session, dispatchers = self._broker.logins.names.find(receiver), self._broker.dispatchers
             if session is not None and session.bounds is not None:
-                waiting, size = dispatching.waiting(session), dispatching.waiting_bytes(session)
+                waiting, size = dispatchers.waiting(session), dispatchers.waiting_bytes(session)
                 rooms[receiver] = _Room(session.bounds, waiting, size)
             else:
                 delivery = self._broker.settings.delivery
@@ -257,7 +257,7 @@ class Redriving:
         if is_queue(receiver):
             self._broker.shared.filled(receiver)
         elif session is not None and session.durable is not None:
-            self._broker.dispatching.arrived(
+            self._broker.dispatchers.arrived(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
             )
 

@@ -100,7 +100,7 @@ class Destinations:
         if not broker.outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = broker.logins.names, broker.access.has_store
-        load, next_of = broker.dispatching.waiting, broker.shared.next_of
+        load, next_of = broker.dispatchers.waiting, broker.shared.next_of
         aims = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
             broker.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
@@ -133,7 +133,7 @@ class Destinations:
         hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
         if hearing:
             origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
-            entry = self._entry(outgoing, LogId(0), broker.expiring.now(), origin)
+            entry = self._entry(outgoing, LogId(0), broker.expiry.now(), origin)
             broker.outbound.fan_out(entry, hearing, None)
         for one in aims:
             if key and not one.code and one.to not in firsts:
@@ -172,7 +172,7 @@ class Destinations:
             outgoing.sender,
             outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
-            outgoing.qos.expires(self._broker.expiring.now()),
+            outgoing.qos.expires(self._broker.expiry.now()),
         )
         # Each has a key, so that it can be asked again what became of it.
         step = shared_queues.send(
@@ -230,7 +230,7 @@ class Destinations:
             access.node.skip(sent.id)
         else:
             access.writing.look()  # until the cursor is there, nothing may be told of how this ends
-        is_told = bool(self._broker.dispatching.telling)
+        is_told = bool(self._broker.dispatchers.telling)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
@@ -251,7 +251,7 @@ class Destinations:
                 self._broker.returning.expect(durable, delivery.source)
         else:
             waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
-            self._broker.dispatching.arrived(session, entry.position, waiting, entry)
+            self._broker.dispatchers.arrived(session, entry.position, waiting, entry)
 
     @staticmethod
     def _told(outgoing: _Outgoing, sent: Sent) -> Sending:

@@ -84,7 +84,7 @@ class Returning:
         )
 
     def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
-        access, unsettled = self._broker.access, self._broker.dispatching.unsettled
+        access, unsettled = self._broker.access, self._broker.dispatchers.unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:

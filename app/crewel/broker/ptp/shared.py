@@ -182,7 +182,7 @@ class SharedQueues:
         bounds, durable = session.bounds, session.durable
         if bounds is None or durable is None or not self.is_able(session):
             return 0
-        room = bounds.max_entries - self._broker.dispatching.unsettled.count(session)
+        room = bounds.max_entries - self._broker.dispatchers.unsettled.count(session)
         if is_exclusive(name):
             leased = sum(is_exclusive(waiting.source) for waiting in durable.inbox.values())
             room = min(room, (session.burst.max_entries or _AHEAD) - leased)
@@ -276,14 +276,14 @@ class SharedQueues:
                 self._broker.returning.expect(durable, name)
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
-        dispatching, place = self._broker.dispatching, leased.id
+        dispatchers, place = self._broker.dispatchers, leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        dispatching.arrived(session, place, waiting)
+        dispatchers.arrived(session, place, waiting)
         if not leased.failed:
             return
         failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            dispatching.unsettled.bury_stored(session, place, failure.code, failure.reason)
+            dispatchers.unsettled.bury_stored(session, place, failure.code, failure.reason)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

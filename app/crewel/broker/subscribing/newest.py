@@ -18,7 +18,7 @@ def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> No
     durable = session.durable
     if not session.queue and (durable is None or not durable.open):
         return
-    unsettled = broker.dispatching.unsettled
+    unsettled = broker.dispatchers.unsettled
     if durable is not None:
         for place in _waiting(session, durable, channel, newest):
             unsettled.drop_stored(session, place, EndReason.FILTERED)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.backlog import SIZE
+from crewel.broker.outbox.overflow import SIZE
 from crewel.broker.sessions import Session
 from crewel.broker.steps import complete, start
 from crewel.broker.subscribing.beginning import Room
@@ -117,7 +117,7 @@ async def get(broker: Broker, session: Session, data: Any) -> Fields:
         raise RemoteCallError({"errorCode": SIZE, "message": told_why})
     if asked.get("newestFirst", True):
         entries.reverse()
-    return {"messages": [told(each, with_origin=session in broker.dispatching.telling) for each in entries]}
+    return {"messages": [told(each, with_origin=session in broker.dispatchers.telling) for each in entries]}
 
 
 async def _refusal(broker: Broker, session: Session, channel: Channel) -> str | None:

@@ -124,14 +124,14 @@ async def end_messages(broker: Broker, name: str, upto: LogId) -> int:
 def _end_transients(broker: Broker, session: Session, name: str) -> int:
     waiting = [each for each in in_memory(broker, session) if each.channel == name and not each.is_notice]
     if waiting:
-        broker.dispatching.unsettled.end_many(session, (), waiting, EndReason.ERASED)
+        broker.dispatchers.unsettled.end_many(session, (), waiting, EndReason.ERASED)
         session.note_retained()
     return len(waiting)
 
 
 def _end_stored(broker: Broker, durable: Durable, session: Session | None, places: set[LogId]) -> None:
     if session is not None and session.durable is durable:
-        broker.dispatching.unsettled.end_many(session, places, (), EndReason.ERASED)
+        broker.dispatchers.unsettled.end_many(session, places, (), EndReason.ERASED)
         session.note_retained()
     else:
         durable.end_many(places, EndReason.ERASED)

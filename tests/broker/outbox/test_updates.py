@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from tests.broker.dispatch.test_unsendable import store_malformed
+from tests.broker.outbox.test_unsendable import store_malformed
 from tests.broker.ptp.post import Clerk
 from tests.broker.stored_world import StoredWorld, data, origin, store
 from tests.broker.world import Client, Socket
@@ -97,9 +97,9 @@ def test_a_message_that_cannot_be_told_holds_up_nothing(stored: StoredWorld, joi
 
 def test_it_leaves_nothing_behind(stored: StoredWorld, joined: Callable[..., Client]) -> None:
     client = joined("/a")
-    assert client.session in stored.broker.dispatching.telling
+    assert client.session in stored.broker.dispatchers.telling
     client.send(client.message("/meta/disconnect"))
-    assert not stored.broker.dispatching.telling
+    assert not stored.broker.dispatchers.telling
 
 
 def test_a_session_that_does_not_ask_gets_none(stored: StoredWorld) -> None:

@@ -25,23 +25,23 @@ class OnewayTelling(SessionPart):
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The messages with `ext.update`, in the encoding that all receivers share. A message
         that cannot be encoded so is dropped: the session sends no status for it."""
-        if session not in self._broker.dispatching.telling:
+        if session not in self._broker.dispatchers.telling:
             return entries  # a later login of the session has not asked for it
-        now_ms = self._broker.expiring.now() // 1000
+        now_ms = self._broker.expiry.now() // 1000
         told = []
         for entry in entries:
             try:
                 is_told = entry.origin is not None
                 told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                self._broker.dispatching.unsettled.bury_unsendable(session, entry, error)
+                self._broker.dispatchers.unsettled.bury_unsendable(session, entry, error)
         return told
 
 
 def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
     """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a remote
     call, stay as they are: nobody can say anything of them."""
-    now, now_ms = broker.loop.time(), broker.expiring.now() // 1000
+    now, now_ms = broker.loop.time(), broker.expiry.now() // 1000
     size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
     parts = []
     failed: list[tuple[Entry, Exception]] = []
@@ -59,11 +59,11 @@ def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list
         except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
             failed.append((entry, error))
     for entry, cause in failed:
-        broker.dispatching.unsettled.bury_unsendable(session, entry, cause)
+        broker.dispatchers.unsettled.bury_unsendable(session, entry, cause)
     dispatcher.flushes = dispatcher.flushes and size > len(entries)
     session.note_retained()
     if dispatcher.rules.ack_wait != inf:
-        broker.outbound.alarms.at(session, dispatcher.next_at())
+        broker.outbound.timers.at(session, dispatcher.next_at())
     return parts
 
 

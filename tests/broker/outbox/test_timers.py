@@ -1,4 +1,4 @@
-"""Alarms: one heap and one timer for all deadlines."""
+"""Timers: one heap and one timer for all deadlines."""
 
 from collections.abc import Iterator
 from math import inf
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.broker.alarms import Alarms
+from crewel.broker.outbox.timers import Timers
 from crewel.turns import GRACE_S
 from tests.broker.clock import ControlledLoop
 
@@ -27,7 +27,7 @@ class Sleepers:
     def __init__(self, loop: ControlledLoop) -> None:
         self.loop = loop
         self.start = loop.time()
-        self.alarms = Alarms(loop, self.ring)
+        self.timers = Timers(loop, self.ring)
         self.next: dict[str, float] = {}
         self.rung: list[tuple[str, float]] = []
 
@@ -39,7 +39,7 @@ class Sleepers:
         return self.start + self.next.pop(sleeper.name, inf)
 
     def at(self, sleeper: Any, seconds: float) -> None:
-        self.alarms.at(sleeper, self.start + seconds)
+        self.timers.at(sleeper, self.start + seconds)
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def test_who_is_forgotten_is_not_rung(sleepers: Sleepers) -> None:
     one, two = map(sleepers.make, "12")
     sleepers.at(one, 1)
     sleepers.at(two, 2)
-    sleepers.alarms.forget(one)
-    sleepers.alarms.forget(one)
+    sleepers.timers.forget(one)
+    sleepers.timers.forget(one)
     sleepers.loop.advance(5)
     assert sleepers.rung == [("2", 2)]
 
@@ -92,7 +92,7 @@ def test_one_that_fails_does_not_silence_the_others(sleepers: Sleepers) -> None:
 
     told: list[Any] = []
     sleepers.loop.set_exception_handler(lambda loop, context: told.append(context))
-    sleepers.alarms = Alarms(sleepers.loop, fail)
+    sleepers.timers = Timers(sleepers.loop, fail)
     sleepers.at(sleepers.make("1"), 1)
     sleepers.at(sleepers.make("2"), 2)
     sleepers.loop.advance(5)
@@ -106,17 +106,17 @@ def test_after_a_stall_it_waits_until_the_sockets_are_read(sleepers: Sleepers) -
     sleepers.at(two, 2)
     sleepers.loop.stall(5)
     assert sleepers.rung == []
-    sleepers.alarms.forget(two)  # its client had sent something
+    sleepers.timers.forget(two)  # its client had sent something
     sleepers.loop.advance(GRACE_S)
     assert sleepers.rung == [("1", 5 + GRACE_S)]
 
 
 def test_closed_it_rings_nobody(sleepers: Sleepers) -> None:
     sleepers.at(sleepers.make("1"), 1)
-    sleepers.alarms.close()
+    sleepers.timers.close()
     sleepers.loop.advance(5)
     assert sleepers.rung == []
-    assert len(sleepers.alarms) == 0
+    assert len(sleepers.timers) == 0
 
 
 def test_what_no_longer_counts_does_not_pile_up(sleepers: Sleepers) -> None:
@@ -127,12 +127,12 @@ def test_what_no_longer_counts_does_not_pile_up(sleepers: Sleepers) -> None:
         sleepers.at(restless, 0)
         sleepers.loop.settle()
     assert len(sleepers.rung) == 2000
-    assert len(sleepers.alarms) < 200
+    assert len(sleepers.timers) < 200
     for number in range(2000):
         gone = sleepers.make(str(number))
         sleepers.at(gone, 86400)
-        sleepers.alarms.forget(gone)
-    assert len(sleepers.alarms) < 200
+        sleepers.timers.forget(gone)
+    assert len(sleepers.timers) < 200
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["at", "forget"]), st.integers(0, 200))))
@@ -147,11 +147,11 @@ def test_everybody_is_rung_at_the_earliest_time_asked_for(script: list[tuple[int
                 sleepers.at(each[number], seconds)
                 expected[str(number)] = min(seconds, expected.get(str(number), inf))
             else:
-                sleepers.alarms.forget(each[number])
+                sleepers.timers.forget(each[number])
                 expected.pop(str(number), None)
         loop.advance(300)
         assert dict(sleepers.rung) == expected
         assert len(sleepers.rung) == len(expected)
-        assert len(sleepers.alarms) == 0
+        assert len(sleepers.timers) == 0
     finally:
         loop.close()

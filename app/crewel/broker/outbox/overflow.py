@@ -5,19 +5,73 @@ It is asked when a message arrives: one of the log when it is taken, a transient
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from crewel.broker.backlog import SIZE
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import least, place_of, priority_of
 from crewel.delivery.records import EndReason
 from crewel.qos.connect import Bounds, OverflowPolicy
+from crewel.settings.limits import Limits
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
+
+
+ENTRIES: Final = "resource.overflow.queue.entries"
+SIZE: Final = "resource.overflow.queue.bytes"
+
+OVERHEAD: Final = 400
+"""Bytes that an entry takes beside its body, about."""
+
+
+class Backlog:
+    """What waits in the queues of all sessions, each body once however many queues have it; `size` in bytes.
+
+    A body is weighed when the first queue takes it, and counts until the last reference to its entry is gone; so nothing
+    has to be said when an entry leaves a queue, which happens in many places.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.size = 0
+        self.is_full = False
+        """Whether all queues together have more than they may."""
+        self.sessions = 0
+        """Sessions that share the room; the sweep sets it, so it may be a little old."""
+
+    def weigh(self, entry: Entry) -> None:
+        """Count the body of this entry from now on."""
+        size = len(entry.wire) + OVERHEAD
+        entry.weight = _Weight(self, size)
+        self.change(size)
+
+    def change(self, size: int) -> None:
+        """So many bytes wait more, or less."""
+        self.size += size
+        self.is_full = 0 < self._limits.max_queued_bytes < self.size
+
+    def share(self, most: int) -> int:
+        """The bytes that one queue may have which may have `most` by itself: less, if all together have too much. So those
+        with little still accept messages, and those that have filled the memory make room."""
+        if not self.is_full:
+            return most
+        return min(most, self._limits.max_queued_bytes // max(self.sessions, 1))
+
+
+class _Weight:
+    """The bytes of one body, for as long as an entry refers to it."""
+
+    __slots__ = ("_backlog", "_size")
+
+    def __init__(self, backlog: Backlog, size: int) -> None:
+        self._backlog = backlog
+        self._size = size
+
+    def __del__(self) -> None:
+        self._backlog.change(-self._size)
 
 
 class _Seen(NamedTuple):
@@ -55,12 +109,12 @@ class Overflow:
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life was over
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._broker.dispatching.unsettled.bury_new(session, entry, *sink)
+        self._broker.dispatchers.unsettled.bury_new(session, entry, *sink)
         return False
 
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
-        self._broker.expiring.look(session)
+        self._broker.expiry.look(session)
         stored = len(durable) - (1 if entry.position else 0)
         waiting = stored if stored >= bounds.max_entries else stored + self._transients(session, stored)
         return bounds.exceeded(waiting, durable.size)
@@ -93,7 +147,7 @@ class Overflow:
         if policy is OverflowPolicy.DISCONNECT:
             self._broker.outbound.end_soon(session)
         elif policy is OverflowPolicy.DEAD_MESSAGE and self._makes_letters(durable):
-            self._broker.dispatching.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
+            self._broker.dispatchers.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._access.node.touch(durable)
@@ -109,7 +163,7 @@ class Overflow:
     def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
-        unsettled = self._broker.dispatching.unsettled
+        unsettled = self._broker.dispatchers.unsettled
         resending = session.batches.resending if session.batches is not None else 0
         parked = None if resending else durable.least_parked()
         if parked is not None and priority_of(parked) <= priority:

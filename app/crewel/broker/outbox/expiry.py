@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
 
-class Expiring:
+class Expiry:
     """Takes them out. `clock` tells seconds since 1970."""
 
     def __init__(self, broker: Broker, clock: Callable[[], float]) -> None:

@@ -251,7 +251,7 @@ class Unsettled:
 
     def bury_all(self, session: Session, code: str, reason: str) -> int:
         """Make dead letters of all that waits; returns how many."""
-        self._broker.expiring.look(session)
+        self._broker.expiry.look(session)
         count = self.count(session)
         self.renew(session)
         self.bury_transients(session, code, reason)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
-    from crewel.broker.outbound import Outbound
+    from crewel.broker.outbox.outbound import Outbound
     from crewel.broker.sessions import Session
     from crewel.delivery.entry import Entry
 

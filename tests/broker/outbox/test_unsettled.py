@@ -25,16 +25,16 @@ def joe(stored: StoredWorld) -> Receiver:
 
 
 def hold(world: StoredWorld, client: Receiver) -> None:
-    world.wait(world.broker.dispatching.hold(client.session, "admin"))
+    world.wait(world.broker.dispatchers.hold(client.session, "admin"))
 
 
 def activate(world: StoredWorld, client: Receiver) -> None:
-    world.wait(world.broker.dispatching.activate(client.session))
+    world.wait(world.broker.dispatchers.activate(client.session))
     world.settle()
 
 
 def waiting(world: StoredWorld, client: Receiver) -> int:
-    return world.broker.dispatching.waiting(client.session)
+    return world.broker.dispatchers.waiting(client.session)
 
 
 class TestOrder:
@@ -104,11 +104,11 @@ class TestOrder:
     def test_held_back_while_bodies_are_read_they_wait_again(self, stored: StoredWorld, joe: Receiver) -> None:
         hold(stored, joe)
         store(stored, "/a", 1, 2, 3)
-        dispatching, session = stored.broker.dispatching, joe.session
+        dispatchers, session = stored.broker.dispatchers, joe.session
         request = joe.reconnect()
-        releasing = stored.loop.create_task(dispatching.activate(session))
+        releasing = stored.loop.create_task(dispatchers.activate(session))
         stored.loop.run_until_complete(_turns(2))  # the bodies are asked for
-        again = stored.loop.create_task(dispatching.hold(session, "admin"))
+        again = stored.loop.create_task(dispatchers.hold(session, "admin"))
         stored.settle()
         assert releasing.done()
         assert again.done()
@@ -142,7 +142,7 @@ class TestSettledBesideTheQueue:
     def test_what_is_dropped_while_it_is_open_can_not_end_again(self, stored: StoredWorld, joe: Receiver) -> None:
         (place,) = store(stored, "/a", 1)
         (message,) = joe.take()
-        stored.wait(stored.broker.dispatching.clear(joe.session))
+        stored.wait(stored.broker.dispatchers.clear(joe.session))
         assert joe.tell(failed(message, "user.no"))["ext"]["update"]["rejected"]
         assert stored.ended() == [("client/joe/1", "dropped", int(place))]
         assert stored.letters() == []
@@ -234,14 +234,14 @@ class TestLetters:
         entry = Entry({"channel": "/__sys__Event", "data": 1})
         stored.broker.outbound.enqueue(joe.session, entry)
         before = stored.broker.metrics.dropped["noLetter"]
-        assert stored.wait(stored.broker.dispatching.drain(joe.session)) == 1
+        assert stored.wait(stored.broker.dispatchers.drain(joe.session)) == 1
         assert stored.letters() == []
         assert stored.broker.metrics.dropped["noLetter"] == before + 1
 
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
         joe.session.durable, kept = None, joe.session.durable
         stored.broker.publish("/a", 1)
-        assert stored.broker.dispatching.unsettled.bury_one(joe.session, "", "user.no", "") is True
+        assert stored.broker.dispatchers.unsettled.bury_one(joe.session, "", "user.no", "") is True
         joe.session.durable = kept
         assert stored.letters() == []
 
@@ -268,11 +268,11 @@ class TestLetters:
         first, second = joe.take()
         joe.take(ok(first), failed(second, HELD))
         stored.broker.publish("/a", 3)
-        dispatching = stored.broker.dispatching
-        assert stored.wait(dispatching.skip(joe.session)) == 1
+        dispatchers = stored.broker.dispatchers
+        assert stored.wait(dispatchers.skip(joe.session)) == 1
         assert [each.id for each in stored.letters()] == [origin(second)["id"]]
-        assert stored.wait(dispatching.skip(joe.session)) == 1
-        assert stored.wait(dispatching.skip(joe.session)) == 0
+        assert stored.wait(dispatchers.skip(joe.session)) == 1
+        assert stored.wait(dispatchers.skip(joe.session)) == 0
         assert [each.attempts for each in stored.letters()] == [1, 0]
 
 

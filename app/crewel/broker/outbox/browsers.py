@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crewel.broker.peer import Peer
+from crewel.broker.outbox.exchange import Peer
 from crewel.broker.sessions import Session, new_secret
 from crewel.settings import Settings
 

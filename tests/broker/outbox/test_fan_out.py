@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from crewel.broker.fan_outs import FanOuts
+from crewel.broker.outbox.fan_out import FanOuts
 from tests.broker.clock import ControlledLoop
 from tests.broker.stored_world import Receiver, StoredWorld, data, store
 from tests.broker.world import Client, World, data_of
@@ -143,7 +143,7 @@ def test_a_message_that_an_operator_took_out_meanwhile_is_not_queued(stored: Sto
     stored.wait(stored.broker.publish_stored("/a", 1))
     last = clients[-1]
     assert last.session.queue == []
-    assert stored.wait(stored.broker.dispatching.drain(last.session)) == 1
+    assert stored.wait(stored.broker.dispatchers.drain(last.session)) == 1
     stored.settle()
     assert data(last.take()) == []
     assert [letter.receiver for letter in stored.letters()] == ["client/joe/5"]

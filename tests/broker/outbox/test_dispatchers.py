@@ -119,7 +119,7 @@ class TestSettling:
         ids = store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], "user.no"))
-        assert stored.broker.dispatching.waiting(joe.session) == 0
+        assert stored.broker.dispatchers.waiting(joe.session) == 0
         assert sorted(stored.ended()) == sorted(
             ("client/joe/1", reason, int(each))
             for reason, each in zip(("settled", "dead", "settled"), ids, strict=True)
@@ -133,12 +133,12 @@ class TestSettling:
         store(stored, "/a", 1, 2)
         first, second = joe.take()
         joe.take({"id": origin(first)["id"], "state": "UNCLAIMED"})
-        dispatching = stored.broker.dispatching
-        assert (dispatching.waiting(joe.session), dispatching.unclaimed(joe.session)) == (1, 1)
+        dispatchers = stored.broker.dispatchers
+        assert (dispatchers.waiting(joe.session), dispatchers.unclaimed(joe.session)) == (1, 1)
         assert [each[1:] for each in stored.ended()] == [("settled", int(origin(second)["id"]))]
         assert "client/joe/1: no listener takes its messages of /a; they stay open until one does" in caplog.text
         assert joe.take(ok(first)) == []
-        assert (dispatching.waiting(joe.session), dispatching.unclaimed(joe.session)) == (0, 0)
+        assert (dispatchers.waiting(joe.session), dispatchers.unclaimed(joe.session)) == (0, 0)
 
     def test_with_settle_message_what_is_acknowledged_is_neither_settled_nor_sent_again(
         self, stored: StoredWorld, joe: Receiver
@@ -147,10 +147,10 @@ class TestSettling:
         first, second = joe.take()
         for _ in range(3):
             assert joe.take() == []
-        assert stored.broker.dispatching.waiting(joe.session) == 2
+        assert stored.broker.dispatchers.waiting(joe.session) == 2
         joe.tell(ok(second))
         assert joe.take(ok(first)) == []
-        assert stored.broker.dispatching.waiting(joe.session) == 0
+        assert stored.broker.dispatchers.waiting(joe.session) == 0
         assert [each[1] for each in stored.ended()] == ["settled", "settled"]
 
     def test_what_is_sent_and_not_settled_counts_against_the_bounds(self, stored: StoredWorld) -> None:
@@ -184,7 +184,7 @@ class TestSettling:
         store(stored, "/a", 1, 2, 3)
         joe.heard(joe.connect(ext={"ack": 1}, advice={"timeout": 0}))
         held = joe.connect(ext={"ack": 1})  # the reply was lost
-        stored.wait(stored.broker.dispatching.hold(joe.session, "admin"))
+        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin"))
         assert held.answer
         store(stored, "/a", 4)
         assert stored.letters() == []
@@ -215,7 +215,7 @@ class TestAbsence:
         joe, _ = self.absent(stored)
         assert joe.take() == []
         assert len(stored.ended()) == 2
-        assert stored.broker.dispatching.waiting(joe.session) == 0
+        assert stored.broker.dispatchers.waiting(joe.session) == 0
         assert joe.session.dispatcher is not None
         assert joe.session.dispatcher.open == {}
 
@@ -224,7 +224,7 @@ class TestAbsence:
         joe, (first, second) = self.absent(stored, settle=settle)
         assert joe.take(failed(first, HELD), ok(second)) == []
         assert [(reason, log_id) for _, reason, log_id in stored.ended()] == [("settled", int(second["id"]))]
-        stored.wait(stored.broker.dispatching.activate(joe.session))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         again = joe.take()
         assert data(again) == [1]
         assert origin(again[0])["redeliver"] == 1
@@ -251,25 +251,25 @@ class TestHoldback:
         store(stored, "/a", 4)
         held = joe.reconnect(ok(third))
         assert held.is_held
-        dispatching, session = stored.broker.dispatching, joe.session
-        holdback = dispatching.holdback(session)
+        dispatchers, session = stored.broker.dispatchers, joe.session
+        holdback = dispatchers.holdback(session)
         assert holdback is not None
         assert (holdback.who, holdback.code, holdback.reason) == ("client/joe/1", HELD, "lunch")
         assert holdback.message_id == origin(second)["id"]
-        assert (dispatching.waiting(session), dispatching.state(session)) == (2, ALIVE)
-        stored.wait(dispatching.activate(session))
+        assert (dispatchers.waiting(session), dispatchers.state(session)) == (2, ALIVE)
+        stored.wait(dispatchers.activate(session))
         stored.settle()
         messages = joe.heard(held)
         assert data(messages) == [2, 4]
         assert [origin(each).get("redeliver", 0) for each in messages] == [1, 0]
-        assert dispatching.holdback(session) is None
+        assert dispatchers.holdback(session) is None
 
     def test_the_rest_of_the_batch_is_untouched(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], HELD))
-        assert stored.broker.dispatching.waiting(joe.session) == 1
+        assert stored.broker.dispatchers.waiting(joe.session) == 1
 
     def test_a_held_connect_is_answered_after_its_time_all_the_same(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, "/a", 1)
@@ -287,24 +287,24 @@ class TestHoldback:
         store(stored, "/a", 1, 2)
         first, _ = joe.take()
         joe.take(failed(first, HELD, "lunch"))
-        held = stored.broker.dispatching.holdback(joe.session)
+        held = stored.broker.dispatchers.holdback(joe.session)
         stored.commit()
         getattr(stored, end)()
         joe.world = after = make_stored(prefix=stored.prefix)
         store(after, "/a", 3)
-        assert after.broker.dispatching.holdback(joe.session) == held
+        assert after.broker.dispatchers.holdback(joe.session) == held
         assert joe.take() == []
-        after.wait(after.broker.dispatching.activate(joe.session))
+        after.wait(after.broker.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1, 2, 3]
         after.commit()
         after.close()
         joe.world = last = make_stored(prefix=stored.prefix)
-        assert last.broker.dispatching.holdback(joe.session) is None
+        assert last.broker.dispatchers.holdback(joe.session) is None
 
     def test_it_is_stored_as_operators_are_shown_it(self, stored: StoredWorld, joe: Receiver) -> None:
-        stored.wait(stored.broker.dispatching.hold(joe.session, "admin", code="user.x", message_id="7", reason="r"))
+        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin", code="user.x", message_id="7", reason="r"))
         assert '"who":"admin"' in stored.record(joe.session)["d"]
-        stored.wait(stored.broker.dispatching.activate(joe.session))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         assert "d" not in stored.record(joe.session)
 
     def test_a_take_over_does_not_end_it(self, stored: StoredWorld, joe: Receiver) -> None:
@@ -313,19 +313,19 @@ class TestHoldback:
         new = Receiver(stored).taking_over(joe)
         assert new.login["queued"] == 1
         assert new.take() == []
-        stored.wait(stored.broker.dispatching.activate(new.session))
+        stored.wait(stored.broker.dispatchers.activate(new.session))
         assert data(new.take()) == [1]
 
     def test_one_that_is_held_back_already_stays_as_it_is(self, stored: StoredWorld, joe: Receiver) -> None:
-        dispatching = stored.broker.dispatching
+        dispatchers = stored.broker.dispatchers
         for who in ("first", "second"):
-            stored.wait(dispatching.hold(joe.session, who))
-        holdback = dispatching.holdback(joe.session)
+            stored.wait(dispatchers.hold(joe.session, who))
+        holdback = dispatchers.holdback(joe.session)
         assert holdback is not None
         assert holdback.who == "first"
 
     def test_to_activate_what_is_active_changes_nothing(self, stored: StoredWorld, joe: Receiver) -> None:
-        stored.wait(stored.broker.dispatching.activate(joe.session))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         store(stored, "/a", 1)
         assert data(joe.take()) == [1]
 
@@ -334,25 +334,25 @@ class TestHoldback:
         assert client.handshake(ext={"ack": True})["successful"]
         client.take()
         client.subscribe("/a")
-        dispatching = stored.broker.dispatching
-        stored.wait(dispatching.hold(client.session, "admin"))
+        dispatchers = stored.broker.dispatchers
+        stored.wait(dispatchers.hold(client.session, "admin"))
         store(stored, "/a", 1)
         stored.broker.publish("/a", 2)
         assert client.take() == []
-        stored.wait(dispatching.activate(client.session))
+        stored.wait(dispatchers.activate(client.session))
         assert sorted(data([*client.take(), *client.take()])) == [1, 2]
         client.take()
-        assert dispatching.waiting(client.session) == 0
+        assert dispatchers.waiting(client.session) == 0
 
     def test_one_that_does_not_acknowledge_cannot(self, stored: StoredWorld) -> None:
         client = Client(stored)
         client.handshake()
-        dispatching = stored.broker.dispatching
+        dispatchers = stored.broker.dispatchers
         with pytest.raises(IllegalArgument) as refused:
-            stored.wait(dispatching.hold(client.session, "admin"))
+            stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
         assert client.session.dispatcher is None
-        assert (dispatching.waiting(client.session), dispatching.holdback(client.session)) == (0, None)
+        assert (dispatchers.waiting(client.session), dispatchers.holdback(client.session)) == (0, None)
 
     def test_without_a_store_it_holds_in_memory(self, make_world: MakeWorld) -> None:
         world = make_world("storage.enabled=false", extensions=[UpdateExtension(), AckExtension()])
@@ -362,7 +362,7 @@ class TestHoldback:
         assert joe.take(failed(message, HELD)) == []
         world.broker.publish("/a", 2)
         assert joe.take() == []
-        world.loop.run_until_complete(world.broker.dispatching.activate(joe.session))
+        world.loop.run_until_complete(world.broker.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1, 2]
 
 
@@ -377,70 +377,70 @@ class TestOperators:
     def test_skip_takes_the_message_that_is_held_back_and_then_the_oldest(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
-        ids, dispatching = self.held(stored, joe), stored.broker.dispatching
-        assert stored.wait(dispatching.skip(joe.session)) == 1
+        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
+        assert stored.wait(dispatchers.skip(joe.session)) == 1
         (letter,) = stored.letters()
         assert (letter.id, letter.code, letter.reason) == (ids[1], HELD, "lunch")
-        assert stored.wait(dispatching.skip(joe.session)) == 1
+        assert stored.wait(dispatchers.skip(joe.session)) == 1
         assert [each.id for each in stored.letters()] == [ids[1], ids[0]]
-        assert stored.wait(dispatching.skip(joe.session)) == 1
-        assert stored.wait(dispatching.skip(joe.session)) == 0
-        assert dispatching.holdback(joe.session) is not None
+        assert stored.wait(dispatchers.skip(joe.session)) == 1
+        assert stored.wait(dispatchers.skip(joe.session)) == 0
+        assert dispatchers.holdback(joe.session) is not None
 
     def test_drain_makes_letters_of_all_that_waits(self, stored: StoredWorld, joe: Receiver) -> None:
-        ids, dispatching = self.held(stored, joe), stored.broker.dispatching
+        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
         stored.broker.publish("/a", "not stored")
-        assert stored.wait(dispatching.drain(joe.session)) == 4
+        assert stored.wait(dispatchers.drain(joe.session)) == 4
         letters = stored.letters()
         assert sorted(each.id for each in letters if each.is_persistent) == sorted(ids)
         assert [each.is_persistent for each in letters].count(False) == 1
         assert {each.code for each in letters} == {HELD}
-        assert dispatching.waiting(joe.session) == 0
-        stored.wait(dispatching.activate(joe.session))
+        assert dispatchers.waiting(joe.session) == 0
+        stored.wait(dispatchers.activate(joe.session))
         assert joe.take() == []
 
     def test_clear_leaves_no_letters(self, stored: StoredWorld, joe: Receiver) -> None:
         self.held(stored, joe)
         stored.broker.publish("/a", "not stored")
-        assert stored.wait(stored.broker.dispatching.clear(joe.session)) == 4
+        assert stored.wait(stored.broker.dispatchers.clear(joe.session)) == 4
         assert stored.letters() == []
         assert [each[1] for each in stored.ended()] == ["dropped"] * 3
-        stored.wait(stored.broker.dispatching.activate(joe.session))
+        stored.wait(stored.broker.dispatchers.activate(joe.session))
         assert joe.take() == []
 
     @pytest.mark.parametrize(("count", "left"), [(0, [1, 2, 3, "new"]), (2, [3, "new"]), (3, ["new"]), (9, [])])
     def test_remove_drops_the_oldest_so_many(
         self, stored: StoredWorld, joe: Receiver, count: int, left: list[Any]
     ) -> None:
-        dispatching = stored.broker.dispatching
-        stored.wait(dispatching.hold(joe.session, "admin"))
+        dispatchers = stored.broker.dispatchers
+        stored.wait(dispatchers.hold(joe.session, "admin"))
         store(stored, "/a", 1, 2, 3)
         stored.broker.publish("/a", "new")
-        assert stored.wait(dispatching.remove(joe.session, count)) == min(count, 4)
-        assert dispatching.waiting(joe.session) == len(left)
-        stored.wait(dispatching.activate(joe.session))
+        assert stored.wait(dispatchers.remove(joe.session, count)) == min(count, 4)
+        assert dispatchers.waiting(joe.session) == len(left)
+        stored.wait(dispatchers.activate(joe.session))
         assert sorted(map(str, data([*joe.take(), *joe.take()]))) == sorted(map(str, left))
 
     def test_peek_shows_the_oldest_with_their_bodies_and_takes_nothing(
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
-        ids, dispatching = self.held(stored, joe), stored.broker.dispatching
+        ids, dispatchers = self.held(stored, joe), stored.broker.dispatchers
         stored.broker.publish("/a", "not stored")
-        seen = stored.wait(dispatching.peek(joe.session, 10))
+        seen = stored.wait(dispatchers.peek(joe.session, 10))
         assert [each.fields["data"] for each in seen] == [1, 2, 3, "not stored"]
         assert [each.origin.id for each in seen if each.origin is not None][:3] == ids
-        assert [each.fields["data"] for each in stored.wait(dispatching.peek(joe.session, 2))] == [1, 2]
-        assert stored.wait(dispatching.peek(joe.session, 0)) == []
-        assert dispatching.waiting(joe.session) == 4
+        assert [each.fields["data"] for each in stored.wait(dispatchers.peek(joe.session, 2))] == [1, 2]
+        assert stored.wait(dispatchers.peek(joe.session, 0)) == []
+        assert dispatchers.waiting(joe.session) == 4
 
     def test_what_waits_is_counted_in_bytes_too(self, stored: StoredWorld, joe: Receiver) -> None:
-        dispatching = stored.broker.dispatching
-        assert dispatching.waiting_bytes(joe.session) == 0
+        dispatchers = stored.broker.dispatchers
+        assert dispatchers.waiting_bytes(joe.session) == 0
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
-        assert 2000 < dispatching.waiting_bytes(joe.session) < 2300
-        dispatching.unsettled.drop(joe.session, 2)
-        assert dispatching.waiting_bytes(joe.session) == 0
+        assert 2000 < dispatchers.waiting_bytes(joe.session) < 2300
+        dispatchers.unsettled.drop(joe.session, 2)
+        assert dispatchers.waiting_bytes(joe.session) == 0
 
 
 class TestRetries:
@@ -451,14 +451,14 @@ class TestRetries:
         assert joe.take(ok(first), failed(second, GONE), ok(third)) == []
         store(stored, "/a", 4)
         held = joe.reconnect()
-        assert stored.broker.dispatching.state(joe.session) is POLLING
+        assert stored.broker.dispatchers.state(joe.session) is POLLING
         stored.advance(4.9)
         assert held.is_held
         stored.advance(0.2)
         messages = joe.heard(held)
         assert data(messages) == [2, 4]
         assert origin(messages[0])["redeliver"] == 1
-        assert stored.broker.dispatching.state(joe.session) is ALIVE
+        assert stored.broker.dispatchers.state(joe.session) is ALIVE
 
     def test_what_is_not_stored_keeps_its_order_too(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
@@ -593,7 +593,7 @@ class TestAckWait:
         letters = stored.letters()
         assert [(each.code, each.attempts) for each in letters] == [("communication.responseTimeout", 1)] * 2
         assert ids[0] in [each.id for each in letters]
-        assert stored.broker.dispatching.waiting(joe.session) == 0
+        assert stored.broker.dispatchers.waiting(joe.session) == 0
 
     def test_it_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=20000, **MESSAGE)
@@ -602,7 +602,7 @@ class TestAckWait:
         stored.advance(12.0)
         stored.broker.sweep()
         stored.advance(60.0)
-        assert (stored.letters(), stored.broker.dispatching.waiting(joe.session)) == ([], 1)
+        assert (stored.letters(), stored.broker.dispatchers.waiting(joe.session)) == ([], 1)
         joe.take()
         held = joe.reconnect()
         stored.advance(20.1)
@@ -631,7 +631,7 @@ class TestSink:
         assert [each.id for each in letters].count("") == 0
         assert len(letters) == 5
         assert {(each.code, each.reason) for each in letters} == {("user.broken", "no idea")}
-        assert world.broker.dispatching.state(joe.session) is DEAD
+        assert world.broker.dispatchers.state(joe.session) is DEAD
         assert joe.take() == []
 
     def test_it_survives_a_restart(self, make_stored: MakeStored) -> None:
@@ -685,7 +685,7 @@ class TestEnds:
 
     def test_one_that_is_held_back_ends_as_any(self, stored: StoredWorld) -> None:
         joe = self.waiting(stored, name="joe/1")
-        stored.wait(stored.broker.dispatching.hold(joe.session, "admin"))
+        stored.wait(stored.broker.dispatchers.hold(joe.session, "admin"))
         joe.say("/meta/disconnect")
         assert len(stored.letters()) == 3
 
@@ -771,17 +771,17 @@ class TestTakeOver:
         assert sorted(data(messages)) == [1, 2, 3]
         assert {origin(each).get("redeliver", 0) for each in messages} == {1}
         assert "ext" not in new.tell(*map(ok, messages))
-        assert stored.broker.dispatching.waiting(new.session) == 0
+        assert stored.broker.dispatchers.waiting(new.session) == 0
 
     def test_a_retry_can_be_had_now(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 60_000}, **MESSAGE)
         store(stored, "/a", 1)
-        assert not stored.broker.dispatching.retry(joe.session)
+        assert not stored.broker.dispatchers.retry(joe.session)
         joe.take(failed(joe.take()[0], GONE))
-        assert stored.broker.dispatching.state(joe.session) is POLLING
-        assert stored.broker.dispatching.retry(joe.session)
+        assert stored.broker.dispatchers.state(joe.session) is POLLING
+        assert stored.broker.dispatchers.retry(joe.session)
         stored.settle()
-        assert stored.broker.dispatching.state(joe.session) is ALIVE
+        assert stored.broker.dispatchers.state(joe.session) is ALIVE
         assert data(joe.take()) == [1]
 
     def test_after_a_failure_it_need_not_wait(self, stored: StoredWorld) -> None:

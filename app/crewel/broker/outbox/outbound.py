@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
-from crewel.broker.alarms import Alarms
-from crewel.broker.backlog import Backlog
-from crewel.broker.browsers import Browsers
-from crewel.broker.exchange import Exchange
-from crewel.broker.expiring import Expiring
-from crewel.broker.fan_outs import FanOuts, handed_out
-from crewel.broker.held import Held
-from crewel.broker.peer import Peer
-from crewel.broker.replying import CONNECTED, CONNECTED_WITH, Replies, encoded
+from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.exchange import CONNECTED, CONNECTED_WITH, Exchange, Held, Peer, Replies, encode_reply
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.fan_out import FanOuts, handed_out
+from crewel.broker.outbox.overflow import Backlog
+from crewel.broker.outbox.timers import SessionTimes, Timers
 from crewel.broker.sessions import Session, State, Verdict
-from crewel.broker.timing import Timing
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -52,7 +48,7 @@ class Outbound:
         settings: Settings,
         metrics: Metrics,
         browsers: Browsers,
-        timing: Timing,
+        timing: SessionTimes,
         end: Callable[[Session], None],
     ) -> None:
         self._loop = loop
@@ -62,9 +58,9 @@ class Outbound:
         """What waits in all queues."""
         self._metrics = metrics
         self._browsers = browsers
-        self._timing = timing
+        self._times = timing
         self.pipe = Pipe(())
-        self.alarms = Alarms(loop, self._ring)
+        self.timers = Timers(loop, self._ring)
         self.fan_outs = FanOuts(loop)
         self._ready: list[Session] = []
         self._end = end
@@ -79,7 +75,7 @@ class Outbound:
         """Called when a request has been read to its end whose statuses reported failures of the client."""
         self.ring: Callable[[Session, float], float]
         """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
-        self.expiring: Expiring
+        self.expiry: Expiry
         self.held = 0
         self._holds = True
 
@@ -138,7 +134,7 @@ class Outbound:
         else:
             queue.append(entry)
         if entry.expires:
-            self.expiring.watch(session, entry)
+            self.expiry.watch(session, entry)
         if entry.lazy and self._settings.max_lazy_ms > 0:
             self._wait_lazily(session)
             return
@@ -171,7 +167,7 @@ class Outbound:
     def _wait_lazily(self, session: Session) -> None:
         if session.lazy_at == inf:
             session.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
-            self.alarms.at(session, session.lazy_at)
+            self.timers.at(session, session.lazy_at)
 
     def _make_room(self, session: Session, entry: Entry, limit: int) -> bool:
         if session.durable is not None and self.has_room is not None:
@@ -274,7 +270,7 @@ class Outbound:
         if session.is_paused:
             return []
         if session.expiry:
-            self.expiring.look(session)
+            self.expiry.look(session)
         entries = session.take(self._settings.max_response_bytes)
         if not entries:
             return []
@@ -331,7 +327,7 @@ class Outbound:
         if session is None or not session.is_live:
             return
         if exchange.connect is not None or exchange.handshake is not None:
-            self._timing.rest(session, self._loop.time())
+            self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
         if session.urgent:
@@ -349,7 +345,7 @@ class Outbound:
             else:
                 passes = self.pipe.send(session, reply)
             if passes:
-                parts.append(encoded(reply, self._metrics))
+                parts.append(encode_reply(reply, self._metrics))
         if messages:
             # Messages come before replies; only a handshake reply goes before all, for the client is nobody until then.
             parts = parts + messages if replies_first else messages + parts
@@ -367,9 +363,9 @@ class Outbound:
             session.hold_delay = 0.0
         if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
             if not peer.pushes and not self._browsers.admits(session):
-                self._timing.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
+                self._times.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
-            timeout = self._timing.hold_ms(session) / 1000 if exchange.was_connected else 0.0
+            timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
             if timeout < delay:
                 timeout = delay
             if timeout > 0:
@@ -382,7 +378,7 @@ class Outbound:
                 self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
                 return True
         if exchange.advise:
-            reply["advice"] = self._timing.advice(session)
+            reply["advice"] = self._times.advice(session)
         return False
 
     def would_hold(self, session: Session, peer: Peer) -> bool:
@@ -413,7 +409,7 @@ class Outbound:
             if self._browsers.has_limit:
                 self._browsers.hold(session)
         if held.deadline < session.alarm or held.not_before:
-            self.alarms.at(session, held.not_before or held.deadline)
+            self.timers.at(session, held.not_before or held.deadline)
 
     def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
@@ -464,11 +460,11 @@ class Outbound:
             message = held.message(session) if isinstance(request, str) else request
             reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
-                self._timing.tell_released(session, reply, peer.transport)
+                self._times.tell_released(session, reply, peer.transport)
             if self.pipe.send_meta(session, reply, message):
-                parts.append(encoded(reply, self._metrics))
+                parts.append(encode_reply(reply, self._metrics))
         if session.is_live:
-            self._timing.rest(session, now)
+            self._times.arm_time_out(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
         if held.twin is not None:
@@ -501,7 +497,7 @@ class Outbound:
             peer.session = None
         elif held.peer is peer:
             self._let_go(session, held)
-            self._timing.rest(session, self._loop.time())
+            self._times.arm_time_out(session, self._loop.time())
 
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
@@ -524,11 +520,11 @@ class Outbound:
         if held is not None and held.peer is socket:
             self._let_go(session, held)
             now = self._loop.time()
-            self._timing.rest(session, max(held.deadline, now) if session.grace_ms is None else now)
+            self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""
         self._holds = False
         for session in list(sessions):
             self.release(session, self._loop.time())
-        self.alarms.close()
+        self.timers.close()

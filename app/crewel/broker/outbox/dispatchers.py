@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from crewel.broker.dispatch.pings import Pings
-from crewel.broker.dispatch.telling import OnewayTelling
-from crewel.broker.dispatch.unsettled import Unsettled
 from crewel.broker.durability.subscription_store import DEAD_SESSION
-from crewel.broker.outlook import cause
+from crewel.broker.outbox.ping import Pings
+from crewel.broker.outbox.timers import cause
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.outbox.updates import OnewayTelling
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.durable import Durable
@@ -43,7 +43,7 @@ _NAMED_CHANNELS: Final = 3
 _SKIPPED: Final = "an operator has taken it out of the queue"
 
 
-class Dispatching:
+class Dispatchers:
     """The dispatchers of one broker."""
 
     def __init__(self, broker: Broker) -> None:
@@ -131,7 +131,7 @@ class Dispatching:
         self.telling.discard(session)
         self.pings.ended(session)
         durable = session.durable
-        self._broker.expiring.leave(session)
+        self._broker.expiry.leave(session)
         self.unsettled.leave_attempts(session)
         if durable is not None and (
             durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
@@ -155,7 +155,7 @@ class Dispatching:
             logging.WARNING if is_kept else logging.INFO,
             "the session %s has ended (%s): %d waiting messages %s",
             session.name or "of a client without a name",
-            cause(session, event, broker.timing, broker.loop.time()),
+            cause(session, event, broker.times, broker.loop.time()),
             waiting,
             "become dead letters, or go back to their subject or group" if is_kept else "lapse",
         )
@@ -265,7 +265,7 @@ class Dispatching:
             self._broker.outbound.make_ready(session)
         if session.durable is not None:
             self._broker.durability.backlog.load_if_waiting(session)
-        self._broker.outbound.alarms.at(session, dispatcher.next_at())
+        self._broker.outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.pause(is_paused=is_paused)
@@ -295,7 +295,7 @@ class Dispatching:
         if session.dispatcher is not None:
             session.dispatcher.flushes = has_backlog
             session.dispatcher.wait_anew(self._broker.loop.time())
-            self._broker.outbound.alarms.at(session, session.dispatcher.next_at())
+            self._broker.outbound.timers.at(session, session.dispatcher.next_at())
         self._broker.shared.here(session)
 
     def await_client(self, session: Session, now: float) -> None:
@@ -325,7 +325,7 @@ class Dispatching:
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
         is_gone = session.is_absent or session.state is not State.CONNECTED
-        is_gone = is_gone or self._broker.timing.is_gone(session, self._broker.loop.time())
+        is_gone = is_gone or self._broker.times.is_gone(session, self._broker.loop.time())
         if session.dispatcher is None:
             return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
         return session.dispatcher.observe(is_gone=is_gone)

@@ -29,7 +29,7 @@ class Life:
         self.follow(world)
 
     def follow(self, world: World) -> None:
-        world.broker.expiring.clock = lambda: time() + self.passed
+        world.broker.expiry.clock = lambda: time() + self.passed
 
     def is_over(self, *, sweeps: bool = True) -> None:
         """Let all who have an end die."""
@@ -120,14 +120,14 @@ class TestQueued:
     def test_and_what_waits_for_one_that_is_held_back(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
     ) -> None:
-        dispatching = stored.broker.dispatching
-        stored.wait(dispatching.hold(session(joe), "operator"))
+        dispatchers = stored.broker.dispatchers
+        stored.wait(dispatchers.hold(session(joe), "operator"))
         life = Life(stored)
         mortal = store(stored, "mortal", **MORTAL)
         stored.broker.publish("/a", "transient", qos=MORTAL)
         store(stored, "any")
         life.is_over(sweeps=sweeps)
-        stored.wait(dispatching.activate(session(joe)))
+        stored.wait(dispatchers.activate(session(joe)))
         assert data(joe.take()) == ["any"]
         assert expired(stored) == [mortal]
 
@@ -184,7 +184,7 @@ class TestSwept:
         let_go(stored)
         life.is_over()
         assert expired(stored) == [mortal]
-        assert stored.broker.dispatching.waiting(session(joe)) == 0
+        assert stored.broker.dispatchers.waiting(session(joe)) == 0
 
     def test_what_it_has_acknowledged_and_not_answered_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
         life = Life(stored)
@@ -250,7 +250,7 @@ class TestSwept:
         world.broker.publish("/a", "mortal", qos=MORTAL)
         world.broker.disconnect(session(client))
         life.is_over()
-        assert world.broker.expiring._watched == set()
+        assert world.broker.expiry._watched == set()
 
 
 class TestEnds:
@@ -278,7 +278,7 @@ class TestEnds:
         mortal = store(stored, "a", **MORTAL)
         store(stored, "any")
         life.is_over(sweeps=False)
-        assert stored.wait(stored.broker.dispatching.drain(session(joe))) == 1
+        assert stored.wait(stored.broker.dispatchers.drain(session(joe))) == 1
         assert expired(stored) == [mortal]
         assert len(stored.letters()) == 1
 
@@ -325,7 +325,7 @@ class TestClocksThatAreSet:
 
     def set_clock(self, world: StoredWorld) -> dict[str, float]:
         clocks = {"wall": time(), "elapsed": 0.0}
-        world.broker.expiring.clock = Clock(lambda: clocks["wall"], lambda: clocks["elapsed"])
+        world.broker.expiry.clock = Clock(lambda: clocks["wall"], lambda: clocks["elapsed"])
         return clocks
 
     def pass_by(self, world: StoredWorld, clocks: dict[str, float], seconds: float) -> None:

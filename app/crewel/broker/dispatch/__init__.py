@@ -1,1 +1,0 @@
-"""What clients report of their messages, and what is done about it."""

@@ -1,0 +1,189 @@
+"""One payload of a client on its way through the broker: who sent it, the replies so far, and the connect that waits.
+
+Transports subclass `Peer`; services read it.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.codec import encode
+from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.replies import Reply
+from crewel.errors import BayeuxCode
+from crewel.metrics import Metrics
+
+if TYPE_CHECKING:
+    from crewel.broker.sessions import Session
+    from crewel.settings.declared import Bayeux
+
+log = logging.getLogger(__name__)
+
+CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
+CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+"""The reply to a bare connect that has nothing else to tell."""
+CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
+"""The same, of a session with a part that has something to tell."""
+
+Replies = list[tuple[Reply, Message | None]]
+"""The replies of one exchange, each with the message that it answers; None: nobody but the server has asked."""
+
+
+class Peer(ABC):
+    """One HTTP request (answered once), or one WebSocket (sent to at any time)."""
+
+    __slots__ = ("browser", "is_writable", "mints_cookie", "session")
+
+    transport: ClassVar[str] = ""
+    """The connection type by its name on the wire."""
+    pushes: ClassVar[bool] = False
+    """Whether messages may be sent at any time and not only as the answer to a request."""
+    connect_only: ClassVar[bool] = False
+    """Whether only connect replies may carry messages on this transport."""
+
+    def __init__(self, browser: str | None) -> None:
+        self.browser = browser
+        """The value of the browser cookie, None if the request has none."""
+        self.mints_cookie = False
+        """Whether the answer must set the cookie to `browser`."""
+        self.session: Session | None = None
+        """The session whose connect this request holds, or that this socket speaks for."""
+        self.is_writable = True
+        """Whether the peer takes what it is sent; False while a socket's reader has fallen behind."""
+
+    @abstractmethod
+    def send(self, parts: list[bytes]) -> None:
+        """Send these ready messages as one payload: the whole response of a request, one frame of a socket."""
+
+    @abstractmethod
+    def supersede(self) -> None:
+        """A newer connect has taken the place of the one that this request holds: end it without a Bayeux body. A socket
+        stays open and says nothing."""
+
+    def slow_down(self, seconds: float) -> None:  # noqa: B027 - not every connection can
+        """Take nothing more from the client for so long, if the connection is its own: it asks for more than it may have."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended: nobody hears what is sent."""
+        return False
+
+    @property
+    @abstractmethod
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request (of a socket: of its upgrade)."""
+
+    @property
+    @abstractmethod
+    def remote(self) -> str | None:
+        """The address of the client, through trusted proxies."""
+
+    @property
+    @abstractmethod
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS, through trusted proxies."""
+
+
+class Held:
+    """A held connect. It waits for long, and many do: what it keeps is memory, and has left the caches when it is needed.
+    So of a bare connect (a connect that says what it must, and nothing else) only the id is kept."""
+
+    __slots__ = ("advise", "deadline", "not_before", "peer", "reply", "request", "twin")
+
+    def __init__(
+        self,
+        peer: Peer,
+        request: Message | str,
+        reply: Reply | None,
+        deadline: float,
+        not_before: float = 0.0,
+        advise: bool = False,
+    ) -> None:
+        self.peer = peer
+        self.request = request
+        """The message; of a bare connect, its id."""
+        self.reply = reply
+        """The reply as it stands; None of a plain connect, whose reply is made when it is answered."""
+        self.deadline = deadline
+        """Loop time (s) at which it is answered even if nothing has come."""
+        self.not_before = not_before
+        """Loop time (s) before which it is not answered, whatever comes (`SessionPart`s slow a futile client down)."""
+        self.advise = advise
+        self.twin: Peer | None = None
+        """A second request that brought the very same connect, and gets the same answer."""
+
+    def message(self, session: Session) -> Message:
+        """The message; that of a bare connect as it was."""
+        request = self.request
+        if isinstance(request, str):
+            names = {"connectionType": self.peer.transport, "clientId": session.id, "id": request}
+            request = Message({"channel": CONNECT_CHANNEL.name, **names}, CONNECT_CHANNEL, request)
+        return request
+
+
+class Exchange:
+    """A request or frame that is being answered. The session of its first message is the session of the whole of it."""
+
+    # On the class, because most exchanges never set them.
+    session: Session | None = None
+    connect: Reply | None = None
+    """The successful connect reply among the replies."""
+    handshake: Reply | None = None
+    """The successful handshake reply among them."""
+    login: Fields | None = None
+    """What the handshake reply tells of the session, in `ext.session`, if it was asked."""
+    was_connected = False
+    """Whether the session had connected before: the first connect is answered at once."""
+    advise = False
+    """Whether the connect reply tells the advice."""
+    waits: Session | None = None
+    """The session, while something is waited for: as it was at first, for a refused handshake takes it away."""
+    ahead: deque[tuple[Message | None, Any, Any]] | None = None
+    """The messages after the one that is waited for that were begun already, each with its handler and what that waits for; or
+    with its reply, and None."""
+
+    def __init__(self, peer: Peer, elements: list[Any]) -> None:
+        self.peer = peer
+        self.elements = elements
+        self.replies: list[tuple[Reply, Message | None]] = []
+        """The replies with their requests, which the extensions see again when the reply leaves; an element that is not
+        a message has none."""
+
+    def wait(self) -> None:
+        """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""
+        if self.session is not None:
+            self.waits = self.session
+            self.session.requests += 1
+
+    def resume(self) -> None:
+        """All has come that was waited for."""
+        if self.waits is not None:
+            self.waits.requests -= 1
+            self.waits = None
+
+    def carries_messages(self, session: Session, settings: Bayeux) -> bool:
+        """Whether what waits for the session goes out with the answer."""
+        if self.peer.is_gone:
+            return False  # it went while its request waited for something
+        if self.handshake is not None:
+            return settings.allow_message_delivery_during_handshake
+        if self.connect is not None or not session.is_live:
+            return True
+        return not (session.connect_only or self.peer.connect_only)
+
+
+def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
+    """The reply's JSON; a failure is counted by its code. What JSON cannot say becomes an internal error."""
+    if not reply["successful"] and "error" in reply:
+        metrics.errors[reply["error"][:3]] += 1
+    try:
+        return encode(reply)
+    except TypeError:
+        log.exception("a policy or an extension put what JSON cannot say into a reply")
+        plain = {name: reply[name] for name in ("channel", "id") if name in reply}
+        return encode(plain | {"successful": False, "error": BayeuxCode.INTERNAL_ERROR})
