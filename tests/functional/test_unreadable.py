@@ -47,6 +47,8 @@ REFUSED = {
         b"GET /cometd", *UPGRADE, KEY, b"Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=" + DIGITS
     ),
     "a sub-protocol that is no text": request(b"GET /cometd", *UPGRADE, KEY, b"Sec-WebSocket-Protocol: \xff"),
+    "an expectation that is no text": request(b"POST /cometd", LENGTH, b"Expect: \xff", body=HANDSHAKE),
+    "a tunnel to nowhere": b"CONNECT  \r\nHost: localhost\r\n\r\n",
     "a path that is no text": request(b"GET /admin/api/\xff\xfe", TOKEN),
     "half a surrogate in a path": request(b"GET /admin/api/sessions/%ED%A0%80", TOKEN),
     "half a surrogate in JSON": request(b"POST /cometd", b"Content-Length: 25", body=b'[{"channel":"/a\\ud800 "}] '),

@@ -10,14 +10,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from errno import ENAMETOOLONG
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.turns import GRACE_S, has_stalled
 
@@ -66,6 +69,8 @@ class Connection(RequestHandler):
         self._parked: RequestPeer | None = None
         self._socket: Socket | None = None
         self._outbound: Outbound | None = None
+        assert self._request_factory is not None
+        self._request_factory = partial(_request, self._request_factory)
 
     @property
     def is_half_closed(self) -> bool:
@@ -184,7 +189,9 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         """The answer to what is no HTTP, or to a failure of ours. The first is a peer's affair, and no error to log; so is
         a connection that is lost."""
-        if not isinstance(exc, HttpProcessingError | ConnectionError):
+        if isinstance(exc, UnicodeEncodeError) and "Expect" in request.headers:
+            status = 417  # aiohttp repeats the expectation in its answer, also one that is no text
+        elif not isinstance(exc, HttpProcessingError | ConnectionError):
             return super().handle_error(request, status, exc, message)
         response = web.Response(status=status, text="not a request in HTTP")
         response.force_close()
@@ -219,6 +226,11 @@ class Connection(RequestHandler):
             self._wire.abort()
         else:
             self._watch_reader()
+
+
+def _request(make: Callable[..., web.BaseRequest], message: RawRequestMessage, *others: Any) -> web.BaseRequest:
+    """The request of this head. aiohttp's parser gives a CONNECT without a target no URL, and its request needs one."""
+    return make(message if message.url is not None else message._replace(path="/", url=ERROR.url), *others)
 
 
 @web.middleware
