@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
+from crewel.broker.session_part import SessionPart
 from crewel.broker.sessions import Session
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order
 from crewel.delivery.records import BATCH_BLOCK
-from crewel.extension import Extension, SessionPart
+from crewel.extension import Extension
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
+    from crewel.broker.session_part import SessionPart
     from crewel.broker.sessions import Session
     from crewel.errors import RemoteCallError
-    from crewel.extension import Extension, SessionPart
+    from crewel.extension import Extension
     from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
     from crewel.security.policy import Refusal, SecurityPolicy
 
@@ -49,7 +50,7 @@ _HOMES = {
     "SecurityPolicy": "crewel.security.policy",
     "Service": "crewel.broker.services",
     "Session": "crewel.broker.sessions",
-    "SessionPart": "crewel.extension",
+    "SessionPart": "crewel.broker.session_part",
 }
 
 

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
-from crewel.broker.posting import post
 from crewel.errors import Limited, PayloadError
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
@@ -48,7 +47,7 @@ class Api:
             broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             return refused(error)
         try:
-            replies = await post(broker, grants, elements, address)
+            replies = await broker.posting.post(grants, elements, address)
         except Limited as error:
             return too_many(error)
         return web.Response(

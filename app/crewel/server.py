@@ -25,7 +25,6 @@ from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.services import Service
-from crewel.broker.sweeper import sweep_forever
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.pages import mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
@@ -102,7 +101,7 @@ def attach(
     broker = Broker(settings, load_extensions(settings.bayeux.extensions))
     broker.metrics.gauge("tasks", lambda: len(asyncio.all_tasks()))
     if settings.security.policy == "jwt":
-        broker.set_policy(JwtPolicy(Tokens(settings.security), broker.logins.admin.matches))
+        broker.set_policy(JwtPolicy(Tokens(settings.security), broker.admin.matches))
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])
@@ -145,7 +144,7 @@ async def _access(app: web.Application) -> AsyncIterator[None]:
         except OSError as error:
             log.warning("there is no admin token, and nobody is an operator: %s", error)
     if token is not None:
-        broker.logins.admin.know(token)
+        broker.admin.know(token)
     if isinstance(broker.guard.policy, JwtPolicy):
         await broker.guard.policy.tokens.open()
     yield
@@ -153,7 +152,7 @@ async def _access(app: web.Application) -> AsyncIterator[None]:
 
 async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
     broker = app[BROKER]
-    broker.supervisor.start("sweeper", lambda: sweep_forever(broker))
+    broker.supervisor.start("sweeper", broker.sweeper.run_forever)
     yield
     await broker.close()
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.broker.letters.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits
 from crewel.broker.sessions import Session
 from crewel.delivery.order import in_order, place_of
 from tests.broker.stored_world import Receiver, StoredWorld, origin
@@ -231,7 +231,7 @@ class Round:
     def _redrive(self) -> None:
         letters = self.world.letters()
         chosen = tuple(each.dead_id for each in self.random.sample(letters, min(len(letters), 3)))
-        self.world.wait(Redriving(self.world.broker).redrive(Chosen(ids=chosen), Limits()))
+        self.world.wait(self.world.broker.redriving.redrive(Chosen(ids=chosen), Limits()))
         self.world.settle()
 
     def _take_over(self) -> None:

@@ -34,7 +34,7 @@ def entry(channel: str, position: int) -> Entry:
 
 def gathering(world: World, level: str) -> Events:
     """Events that have begun, less the task that writes them."""
-    events = Events(world.broker)
+    events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
     world.broker.settings.events.level = level  # type: ignore[assignment]
     events._obey()
     return events
@@ -111,7 +111,7 @@ class TestLevels:
         assert events._group("t") is None
 
     def test_before_there_is_a_store_nothing_is_kept(self, world: World) -> None:
-        events = Events(world.broker)
+        events = Events(world.broker.runtime, world.broker.access, world.broker.registry)
         tell_everything(events)
         assert events._group("t") is None
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from crewel.broker.durability.durability import Durability
-from crewel.broker.posting import post
 from crewel.broker.services import Service
 from crewel.broker.sessions import State
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
@@ -112,7 +111,7 @@ class TestAlive:
         assert not old.is_known
 
     def test_an_operator_need_not_wait(self, world: World) -> None:
-        world.broker.logins.admin.know("admin")
+        world.broker.admin.know("admin")
         old = Client(world)
         login(old, name="joe/1")
         old.connect()
@@ -122,7 +121,7 @@ class TestAlive:
         assert new.session.grants is OPERATOR
 
     def test_a_wrong_token_is_refused_under_the_policy_open(self, world: World) -> None:
-        world.broker.logins.admin.know("admin")
+        world.broker.admin.know("admin")
         reply = shake(Client(world), name="joe/1", token="x")
         assert (reply["successful"], reply["advice"]["reconnect"]) == (False, "none")
         assert reply["error"] == "403:client/joe/1:user.security.authentication.accessDenied"
@@ -226,7 +225,7 @@ class Failing:
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), StoreUncertain("who knows"), StoreFull("full")])
 def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World, error: StoreError) -> None:
     durable_half, world.broker.access.has_store = world.broker.durability, True
-    world.broker.durability = cast("Durability", Failing(error))
+    world.broker.logins._durability = cast("Durability", Failing(error))
     client = Client(world)
     request = client.send(
         {"channel": "/meta/handshake", "ext": {"ack": True, "session": {"name": "joe/1", "maxSessions": 1}}}
@@ -236,14 +235,14 @@ def test_a_login_that_the_store_does_not_take_leaves_nothing_behind(world: World
     assert reply["error"] == f"503:client/joe/1:{error.code}"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 1000}
     assert reply["ext"]["session"] == {"errorCode": error.code, "message": str(error)}
-    assert (len(world.broker.sessions), len(world.broker.logins.names)) == (0, 0)
-    world.broker.durability, world.broker.access.has_store = durable_half, False
+    assert (len(world.broker.sessions), len(world.broker.names)) == (0, 0)
+    world.broker.logins._durability, world.broker.access.has_store = durable_half, False
     assert login(Client(world), name="joe/1", maxSessions=1)["reconnected"] is False
 
 
 def test_of_a_handshake_that_asked_for_no_name_nothing_is_told(world: World) -> None:
     world.broker.access.has_store = True
-    world.broker.durability = cast("Durability", Failing(StoreUnavailable("away")))
+    world.broker.logins._durability = cast("Durability", Failing(StoreUnavailable("away")))
     request = Client(world).send({"channel": "/meta/handshake", "ext": {"ack": True}})
     world.settle()
     (reply,) = request.received
@@ -291,7 +290,7 @@ class TestTokensThatEnd:
         Client(world).joined().publish("/a", 1)
         world.settle()
         assert client.socket.take() == []
-        world.broker.logins.admin.know("admin")
+        world.broker.admin.know("admin")
         new = Client(world)
         assert login(new, name="joe/1", token="admin")["queued"] == 1
         assert data_of(new.connect().answer) == [1]
@@ -329,7 +328,7 @@ class TestPosting:
     """Publishing without a session."""
 
     def post(self, world: World, *elements: Any) -> list[dict[str, Any]]:
-        return world.loop.run_until_complete(post(world.broker, OPERATOR, list(elements)))
+        return world.loop.run_until_complete(world.broker.posting.post(OPERATOR, list(elements)))
 
     def test_messages_do_not_overtake_one_that_waits_for_a_listener(self, world: World) -> None:
         listening = asyncio.Event()

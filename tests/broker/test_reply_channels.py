@@ -90,7 +90,7 @@ class TestIds:
         joe.subscribe(f"/ret/{reply_id}/*")
         world.crash()
         again = make_stored(prefix=world.prefix)
-        session = again.broker.logins.names.find("client/joe/1")
+        session = again.broker.names.find("client/joe/1")
         assert session is not None
         assert session.reply_id == reply_id
         assert session.subscriptions == {f"/ret/{reply_id}/*"}
@@ -220,7 +220,7 @@ class TestAnswering:
     def test_answers_are_counted_together_and_tell_no_id(self, world: World) -> None:
         joe, mine = come(world)
         subscribe(joe, f"/ret/{mine}/*")
-        world.broker.events = events = gathering(world, "all")
+        world.broker.broadcasting._events = events = gathering(world, "all")
         for serial in range(3):
             ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)
         traffic = [each for each in group(events)["events"] if each["type"] == "traffic"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.sweeper import sweep_forever
 from crewel.turns import GRACE_S
 from tests.broker.world import Client, World
 
@@ -16,7 +15,7 @@ def test_it_sweeps_in_time_and_goes_on_after_a_failure(
 ) -> None:
     world = make_world("bayeux.sweep_ms=200", "bayeux.max_interval_ms=1500")
     client = Client(world).joined()
-    sweep, times = world.broker.sweep, []
+    sweep, times = world.broker.sweeper.sweep, []
 
     def failing_once() -> None:
         times.append(round(world.loop.time() - 1000, 3))
@@ -24,8 +23,8 @@ def test_it_sweeps_in_time_and_goes_on_after_a_failure(
             raise RuntimeError("broken")
         sweep()
 
-    monkeypatch.setattr(world.broker, "sweep", failing_once)
-    task = world.loop.create_task(sweep_forever(world.broker))
+    monkeypatch.setattr(world.broker.sweeper, "sweep", failing_once)
+    task = world.loop.create_task(world.broker.sweeper.run_forever())
     world.advance(1.5)
     assert times == [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4]
     assert client.is_known
@@ -41,7 +40,7 @@ def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -
     """What its client has sent meanwhile is read before the next sweep."""
     world = make_world("bayeux.sweep_ms=1000", "bayeux.max_interval_ms=1500")
     client, gone = Client(world).joined(), Client(world).joined()
-    task = world.loop.create_task(sweep_forever(world.broker))
+    task = world.loop.create_task(world.broker.sweeper.run_forever())
     world.settle()
     world.loop.stall(10)
     client.connect(advice={"timeout": 0})
@@ -55,7 +54,7 @@ def test_a_stall_of_the_loop_ends_no_session(make_world: Callable[..., World]) -
 
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr("crewel.broker.broker.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.sweeper.TURN_S", 0.0)
     for _ in range(200):
         Client(world).handshake()
     world.advance(30)

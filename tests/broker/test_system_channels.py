@@ -37,7 +37,7 @@ def permissive() -> Service:
 
 
 def operator(world: World, **fields: Any) -> Client:
-    world.broker.logins.admin.know("secret")
+    world.broker.admin.know("secret")
     client = Client(world)
     assert client.handshake(ext={"session": {"token": "secret"}}, **fields)["successful"]
     assert client.session.is_operator

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from crewel.broker import inbound
-from crewel.broker.posting import post
 from crewel.security.grants import OPERATOR
 from tests.broker.world import Client, Request, World, data_of
 
@@ -57,7 +56,7 @@ def test_a_session_that_ends_within_its_batch_publishes_no_more(world: World) ->
 def test_others_have_their_turn_within_a_post(world: World) -> None:
     other, hearer = Client(world).joined(), Client(world).joined("/a")
     messages: list[Any] = [{"channel": "/a", "data": number} for number in range(20)]
-    task = world.loop.create_task(post(world.broker, OPERATOR, messages))
+    task = world.loop.create_task(world.broker.posting.post(OPERATOR, messages))
     world.loop.call_soon(lambda: world.loop.call_soon(lambda: other.publish("/a", "between")))
     world.settle()
     assert all(reply["successful"] for reply in task.result())

@@ -12,7 +12,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.broker.broker import Broker
-from crewel.broker.letters.redriving import Redriving
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.sessions import Session
 from crewel.errors import StoreUnavailable
@@ -30,7 +29,7 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.redriving = Redriving(broker)
+        self.redriving = broker.redriving
 
     @property
     def node(self) -> str:
@@ -51,7 +50,7 @@ class Administration:
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""
-        return self.broker.logins.names.find(name)
+        return self.broker.names.find(name)
 
     def named(self) -> Iterator[Session]:
         """All sessions that have a name. Those that said nothing of who they are cannot be told apart."""
@@ -64,11 +63,11 @@ class Administration:
     def all_subjects(self) -> list[str]:
         """The same, those for whom something waits that is addressed to them, and those who may not log in."""
         waited_for = {state.subject for state in self.broker.destinations.subjects()}
-        return sorted({*self.subjects(), *waited_for, *self.broker.logins.names.blocked})
+        return sorted({*self.subjects(), *waited_for, *self.broker.names.blocked})
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""
-        names = self.broker.logins.names
+        names = self.broker.names
         return subject in names.blocked or bool(names.of_subject(subject) or self.broker.destinations.waiting(subject))
 
     def clock_ms(self, loop_time: float) -> float:

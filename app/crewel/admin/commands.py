@@ -89,7 +89,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
                     f"is about {order.name}, who has no session here, and for whom nothing waits; __cmd:?clientList has all"
                     " who have"
                 )
-            return Call(admin, who, order.name, list(admin.broker.logins.names.of_subject(subject)), value)
+            return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
         case Level.TOPIC:
             if await admin.broker.topics.state(order.name) is State.DEAD:
                 raise _illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")

@@ -29,12 +29,12 @@ async def _peek(call: Call) -> list[dict[str, Any]]:
 
 
 def _set_blocked(call: Call) -> None:
-    blocked = call.admin.broker.logins.names.blocked
+    blocked = call.admin.broker.names.blocked
     (blocked.add if call.value else blocked.discard)(call.subject)
 
 
 def _block_and_kill(call: Call) -> int:
-    call.admin.broker.logins.names.blocked.add(call.subject)
+    call.admin.broker.names.blocked.add(call.subject)
     return kill(call)
 
 
@@ -59,7 +59,7 @@ SUBJECT_COMMANDS: Final = (
     _write(
         "blockClientLogin",
         "Whether its logins are refused, until the server ends. Sessions that it has stay.",
-        lambda c: c.subject in c.admin.broker.logins.names.blocked,
+        lambda c: c.subject in c.admin.broker.names.blocked,
         FLAG,
         _set_blocked,
     ),
@@ -79,12 +79,12 @@ _UNKNOWN: Final = {404: "There is no such subject: it has no session, and nothin
 
 def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
-    sessions = admin.broker.logins.names.of_subject(subject)
+    sessions = admin.broker.names.of_subject(subject)
     return {
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
-        "blocked": subject in admin.broker.logins.names.blocked,
+        "blocked": subject in admin.broker.names.blocked,
         "queued": admin.broker.destinations.waiting(subject),
         "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
     }
@@ -106,7 +106,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
     subject = ask.path["subject"]
     if not ask.admin.has_subject(subject):
         raise NotThere(f"there is no subject {subject} here")
-    sessions = ask.admin.broker.logins.names.of_subject(subject)
+    sessions = ask.admin.broker.names.of_subject(subject)
     return Call(ask.admin, ask.who, f"client/{subject}", list(sessions), value)
 
 

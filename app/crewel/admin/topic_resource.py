@@ -47,7 +47,7 @@ def _parsed(name: str) -> Channel:
 
 async def _past(broker: Broker, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
     """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
-    return await broker.subscribing.past(_parsed(name), count, newest_first)
+    return await broker.histories.shown(_parsed(name), count, newest_first)
 
 
 # Commands

@@ -15,8 +15,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import groupby
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
@@ -24,9 +27,6 @@ from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
 from crewel.storage import streams
 from crewel.storage.streams import BUCKETS_MS, EVENTS, SCHEMA, Level
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,14 @@ Fields = dict[str, Any]
 class Events:
     """The events of one broker. Without a store there are none."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._settings = broker.settings.events
+    def __init__(self, runtime: Runtime, access: StoreAccess, registry: Registry) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._supervisor = runtime.supervisor
+        self._settings = runtime.settings.events
+        self._node = runtime.settings.node.name
+        self._access = access
+        self._registry = registry
         self._level: Level | None = None
         self.traffic: dict[str, list[int]] | None = None
         """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
@@ -65,11 +70,11 @@ class Events:
 
     def start(self) -> None:
         """There is a store: begin."""
-        self._broker.registry.session_added.append(self._opened)
-        self._broker.registry.session_removed.append(self._closed)
+        self._registry.session_added.append(self._opened)
+        self._registry.session_removed.append(self._closed)
         self._since = _now_ms()
         self._obey()
-        self._task = self._broker.supervisor.start("events", self._run)
+        self._task = self._supervisor.start("events", self._run)
 
     async def close(self) -> None:
         """Write what there is, if the store takes it at once."""
@@ -170,7 +175,7 @@ class Events:
         ticks, self._ticks, self.tick = self._ticks, [], -1.0
         if self._settled is None:
             return
-        since_us = (time() - self._broker.loop.time()) * 1_000_000
+        since_us = (time() - self._loop.time()) * 1_000_000
         for now, entries in ticks:
             now_us = int(since_us + now * 1_000_000)
             for entry, same in groupby(entries):  # many acknowledge the same in one turn of the loop
@@ -220,7 +225,7 @@ class Events:
 
     async def flush(self) -> None:
         """Write a group of what has happened, if anything has; it is lost if the store does not take it."""
-        access = self._broker.access
+        access = self._access
         if not access.has_store:
             return
         group = self._group(access.token)
@@ -230,14 +235,14 @@ class Events:
         try:
             await access.writing.ask(step)
         except StoreError as error:
-            self._broker.metrics.events_lost += len(group["events"])
+            self._metrics.events_lost += len(group["events"])
             log.debug("a group of events is lost: %s", error)
 
     def _group(self, token: str) -> Fields | None:
         events = self._taken()
         most = self._settings.max_group
         lost, self._lost = self._lost + max(len(events) - most, 0), 0
-        self._broker.metrics.events_lost += lost
+        self._metrics.events_lost += lost
         if not events and not lost:
             return None
         if token != self._token:
@@ -246,7 +251,7 @@ class Events:
         since, self._since = self._since, _now_ms()
         return {
             "v": SCHEMA,
-            "node": self._broker.settings.node.name,
+            "node": self._node,
             "token": self._token,
             "n": self._number,
             "from": since,

@@ -15,17 +15,22 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.meta import CONNECT, HANDLERS, HANDSHAKE, unknown_session
+from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.meta import CONNECT, HANDSHAKE, MetaHandlers
+from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer
-from crewel.broker.publishing import publish
-from crewel.broker.sessions import Session, State, new_secret
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.publishing import Publishing
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Host, Session, State, new_secret
 from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
 from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-    from crewel.extension import SessionPart
+    from crewel.broker.session_part import SessionPart
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +55,33 @@ _SHORT = 8  # elements that are processed without a look at the clock
 class Inbound:
     """Processes what peers send."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._sees_bare_connects = broker.outbound.pipe.sees_plain(CONNECT)
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        browsers: Browsers,
+        times: SessionTimes,
+        backlog: BacklogLoader,
+        publishing: Publishing,
+        sessions: dict[str, Session],
+        meta: MetaHandlers,
+        host: Host,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._browsers = browsers
+        self._times = times
+        self._backlog = backlog
+        self._publishing = publishing
+        self._sessions = sessions
+        self._meta = meta
+        self._host = host
+        self._sees_bare_connects = self._outbound.pipe.sees_plain(CONNECT)
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
@@ -62,13 +91,13 @@ class Inbound:
         self._find_session(exchange)
         pending = self._process(exchange)
         if pending is None:
-            self._broker.outbound.answer(exchange)
+            self._outbound.answer(exchange)
             return None
         exchange.wait()
         if not isinstance(pending, _TurnOver) and isinstance(pending[2], Promise) and not peer.pushes:
             pending[2].then(partial(self._go_on, exchange, pending))
             return None
-        return self._broker.spawn(self._process_later(exchange, pending))
+        return self._spawn(self._process_later(exchange, pending))
 
     def _go_on(self, exchange: Exchange, pending: _Pending, result: Any) -> None:
         """A promise is kept that the exchange waited for. A request needs no task for that, for nobody waits for it."""
@@ -85,10 +114,10 @@ class Inbound:
             exchange.replies.append((reply, message))
             further = self._process(exchange) if len(exchange.replies) < len(exchange.elements) else None
         if further is not None:
-            self._broker.spawn(self._process_later(exchange, further))
+            self._spawn(self._process_later(exchange, further))
             return
         exchange.resume()
-        self._broker.outbound.answer(exchange)
+        self._outbound.answer(exchange)
 
     def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
         """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
@@ -102,47 +131,44 @@ class Inbound:
             return False
         if "ext" in fields and type(fields["ext"]) is not dict:
             return False
-        broker = self._broker
-        session = broker.sessions.get(client_id)
+        session = self._sessions.get(client_id)
         if session is None:
             return False
-        if message_id == session.connect_id and broker.outbound.repeat(session, peer, message_id):
+        if message_id == session.connect_id and self._outbound.repeat(session, peer, message_id):
             return True
-        if "advice" in fields or not broker.outbound.would_hold(session, peer):
+        if "advice" in fields or not self._outbound.would_hold(session, peer):
             return False
         if not (message_id.isalnum() and message_id.isascii()):
             return False
         session.peer = peer
         session.connect_id = message_id
-        session.last_seen = now = broker.loop.time()
+        session.last_seen = now = self._loop.time()
         request: Message | str = message_id
         is_bare = len(fields) == _BARE and not session.parts and fields.get("connectionType") == peer.transport
         if self._sees_bare_connects or not (
             is_bare or (session.plain and _is_taken(session.plain, session, peer, fields))
         ):
             request = message = Message(fields, CONNECT_CHANNEL, message_id)
-            passes = broker.outbound.pipe.rcv_meta(session, message)
+            passes = self._outbound.pipe.rcv_meta(session, message)
             if session.dispatcher is not None and session.dispatcher.reported:
-                broker.dispatchers.conclude(session)
+                self._dispatchers.conclude(session)
             if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
                 self._answer_after_all(session, peer, message, passes=passes)
                 return True
-        broker.metrics.connects += 1
+        self._metrics.connects += 1
         session.transient_timeout_ms = session.transient_interval_ms = None
-        deadline = now + broker.times.hold_ms(session) / 1000
-        broker.outbound.hold(session, Held(peer, request, None, deadline))
+        deadline = now + self._times.hold_ms(session) / 1000
+        self._outbound.hold(session, Held(peer, request, None, deadline))
         if session.durable is not None and session.durable.parked:
-            broker.durability.backlog.load_if_waiting(
-                session
-            )  # a status that the connect carried has put something back
+            self._backlog.load_if_waiting(session)  # a status that the connect carried has put something back
         if deadline <= now:
-            broker.outbound.release(session, now)
+            self._outbound.release(session, now)
         return True
 
     def _answer_after_all(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """An extension has made of a plain connect one that has something to be told."""
         fields = message.fields
-        self._broker.times.saw(session, session.last_seen, peer)
+        self._times.saw(session, session.last_seen, peer)
         exchange = Exchange(peer, [fields])
         exchange.session = session
         try:
@@ -151,7 +177,7 @@ class Inbound:
             reply = refusal(fields, message, error)
         assert isinstance(reply, dict)
         exchange.replies.append((reply, message))
-        self._broker.outbound.answer(exchange)
+        self._outbound.answer(exchange)
 
     async def _process_later(self, exchange: Exchange, pending: _Pending | _TurnOver | None) -> None:
         try:
@@ -169,7 +195,7 @@ class Inbound:
                 pending = self._process(exchange)
         finally:
             exchange.resume()
-        self._broker.outbound.answer(exchange)
+        self._outbound.answer(exchange)
 
     def _process(self, exchange: Exchange) -> _Pending | _TurnOver | None:
         """Answer the elements that have no reply yet, up to one that has to be waited for, or to the end of the turn. While a
@@ -228,14 +254,14 @@ class Inbound:
         client_id = first.get("clientId") if type(first) is dict else None
         if type(client_id) is not str:
             return
-        session = self._broker.sessions.get(client_id)
+        session = self._sessions.get(client_id)
         if session is None or is_handshake(first):
             return
         peer = exchange.peer
-        if not (self._may_push(peer, session) if peer.pushes else self._broker.browsers.may_speak_for(session, peer)):
+        if not (self._may_push(peer, session) if peer.pushes else self._browsers.may_speak_for(session, peer)):
             return
         exchange.session = session
-        self._broker.times.saw(session, self._broker.loop.time(), peer)
+        self._times.saw(session, self._loop.time(), peer)
 
     def _may_push(self, peer: Peer, session: Session) -> bool:
         """Whether this socket may speak for the session."""
@@ -243,7 +269,7 @@ class Inbound:
         if spoken_for is not session:
             if spoken_for is not None and spoken_for.is_live:
                 return False
-            if self._broker.settings.websocket.require_handshake_per_connection:
+            if self._settings.websocket.require_handshake_per_connection:
                 return False
             peer.session = session
         # From here on deliveries go to this socket, even before its next connect: a page may have been reloaded.
@@ -252,14 +278,13 @@ class Inbound:
         return True
 
     def _handle(self, exchange: Exchange, message: Message) -> _Outcome:
-        broker = self._broker
         channel = message.channel
         session = exchange.session
         if channel.name == HANDSHAKE:
-            exchange.session = session = Session(self._broker, new_secret(), exchange.peer)
+            exchange.session = session = Session(self._host, new_secret(), exchange.peer)
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
-        pipe = broker.outbound.pipe
+        pipe = self._outbound.pipe
         passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
         if session is not None and session.dispatcher is not None and session.dispatcher.reported:
             self._conclude(exchange, session, channel)
@@ -269,21 +294,21 @@ class Inbound:
         """A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
         later message may settle more: then `Outbound.answer` sees to it."""
         if channel.is_meta and len(exchange.replies) + 1 == len(exchange.elements):
-            self._broker.dispatchers.conclude(session)
+            self._dispatchers.conclude(session)
 
     def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
         """The reply, after the extensions have seen the message and said whether it passes."""
-        broker, channel = self._broker, message.channel
+        channel = message.channel
         if not passes:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is State.NEW):
-            return unknown_session(broker, exchange, message)
+            return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
-            return publish(broker, session, message)
-        handler = HANDLERS.get(channel.name)
+            return self._publishing.publish(session, message)
+        handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
-        return handler(broker, exchange, session, message)
+        return handler(exchange, session, message)
 
 
 def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, waiting: Awaitable[Any] | None) -> None:

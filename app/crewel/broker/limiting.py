@@ -11,12 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
 from random import random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crewel.bayeux.message import Message
-from crewel.broker.logins import identity
+from crewel.broker.channels import Channels
+from crewel.broker.guard import Guard
+from crewel.broker.names import identity
 from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.refusals import shown_token
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.errors import Limited
 from crewel.errors.dotted import is_below
@@ -26,10 +30,8 @@ from crewel.qos.names import ANONYMOUS
 from crewel.security.bearer import grants_of
 from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken
+from crewel.security.tokens import AdminToken
 from crewel.settings.limits import Limits as LimitSettings
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +63,25 @@ _RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
 class Limits:
     """The limits of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._settings = broker.settings.limits
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        guard: Guard,
+        admin: AdminToken,
+        sessions: dict[str, Session],
+        topic_count: Callable[[], int],
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._guard = guard
+        self._admin = admin
+        self._sessions = sessions
+        self._topic_count = topic_count
+        self._settings = runtime.settings.limits
         self._exempt = [ip_network(network) for network in self._settings.exempt_addresses]
         self.addresses = Accounts(_MOST_ACCOUNTS)
         self.subjects = Accounts(_MOST_ACCOUNTS)
@@ -87,12 +105,12 @@ class Limits:
         if session.is_exempt:
             return
         wait = account.take("handshakes", self._rate("handshakes"), 1, self._now)
-        if wait and (token is None or not self._broker.logins.admin.matches(token)):
+        if wait and (token is None or not self._admin.matches(token)):
             raise self._limited("handshakes_per_s", "too many handshakes from this address", _spread(wait), session)
 
     def admit(self, session: Session) -> None:
         """A session is about to begin. Raises Limited."""
-        most, sessions = self._settings.max_sessions, self._broker.sessions
+        most, sessions = self._settings.max_sessions, self._sessions
         if most and len(sessions) >= most:
             raise self._limited(
                 "max_sessions", "the server has too many sessions", _spread(_ROOM_S), session, Limited.CAP
@@ -146,7 +164,7 @@ class Limits:
         has = len(session.subscriptions)
         if settings.max_subscriptions_per_session and has + count > settings.max_subscriptions_per_session:
             raise self._full("max_subscriptions_per_session", "the session has too many subscriptions", session)
-        if settings.max_subscriptions and self._broker.channels.subscriptions + count > settings.max_subscriptions:
+        if settings.max_subscriptions and self._channels.subscriptions + count > settings.max_subscriptions:
             raise self._full("max_subscriptions", "the server has too many subscriptions", session)
         if session.is_operator:
             return
@@ -162,7 +180,7 @@ class Limits:
     def new_channel(self, session: Session) -> None:
         """A session is the first to publish to a channel. Raises Limited."""
         most = self._settings.max_channels
-        if most and len(self._broker.topics.known) >= most:
+        if most and self._topic_count() >= most:
             raise self._full("max_channels", "the server has too many channels", session)
         account = session.account
         if account is None or session.is_exempt or session.is_operator:
@@ -176,7 +194,7 @@ class Limits:
         most = self._settings.max_calls_per_session
         if not most or self.calls[session] < most:
             return True
-        self._broker.metrics.limited["max_calls_per_session"] += 1
+        self._metrics.limited["max_calls_per_session"] += 1
         return False
 
     def called(self, session: Session) -> None:
@@ -201,7 +219,7 @@ class Limits:
         if authorization:
             self.may_show_token(account)
         try:
-            return await grants_of(authorization, self._broker.logins.admin, self._broker.guard.policy)
+            return await grants_of(authorization, self._admin, self._guard.policy)
         except BadToken as error:
             if authorization and is_below(error.code, "user"):
                 self.token_failed(account)
@@ -225,8 +243,8 @@ class Limits:
 
     def sweep(self) -> None:
         """Forget accounts that have nothing and did nothing for a while."""
-        self._broker.outbound.backlog.sessions = len(self._broker.sessions)
-        self._broker.outbound.shorten(self._broker.sessions.values())
+        self._outbound.backlog.sessions = len(self._sessions)
+        self._outbound.shorten(self._sessions.values())
         for accounts in (self.addresses, self.subjects):
             accounts.sweep(self._rate, self._now, _SWEPT)
 
@@ -234,7 +252,7 @@ class Limits:
 
     @property
     def _now(self) -> float:
-        return self._broker.loop.time()
+        return self._loop.time()
 
     def _rate(self, kind: str) -> Rate:
         rate = _RATES[kind](self._settings)
@@ -269,7 +287,7 @@ class Limits:
         self, limit: str, told: str, wait_s: float, session: Session | None, code: str = Limited.RATE
     ) -> Limited:
         """Count the refusal, let the client's own connection rest, and say it in the log now and then."""
-        self._broker.metrics.limited[limit] += 1
+        self._metrics.limited[limit] += 1
         account = None if session is None else session.account
         if session is not None and session.peer is not None:
             session.peer.slow_down(min(wait_s, _BUSY_S))

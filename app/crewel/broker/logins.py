@@ -12,14 +12,24 @@ from collections import Counter
 from collections.abc import Iterable
 from math import ceil
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux import advice
 from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.names import Names, digest, new_reply_id, new_resume
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.durability import Durability
+from crewel.broker.guard import Guard
+from crewel.broker.limiting import Limits
+from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
+from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.ptp.presence import Presence
+from crewel.broker.ptp.shared import SharedQueues
 from crewel.broker.refusals import (
     IDENTICAL,
     NameHeld,
@@ -30,8 +40,11 @@ from crewel.broker.refusals import (
     told_name,
     unavailable,
 )
-from crewel.broker.sessions import Session, State, Verdict
+from crewel.broker.runtime import Runtime
+from crewel.broker.session_table import SessionTable
+from crewel.broker.sessions import Host, Session, State, Verdict
 from crewel.broker.steps import Steps
+from crewel.broker.subscribing.subscribing import Subscribing
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
@@ -42,9 +55,6 @@ from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.tokens import AdminToken
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 _TOO_MANY: Final = "user.configuration.maxSession"
 log = logging.getLogger(__name__)
 
@@ -52,8 +62,6 @@ _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: this server knows them all."""
-_BEYOND_STORED: Final = -1_000_000_001
-"""First number of sessions that are not stored, where others are: those count upwards from 1."""
 _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
@@ -63,10 +71,42 @@ _LOOK_S: Final = 0.05
 class Logins:
     """The logins of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.admin = AdminToken()
-        self.names = Names(_BEYOND_STORED if broker.settings.storage.enabled else -1)
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        unsettled: Unsettled,
+        guard: Guard,
+        limits: Limits,
+        names: Names,
+        admin: AdminToken,
+        shared: SharedQueues,
+        subscribing: Subscribing,
+        times: SessionTimes,
+        access: StoreAccess,
+        durability: Durability,
+        table: SessionTable,
+        presence: Presence,
+        host: Host,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._unsettled = unsettled
+        self._guard = guard
+        self._limits = limits
+        self._names = names
+        self._admin = admin
+        self._shared = shared
+        self._subscribing = subscribing
+        self._times = times
+        self._access = access
+        self._durability = durability
+        self._table = table
+        self._presence = presence
+        self._host = host
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._arriving: Counter[str] = Counter()
 
@@ -74,7 +114,7 @@ class Logins:
 
     def concern(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
-        if session.is_reliable and self._broker.access.has_store:
+        if session.is_reliable and self._access.has_store:
             return True
         ext = message.fields.get("ext")
         return type(ext) is dict and "session" in ext
@@ -101,16 +141,16 @@ class Logins:
     def _read(self, message: Message) -> ConnectQos:
         if "session" not in message.ext:
             return NOTHING_ASKED
-        return read_connect_qos(message.ext["session"], self._broker.settings.bayeux.max_queue_messages)
+        return read_connect_qos(message.ext["session"], self._settings.bayeux.max_queue_messages)
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
         """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
         Under the policy `open` no other token is right, so one is refused: its client believes that it is somebody."""
         grants = session.grants
         if grants is None and qos.token is not None:
-            if self.admin.matches(qos.token):
+            if self._admin.matches(qos.token):
                 grants = OPERATOR
-            elif self._broker.guard.admits_everybody:
+            elif self._guard.admits_everybody:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
         if grants is not None and qos.name is not None and not _may_be(grants, qos.name.subject):
@@ -125,15 +165,15 @@ class Logins:
             if under_way is None:
                 break
             yield asyncio.shield(under_way)
-        self.names.admit(target.name if target is not None else f"client/{subject}")
-        done = self._broker.loop.create_future()
+        self._names.admit(target.name if target is not None else f"client/{subject}")
+        done = self._loop.create_future()
         if key:
             self._busy[key] = done
         self._arriving[subject] += 1
         try:
             if target is None:
                 self._make_room(session, qos, subject)
-                self._broker.limits.admit(session)
+                self._limits.admit(session)
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
@@ -149,12 +189,12 @@ class Logins:
         """The session that this login takes over; None if it makes one. Raises Refused."""
         name = qos.name
         if qos.resume is not None:
-            shown = self.names.shown(qos.resume)
+            shown = self._names.shown(qos.resume)
             if shown is not None:
                 return self._owned(session, shown, name)
         if name is None or not name.number:
             return None  # a secret that is good for nothing any more: the session has ended
-        there = self.names.find(name.relative)
+        there = self._names.find(name.relative)
         if there is None:
             if name.is_numbered:
                 raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
@@ -164,7 +204,7 @@ class Logins:
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
         if session.grants is None and self._is_alive(there):
-            left = self._broker.times.gone_in(there, self._broker.loop.time())
+            left = self._times.gone_in(there, self._loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there
 
@@ -183,15 +223,15 @@ class Logins:
         """Whether its client connects: a connect is held, or the next one is not overdue."""
         if session.is_absent or session.state is not State.CONNECTED:
             return False
-        return not self._broker.times.is_gone(session, self._broker.loop.time())
+        return not self._times.is_gone(session, self._loop.time())
 
     def _make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
         if subject == ANONYMOUS:
             return
-        others = self.names.of_subject(subject)
+        others = self._names.of_subject(subject)
         if qos.clear_sessions:
             others = self._clear(session, others)
-        most = self._broker.settings.limits.max_sessions_per_subject or qos.max_sessions
+        most = self._settings.limits.max_sessions_per_subject or qos.max_sessions
         if len(others) + self._arriving[subject] > min(most, qos.max_sessions):
             told = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
             raise login_refusal(_TOO_MANY, f"client/{subject}", told)
@@ -202,44 +242,43 @@ class Logins:
         left = [other for other in others if session.grants is None and self._is_alive(other)]
         for other in others:
             if other not in left:
-                self._broker.disconnect(other)
+                self._table.disconnect(other)
         return left
 
     # A new session
 
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
-        name, durability = qos.name, self._broker.durability
+        name, durability = qos.name, self._durability
         resume = new_resume() if "session" in message.ext else None
         session.use_reply_id(new_reply_id() if resume is not None else "")
         digests = _digests(resume, qos)
-        is_stored = session.is_reliable and self._broker.access.has_store
+        is_stored = session.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
         self._dress(session, qos, is_stored=is_stored)
         if not is_stored:
             subject = ANONYMOUS if name is None else name.subject
-            session.use_name(name.relative if name is not None and name.number else self.names.number(subject))
+            session.use_name(name.relative if name is not None and name.number else self._names.number(subject))
         else:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
             answer = yield durability.login(_key(name) or _prefix(name), facts, _ANY_NUMBER)
             durability.attach(session, answer)
-        session.wait_for_client(qos.timeout_ms if _is_named(session) else None)
-        self.names.add(session, *digests)
-        self._broker.presence.logged_in(session)
+        session.wait_for_client(qos.timeout_ms if is_named(session) else None)
+        self._names.add(session, *digests)
+        self._presence.logged_in(session)
         self._tell(exchange, session, resume, reconnected=False)
 
     def _until_ended(self, name: str) -> Steps[None]:
         """Wait until an earlier session of this name has left the store. It takes a commit."""
-        durability = self._broker.durability
-        deadline = self._broker.loop.time() + _ENDING_S
-        while name and (name in self._broker.access.node.sessions or name in durability.subscriptions.leaving):
-            if self._broker.loop.time() > deadline:
+        deadline = self._loop.time() + _ENDING_S
+        while name and (name in self._access.node.sessions or name in self._access.leaving):
+            if self._loop.time() > deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
 
     def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
-        asked, delivery = qos.queue, self._broker.settings.delivery
+        asked, delivery = qos.queue, self._settings.delivery
         session.log_in(qos)
         if is_stored:
             bounds = Bounds(
@@ -249,10 +288,10 @@ class Logins:
             )
             session.bound_stored(bounds)
         else:
-            max_bytes = asked.max_bytes or self._broker.settings.bayeux.max_queue_bytes
+            max_bytes = asked.max_bytes or self._settings.bayeux.max_queue_bytes
             ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
-        self._broker.dispatchers.equip(session, qos)
+        self._dispatchers.equip(session, qos)
 
     # A session that goes on
 
@@ -263,7 +302,7 @@ class Logins:
             told = "must be asked for again" if target.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{told}: the session that is taken over cannot change that")
         _check(target, qos, is_stored=target.durable is not None)
-        resume, durability = new_resume(), self._broker.durability
+        resume, durability = new_resume(), self._durability
         digests = _digests(resume, qos)
         reply_id = target.reply_id or new_reply_id()
         if target.durable is not None:
@@ -274,22 +313,22 @@ class Logins:
             durability.renew(target, answer)
         target.use_reply_id(reply_id)
         self._dress(target, qos, is_stored=target.durable is not None)
-        target.wait_for_client(qos.timeout_ms if _is_named(target) else None)
-        if qos.clear_sessions and _is_named(target):
-            self._clear(session, [each for each in self.names.of_subject(_subject(target)) if each is not target])
+        target.wait_for_client(qos.timeout_ms if is_named(target) else None)
+        if qos.clear_sessions and is_named(target):
+            self._clear(session, [each for each in self._names.of_subject(_subject(target)) if each is not target])
         self._switch(exchange, session, target)
-        self.names.add(target, *digests)
+        self._names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
-        self._broker.shared.here(target)
+        self._shared.here(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; what it had is told that it is not any more."""
-        broker, peer = self._broker, exchange.peer
-        self.names.supersede(target.id, target.name, broker.loop.time())
-        broker.outbound.dismiss(target, superseded(target.name))
+        peer = exchange.peer
+        self._names.supersede(target.id, target.name, self._loop.time())
+        self._outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
-        broker.dispatchers.unsettled.renew(target)
-        broker.hand_over(target, session, peer)
+        self._unsettled.renew(target)
+        self._table.hand_over(target, session, peer)
         exchange.session = target
 
     def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
@@ -297,23 +336,23 @@ class Logins:
             return
         dispatcher = session.dispatcher
         exchange.login = {
-            "name": f"/node/{self._broker.settings.node.name}/{session.name}",
+            "name": f"/node/{self._settings.node.name}/{session.name}",
             "reconnected": reconnected,
-            "queued": self._broker.dispatchers.waiting(session),
+            "queued": self._dispatchers.waiting(session),
             "resume": resume,
             "update": dispatcher is not None and dispatcher.rules.tells,
             **({"unclaimed": True} if dispatcher is not None and dispatcher.rules.tells else {}),
             "durable": session.durable is not None,
             "replyId": session.reply_id,
-            "maxMessageBytes": self._broker.settings.bayeux.max_message_bytes,
+            "maxMessageBytes": self._settings.bayeux.max_message_bytes,
         }
 
     # The store's sessions
 
     def restore(self, durable: Durable, record: SessionRecord) -> None:
         """Let a session that the store has live again, as its last login made it."""
-        facts, broker = record.login, self._broker
-        session = Session(broker, facts["id"])
+        facts = record.login
+        session = Session(self._host, facts["id"])
         grants = None if facts.get("grants") is None else Grants.from_json(facts["grants"])
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         name = {"name": durable.name} if durable.is_named else {}
@@ -324,15 +363,15 @@ class Logins:
             qos = NOTHING_ASKED
         self._dress(session, qos, is_stored=True)
         session.wait_for_client(qos.timeout_ms if durable.is_named else None)
-        for extension in broker.outbound.pipe.extensions:
+        for extension in self._outbound.pipe.extensions:
             extension.restored(session)
-        broker.durability.hand_to(session, durable)
-        broker.dispatchers.restore(session, record)
-        self.names.add(session, *facts.get("resume", ()))
-        broker.revive(session, durable.since)
-        broker.subscribing.restore(session, record.options)
+        self._durability.hand_to(session, durable)
+        self._dispatchers.restore(session, record)
+        self._names.add(session, *facts.get("resume", ()))
+        self._table.revive(session, durable.since)
+        self._subscribing.restore(session, record.options)
         if session.grants is None and (
-            broker.guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
+            self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
         ):
             self._lapse(session)  # else it would be a listener that hears nothing
 
@@ -345,11 +384,11 @@ class Logins:
 
     def _lapse(self, session: Session) -> None:
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
-        self._broker.outbound.release(session, self._broker.loop.time())
+        self._outbound.release(session, self._loop.time())
 
     def unknown(self, client_id: object) -> Verdict:
         """What a connect is answered whose `clientId` is nobody's."""
-        name = self.names.superseded(client_id, self._broker.loop.time()) if isinstance(client_id, str) else None
+        name = self._names.superseded(client_id, self._loop.time()) if isinstance(client_id, str) else None
         return Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake()) if name is None else superseded(name)
 
 
@@ -382,18 +421,6 @@ def _subject(session: Session) -> str:
 
 def _may_be(grants: Grants, subject: str) -> bool:
     return grants.subject in ("", subject)
-
-
-def identity(session: Session) -> str:
-    """The subject as whom the session publishes: that of its token, else that of its name. Sessions that have neither are one
-    subject, `anonymous`: nothing tells them apart."""
-    if session.grants is not None and (session.grants.subject or not session.name or not _is_named(session)):
-        return session.grants.identity
-    return _subject(session) if session.name else ANONYMOUS
-
-
-def _is_named(session: Session) -> bool:
-    return not session.name.startswith(f"client/{ANONYMOUS}/")
 
 
 def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from crewel.delivery.records import SessionName
 from crewel.qos.names import ANONYMOUS, parse_name
 
 DENIED: Final = "communication.noConnection.serverDeny"
+BEYOND_STORED: Final = -1_000_000_001
+"""First number of sessions that are not stored, where others are: those count upwards from 1."""
 REMEMBERED: Final = 10_000
 """Most clientIds that are remembered as taken over; the oldest give way."""
 REMEMBERED_S: Final = 3600.0
@@ -131,3 +133,16 @@ def _subject(session_name: str) -> str:
     name = parse_name(session_name)
     assert name is not None
     return name.subject
+
+
+def identity(session: Session) -> str:
+    """The subject as whom the session publishes: that of its token, else that of its name. Sessions that have neither are one
+    subject, `anonymous`: nothing tells them apart."""
+    if session.grants is not None and (session.grants.subject or not session.name or not is_named(session)):
+        return session.grants.identity
+    return session.name.split("/")[1] if session.name else ANONYMOUS
+
+
+def is_named(session: Session) -> bool:
+    """Whether its login said whose it is."""
+    return not session.name.startswith(f"client/{ANONYMOUS}/")

@@ -9,72 +9,85 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.inbound import refusal
-from crewel.broker.publishing import publish
-from crewel.broker.sessions import Event, Session
+from crewel.broker.limiting import Limits
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.publishing import Publishing
+from crewel.broker.sessions import Event, Host, Session
 from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.security.grants import Grants
 from crewel.turns import TURN_S
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
+class Posting:
+    """Publishes for back ends."""
 
-async def post(broker: Broker, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
-    """Publish these messages, which came from this address, in their order, and answer each as a publish is answered; what is
-    to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too many."""
-    session = Session(broker, "")
-    session.authenticate(grants)
-    session.use_name(f"client/{grants.identity}")
-    broker.limits.post(session, address)
-    session.move(Event.GRANTED)
-    try:
-        waiting = []
-        until = perf_counter() + TURN_S
-        for element in elements:
-            if perf_counter() >= until:
-                await asyncio.sleep(0)
-                until = perf_counter() + TURN_S
-            waiting.append(await _begin(broker, session, element))
-        return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
-    finally:
-        session.move(Event.DISCONNECT)
+    def __init__(
+        self,
+        outbound: Outbound,
+        limits: Limits,
+        publishing: Publishing,
+        host: Host,
+    ) -> None:
+        self._outbound = outbound
+        self._limits = limits
+        self._publishing = publishing
+        self._host = host
 
+    async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
+        """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;
+        what is to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too
+        many."""
+        session = Session(self._host, "")
+        session.authenticate(grants)
+        session.use_name(f"client/{grants.identity}")
+        self._limits.post(session, address)
+        session.move(Event.GRANTED)
+        try:
+            waiting = []
+            until = perf_counter() + TURN_S
+            for element in elements:
+                if perf_counter() >= until:
+                    await asyncio.sleep(0)
+                    until = perf_counter() + TURN_S
+                waiting.append(await self._begin(session, element))
+            return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
+        finally:
+            session.move(Event.DISCONNECT)
 
-async def _begin(broker: Broker, session: Session, element: Any) -> Reply | asyncio.Task[Reply]:
-    """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
-    comes first, so that messages that follow do not overtake this one."""
-    message: Message | None = None
-    try:
-        if type(element) is not dict:
-            raise Refused(BayeuxCode.CHANNEL_MISSING)
-        message = Message.read(element)
-        outcome = _publish(broker, session, message)
-        if isinstance(outcome, dict):
-            return outcome
-        pending, reply = start(outcome)
-        while pending is not None and not isinstance(pending, Promise):
-            pending, reply = resume(outcome, await outcome_of(pending))
-        if pending is not None:
-            return asyncio.ensure_future(_end(outcome, pending, message))
-        assert reply is not None
-    except Exception as error:  # noqa: BLE001 - it becomes the reply
-        return refusal(element, message, error)
-    return reply
+    async def _begin(self, session: Session, element: Any) -> Reply | asyncio.Task[Reply]:
+        """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
+        comes first, so that messages that follow do not overtake this one."""
+        message: Message | None = None
+        try:
+            if type(element) is not dict:
+                raise Refused(BayeuxCode.CHANNEL_MISSING)
+            message = Message.read(element)
+            outcome = self._publish(session, message)
+            if isinstance(outcome, dict):
+                return outcome
+            pending, reply = start(outcome)
+            while pending is not None and not isinstance(pending, Promise):
+                pending, reply = resume(outcome, await outcome_of(pending))
+            if pending is not None:
+                return asyncio.ensure_future(_end(outcome, pending, message))
+            assert reply is not None
+        except Exception as error:  # noqa: BLE001 - it becomes the reply
+            return refusal(element, message, error)
+        return reply
 
-
-def _publish(broker: Broker, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
-    if message.channel.kind is Kind.META:
-        raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
-    if not broker.outbound.pipe.rcv(session, message):
-        raise Refused(BayeuxCode.MESSAGE_DELETED)
-    return publish(broker, session, message)
+    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
+        if message.channel.kind is Kind.META:
+            raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
+        if not self._outbound.pipe.rcv(session, message):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        return self._publishing.publish(session, message)
 
 
 async def _end(steps: Steps[Reply] | Then[Reply], pending: Awaitable[Any], message: Message) -> Reply:

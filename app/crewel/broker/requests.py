@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
 from crewel.bayeux.message import Accepted
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
 OnRequest = Callable[[Accepted], Any]
 """What answers a request: returns the answer's data, or an awaitable of it."""
+Publish = Callable[..., None]
+"""Publishes as the server: `publish(channel, data, ext=None)`."""
 
 
-def responder(broker: Broker, answer: OnRequest) -> Callable[[Accepted], Awaitable[None] | None]:
+def responder(publish: Publish, answer: OnRequest) -> Callable[[Accepted], Awaitable[None] | None]:
     """What hears a channel for a function that answers the requests on it. Messages that are no requests are let pass."""
 
     def hear(message: Accepted) -> Awaitable[None] | None:
@@ -29,34 +28,34 @@ def responder(broker: Broker, answer: OnRequest) -> Callable[[Accepted], Awaitab
         try:
             result = answer(message)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
-            _fail(broker, reply_to, message, error)
+            _fail(publish, reply_to, message, error)
             return None
         if isawaitable(result):
-            return _answer_later(broker, reply_to, message, result)
-        _answer(broker, reply_to, message, result)
+            return _answer_later(publish, reply_to, message, result)
+        _answer(publish, reply_to, message, result)
         return None
 
     return hear
 
 
-async def _answer_later(broker: Broker, reply_to: str, message: Accepted, pending: Awaitable[Any]) -> None:
+async def _answer_later(publish: Publish, reply_to: str, message: Accepted, pending: Awaitable[Any]) -> None:
     try:
         result = await pending
     except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
-        _fail(broker, reply_to, message, error)
+        _fail(publish, reply_to, message, error)
     else:
-        _answer(broker, reply_to, message, result)
+        _answer(publish, reply_to, message, result)
 
 
-def _answer(broker: Broker, reply_to: str, message: Accepted, data: Any) -> None:
+def _answer(publish: Publish, reply_to: str, message: Accepted, data: Any) -> None:
     try:
-        broker.publish(reply_to, data)
+        publish(reply_to, data)
     except TypeError as error:  # JSON cannot say it
-        _fail(broker, reply_to, message, error)
+        _fail(publish, reply_to, message, error)
 
 
-def _fail(broker: Broker, reply_to: str, message: Accepted, error: Exception) -> None:
+def _fail(publish: Publish, reply_to: str, message: Accepted, error: Exception) -> None:
     code, text, data = failure(error)
     if (code, text) == (FAULT, UNTOLD) and data is None:
         log.error("a responder on %s failed", message.channel.name, exc_info=error)
-    broker.publish(reply_to, data, ext=error_answer(code, text))
+    publish(reply_to, data, ext=error_answer(code, text))

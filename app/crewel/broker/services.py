@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewel.bayeux.channel import parse
-from crewel.bayeux.message import Accepted, Message
-from crewel.bayeux.replies import Reply
-from crewel.broker.letters.dead_letter import DeadLetter
+from crewel.broker.registry import RemoteCall
 from crewel.broker.requests import OnRequest, responder
-from crewel.broker.sessions import Session
 from crewel.errors import ServiceError
 from crewel.security.authorizers import Authorizer
 from crewel.security.policy import SecurityPolicy
@@ -24,23 +21,6 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
 
 F = TypeVar("F", bound=Callable[..., Any])
-Listener = Callable[[Session, Message], Any]
-Hearer = Callable[[Accepted], Any]
-RemoteCall = Callable[[Session, Any], Any]
-
-
-class Registry:
-    """What the installed services listen to, by channel or pattern."""
-
-    def __init__(self) -> None:
-        self.listeners: dict[str, list[Listener]] = {}
-        self.hearers: dict[str, list[Hearer]] = {}
-        self.calls: dict[str, RemoteCall] = {}
-        self.answers: dict[str, Callable[[Session, Message], Reply]] = {}
-        """Service channels that are answered in the reply to the publish itself."""
-        self.session_added: list[Callable[[Session], Any]] = []
-        self.session_removed: list[Callable[[Session, bool], Any]] = []
-        self.dead_letter: list[Callable[[DeadLetter], Any]] = []
 
 
 class Service:
@@ -110,7 +90,7 @@ class Service:
             raise ServiceError(f"requests are published on broadcast channels, and {channel!r} is none")
 
         def bind(broker: Broker, function: OnRequest) -> None:
-            _add(broker.registry.hearers, pattern, responder(broker, function))
+            _add(broker.registry.hearers, pattern, responder(broker.publish, function))
 
         return self._collect(bind)
 

@@ -23,9 +23,9 @@ from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.outbox.exchange import Peer
+    from crewel.broker.session_part import SessionPart
     from crewel.delivery.durable import Durable
     from crewel.delivery.entry import Entry
-    from crewel.extension import SessionPart
     from crewel.settings import Settings
 
 

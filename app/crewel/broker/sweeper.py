@@ -1,25 +1,110 @@
-"""Sweeps the broker every `bayeux.sweep_ms`; a sweep that fails is logged and the next one comes all the same. After a stall of
-the loop it waits a little: sessions that seem silent may have sent what has not been read yet."""
+"""Ends sessions whose time is over, and lets all parts forget what nobody uses, every `bayeux.sweep_ms`.
+
+A sweep that fails is logged, and the next one comes all the same. After a stall of the loop it waits a little: sessions that
+seem silent may have sent what has not been read yet.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Iterator
+from typing import Final
 
-from crewel.broker.broker import Broker
-from crewel.turns import GRACE_S, has_stalled
+from crewel.broker.channels import Channels
+from crewel.broker.durability.durability import Durability
+from crewel.broker.limiting import Limits
+from crewel.broker.logins import Logins
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
+from crewel.broker.session_table import SessionTable
+from crewel.broker.sessions import Event, Session
+from crewel.broker.topics.topics import Topics
+from crewel.turns import GRACE_S, TURN_S, has_stalled
 
 log = logging.getLogger(__name__)
 
+_LOOKED_AT: Final = 64
+"""Sessions that a sweep looks at before it asks for the time."""
+_WORKS_S: Final = 120.0
+"""Seconds for which a request that is being worked on shows that its client is there."""
 
-async def sweep_forever(broker: Broker) -> None:
-    """Sweep until cancelled."""
-    while True:
-        due = broker.loop.time() + broker.settings.bayeux.sweep_ms / 1000
-        await asyncio.sleep(due - broker.loop.time())
-        if has_stalled(due, broker.loop.time()):
-            await asyncio.sleep(GRACE_S)
-        try:
-            broker.sweep()
-        except Exception:
-            log.exception("a sweep failed; the next one comes in time")
+
+class Sweeper:
+    """Sweeps one server."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        dispatchers: Dispatchers,
+        expiry: Expiry,
+        limits: Limits,
+        logins: Logins,
+        topics: Topics,
+        shared: SharedQueues,
+        times: SessionTimes,
+        durability: Durability,
+        table: SessionTable,
+        sessions: dict[str, Session],
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._dispatchers = dispatchers
+        self._expiry = expiry
+        self._limits = limits
+        self._logins = logins
+        self._topics = topics
+        self._shared = shared
+        self._times = times
+        self._durability = durability
+        self._table = table
+        self._sessions = sessions
+
+    async def run_forever(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            due = self._loop.time() + self._settings.bayeux.sweep_ms / 1000
+            await asyncio.sleep(due - self._loop.time())
+            if has_stalled(due, self._loop.time()):
+                await asyncio.sleep(GRACE_S)
+            try:
+                self.sweep()
+            except Exception:
+                log.exception("a sweep failed; the next one comes in time")
+
+    def sweep(self) -> None:
+        """End the sessions whose time is over, and forget channels that nobody uses."""
+        self._sweep_sessions(iter(list(self._sessions.values())))
+        self._expiry.sweep()
+        self._shared.sweep()
+        self._channels.sweep()
+        self._topics.endings.sweep()
+        self._limits.sweep()
+
+    def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
+        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
+        now, until = self._loop.time(), time.perf_counter() + TURN_S
+        silence = self._settings.bayeux.max_processing_ms / 1000
+        for number, session in enumerate(sessions, 1):
+            if not session.is_live:
+                continue
+            if session.requests and now < session.last_seen + _WORKS_S:
+                pass  # a request of its client is being worked on: it is there
+            elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
+                self._metrics.sessions_expired += 1
+                self._table.remove(session, Event.SILENCE)
+            elif session.durable is not None and not session.is_absent and self._times.is_gone(session, now):
+                self._durability.gone(session)
+                self._dispatchers.await_client(session, now)
+            if session.grants is not None:
+                self._logins.look(session)
+            if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
+                self._loop.call_soon(self._sweep_sessions, sessions)
+                return

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.subscription_store import DEAD_SESSION, SubscriptionStore
+from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
@@ -35,7 +36,8 @@ class Store:
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
         self.letters: list[Letter] = []
-        self.subscriptions = SubscriptionStore(self._broker(), SimpleNamespace(load_if_waiting=lambda session: None))  # type: ignore[arg-type]
+        self.leaving: set[str] = set()
+        self.subscriptions = self._subscription_store()
 
     def _access(self) -> Any:
         return SimpleNamespace(
@@ -44,27 +46,26 @@ class Store:
             keys=Keys("test:"),
             token="token",
             facts_max=100,
+            leaving=self.leaving,
             writing=SimpleNamespace(submit=self._submit),
         )
 
-    def _broker(self) -> Any:
-        subscribing = SimpleNamespace(
+    def _subscription_store(self) -> SubscriptionStore:
+        delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
+        runtime: Any = SimpleNamespace(
+            loop=asyncio.get_running_loop(), settings=SimpleNamespace(delivery=delivery), metrics=self.metrics
+        )
+        subscribing: Any = SimpleNamespace(
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
-        letters = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
-        loop, expiry = asyncio.get_running_loop(), SimpleNamespace(now=lambda: 0)
-        returning = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
-        delivery = SimpleNamespace(letters_for_anonymous=False, dead_letters_max=100, dead_letters_max_bytes=0)
-        return SimpleNamespace(
-            access=self._access(),
-            settings=SimpleNamespace(delivery=delivery),
-            loop=loop,
-            subscribing=subscribing,
-            letters=letters,
-            metrics=self.metrics,
-            expiry=expiry,
-            returning=returning,
+        letters: Any = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
+        returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
+        dispatchers: Any = None
+        expiring: Any = SimpleNamespace(now=lambda: 0)
+        backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)
+        return SubscriptionStore(
+            runtime, dispatchers, expiring, returning, subscribing, letters, self._access(), backlog
         )
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
@@ -171,9 +172,9 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     store.subscriptions.end(store.joe)
     assert store.answer(LogId(10)) == "close!"
     store.subscriptions.bury(store.joe)
-    assert store.subscriptions.leaving == {"client/joe/1"}
+    assert store.leaving == {"client/joe/1"}
     assert store.answer(SessionEnd([], [], [])) == "end!"
-    assert store.subscriptions.leaving == set()
+    assert store.leaving == set()
 
 
 async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:

@@ -64,7 +64,7 @@ def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
 class TestFollowers:
     def test_letters_are_shown_in_their_order_as_far_as_they_are_there(self, world: World, store: Store) -> None:
         shown = Shown()
-        follower = Follower("hook", world.broker, shown)
+        follower = Follower("hook", world.broker.runtime, world.broker.access, shown)
         follower.offer(["1-0", "gone"])
         follower.offer(["2-0"])
         world.settle()
@@ -75,14 +75,16 @@ class TestFollowers:
 
     def test_they_are_read_a_hundred_at_a_time(self, world: World, store: Store) -> None:
         shown = Shown()
-        Follower("hook", world.broker, shown).offer([f"{number}-0" for number in range(250)])
+        Follower("hook", world.broker.runtime, world.broker.access, shown).offer(
+            [f"{number}-0" for number in range(250)]
+        )
         world.settle()
         assert [len(ids) for ids in store.asked] == [100, 100, 50]
         assert len(shown.ids) == 250
 
     def test_what_is_beyond_the_bound_is_counted_and_not_shown(self, world: World, store: Store) -> None:
         shown = Shown()
-        follower = Follower("hook", world.broker, shown)
+        follower = Follower("hook", world.broker.runtime, world.broker.access, shown)
         follower.offer([f"{number}-0" for number in range(MOST_WAITING + 3)])
         follower.offer(["late-0"])
         world.settle()
@@ -92,7 +94,7 @@ class TestFollowers:
     def test_a_store_that_is_away_is_asked_again(self, world: World, store: Store) -> None:
         shown = Shown()
         store.failures = 3
-        Follower("hook", world.broker, shown).offer(["1-0"])
+        Follower("hook", world.broker.runtime, world.broker.access, shown).offer(["1-0"])
         world.settle()
         assert shown.ids == []
         for _ in range(3):
@@ -115,7 +117,7 @@ class TestFollowers:
             raise LookupError
 
         monkeypatch.setattr("crewel.broker.letters.letters.dead_letters.get", get)
-        follower = Follower("hook", world.broker, show)
+        follower = Follower("hook", world.broker.runtime, world.broker.access, show)
         follower.offer(["1-0", "2-0"])
         world.settle()
         follower.offer(["3-0"])

@@ -12,10 +12,11 @@ import pytest
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.broker.broadcasting import Keeping
+from crewel.broker.session_part import SessionPart
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
-from crewel.extension import Extension, SessionPart
+from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from crewel.qos.publish import PublishQos
@@ -160,7 +161,7 @@ class TestStored:
         world = make_stored()
         world.wait(world.broker.publish_stored("/h", 1, qos={"history": {"maxEntries": 9}}))
         store_malformed(world, "/h", 2, history_max=9)
-        messages = world.wait(world.broker.subscribing.past(parse("/h"), None, newest_first=False))
+        messages = world.wait(world.broker.histories.shown(parse("/h"), None, newest_first=False))
         assert [(each["data"], each["ext"] == "x") for each in messages] == [(1, False), (2, True)]
 
 
@@ -208,7 +209,7 @@ class TestExtensions:
         for value in (1, "bad", 3):
             assert clerk.publish("/a", value, ext={"publish": {"persistent": persistent}})["successful"]
         assert data(come(joe)) == [1, "bad", 3]
-        assert [record.levelno for record in caplog.records if record.name == "crewel.extension"] == [logging.ERROR]
+        assert [record.levelno for record in caplog.records if record.name == "crewel.broker.pipe"] == [logging.ERROR]
         world.close()
 
     @pytest.mark.parametrize("how", [raises, lambda _: None, lambda _: [5]])

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.broker.letters.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 
@@ -253,7 +253,7 @@ class TestLetters:
         assert stored.broker.metrics.dropped["noLetter"] == 1
 
     def test_and_if_it_was_stored_it_ends_all_the_same(self, stored: StoredWorld) -> None:
-        stored.broker.logins.admin.know("secret")
+        stored.broker.admin.know("secret")
         joe = Receiver(stored).started("/__sys__x", token="secret", queue={"maxEntries": 1}, **MESSAGE)
         store(stored, "/__sys__x", 1, 2)
         assert waiting(stored, joe) == 1
@@ -316,7 +316,7 @@ class TestRedriven:
         assert len(world.letters()) == 1
 
     def redrive(self, world: StoredWorld) -> None:
-        redriving = Redriving(world.broker)
+        redriving = world.broker.redriving
         report = world.wait(redriving.redrive(Chosen(ids=[each.dead_id for each in world.letters()]), Limits()))
         world.settle()
         assert report.done == 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.letters.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, reply_to
@@ -145,7 +145,7 @@ class TestOneOfThem:
         (letter,) = world.letters()
         settled(joe, *come(joe))
         settled(joe, *come(joe))
-        report = world.wait(Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
         got = []
         for _ in range(2):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.subscription_store import DEAD_SESSION
+from crewel.broker.durability.access import DEAD_SESSION
 from crewel.delivery.records import EndReason
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage.scripts import Step
@@ -171,7 +171,7 @@ class Life:
         self.people = {name: self._back(person) for name, person in self.people.items() if self._is_there(name)}
 
     def _is_there(self, name: str) -> bool:
-        return self.world.broker.logins.names.find(f"client/{name}") is not None
+        return self.world.broker.names.find(f"client/{name}") is not None
 
     def _back(self, person: Receiver) -> Receiver:
         return Receiver(self.world).taking_over(person, timeout=30_000)

@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from crewel.broker.letters.dead_letter import DeadLetter
-from crewel.broker.letters.redriving import Chosen, Limits, Redriving, Report
-from crewel.broker.posting import post
+from crewel.broker.letters.redriving import Chosen, Limits, Report
 from crewel.cli import dumping
 from crewel.security.grants import OPERATOR
 from crewel.storage import dead_letters
@@ -26,7 +25,7 @@ Ask = Callable[[Clerk], str]
 
 def redriven_to_channel(world: StoredWorld, letter: StoredDeadLetter) -> Report:
     """Send the letter to its channel."""
-    work = Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
+    work = world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
     report = world.wait(work)
     world.settle()
     return report
@@ -55,7 +54,7 @@ def dumped(letter: StoredDeadLetter, directory: Path) -> Any:
 
 def replay(world: StoredWorld, publish: Any) -> None:
     """Publish what a dump holds, as a back end does."""
-    (reply,) = world.wait(post(world.broker, OPERATOR, [publish]))
+    (reply,) = world.wait(world.broker.posting.post(OPERATOR, [publish]))
     assert reply["successful"], reply
     world.settle()
 
@@ -241,7 +240,7 @@ class TestOlderLetters:
         (undone,) = redriven_to_channel(world, letter).undone
         assert undone.code == "user.illegalArgument"
         assert "receiver only" in undone.message
-        assert world.wait(Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits())).done == 1
+        assert world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits())).done == 1
         assert data(come(joe)) == ["secret"]
         assert come(bystander) == []
 

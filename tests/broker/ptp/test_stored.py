@@ -1,6 +1,6 @@
 """Messages to somebody by name that are stored: in inboxes, and in the queues of subjects that nobody is."""
 
-from crewel.broker.letters.redriving import Chosen, Limits, Redriving
+from crewel.broker.letters.redriving import Chosen, Limits
 from crewel.storage import dead_letters
 from tests.broker.ptp.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, origin, store
@@ -233,7 +233,7 @@ class TestQueuesOfSubjects:
         Clerk(world).post("hi", queue("joe"))
         world.sweep_after(61.0)
         (letter,) = world.letters()
-        report = world.wait(Redriving(world.broker).redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
         assert world.broker.destinations.waiting("joe") == 1
         assert data(come(login(world, "joe/1"))) == ["hi"]

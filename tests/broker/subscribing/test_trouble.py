@@ -97,7 +97,7 @@ class TestTrouble:
         peer = Request(client.browser)
         message = client.message("/meta/subscribe", subscription="/h/a", **asked())
         world.broker.inbound.receive(peer, [message])
-        world.broker.remove(client.session, Event.DISCONNECT)
+        world.broker.table.remove(client.session, Event.DISCONNECT)
         world.settle()
         (reply,) = [each for each in peer.received if each["channel"] == "/meta/subscribe"]
         assert reply["successful"] is False

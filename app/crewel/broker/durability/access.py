@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import Redis
 
@@ -21,9 +21,12 @@ from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 from crewel.storage.writer import Done
 
-_NO_STORE = "this server has no store"
-_READING = "the store has lost something, and is read again"
-_SUPERSEDED = "another server has taken over the store"
+DEAD_SESSION: Final = "communication.noConnection.dead"
+"""The code of letters that a session leaves behind when it ends."""
+
+_NO_STORE: Final = "this server has no store"
+_READING: Final = "the store has lost something, and is read again"
+_SUPERSEDED: Final = "another server has taken over the store"
 
 
 class NoStore(Store):
@@ -63,6 +66,8 @@ class StoreAccess:
         """Whether another server has taken the store over: this one serves nothing any more."""
         self.is_reloading = False
         """Whether the sessions are read again: what is asked for them now would get lost."""
+        self.leaving: set[str] = set()
+        """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self.on_lost: Callable[[StoreError], None]
         """Called when the store does not know this node as it was."""
 

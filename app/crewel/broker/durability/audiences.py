@@ -6,17 +6,18 @@ Whatever is unusual about a message or about one of its receivers goes the gener
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.sessions import Session
+from crewel.broker.subscribing.subscribing import Subscribing
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.recent import Audience, Recent
 from crewel.delivery.records import Waiting
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 _MOST_CHANNELS: Final = 10_000
 
@@ -34,18 +35,28 @@ class Hearers(NamedTuple):
 class Audiences:
     """The hearers of channels, as long as they stay the same."""
 
-    def __init__(self, broker: Broker, deliver: Callable[[Durable, Entry, str], None]) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        outbound: Outbound,
+        subscribing: Subscribing,
+        access: StoreAccess,
+        deliver: Callable[[Durable, Entry, str], None],
+    ) -> None:
         """`deliver` hands a message that was taken to a session to which something unusual applies."""
-        self._access = broker.access
-        self._broker = broker
+        self._channels = channels
+        self._outbound = outbound
+        self._subscribing = subscribing
+        self._access = access
+        self._access = self._access
         self._deliver = deliver
         self._known: dict[str, Hearers] = {}
         self._version: tuple[Recent | None, int, int] = (None, 0, 0)
 
     def of(self, channel: Channel) -> Hearers | None:
         """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
-        node, channels = self._access.node, self._broker.channels
-        choosing = self._broker.subscribing.choosing
+        node, channels = self._access.node, self._channels
+        choosing = self._subscribing.choosing
         if not node.holds_still or (choosing and not choosing.keys().isdisjoint(channels.subscribers(channel))):
             return None
         version = (node.recent, node.recent.version, channels.version)
@@ -59,7 +70,7 @@ class Audiences:
 
     def _found(self, channel: Channel) -> Hearers | None:
         reliable, others = [], []
-        for session in self._broker.channels.subscribers(channel):
+        for session in self._channels.subscribers(channel):
             if session.durable is None:
                 others.append(session)
             elif session.durable.holder is session:
@@ -75,7 +86,7 @@ class Audiences:
         entry.taken = node.take_for(hearers.audience, entry.position, waiting)
         if entry.taken is None:
             return False
-        outbound, lazy = self._broker.outbound, entry.lazy
+        outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
         most = fan_outs.at_once
         if fan_outs.waiting and entry.channel in fan_outs.waiting:
@@ -103,7 +114,7 @@ class Audiences:
     def _queue(self, reliable: list[tuple[Session, Durable]], start: int, entry: Entry) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
         another client's, or may be owed the message no more."""
-        outbound, recent = self._broker.outbound, self._access.node.recent
+        outbound, recent = self._outbound, self._access.node.recent
         step = outbound.fan_outs.step
         for at in range(start, len(reliable), step):
             for _, durable in reliable[at : at + step]:

@@ -10,18 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.subscription_store import SubscriptionStore
-from crewel.broker.outbox.overflow import Overflow
+from crewel.broker.events import Events
+from crewel.broker.ids import Ids
+from crewel.broker.letters.letters import Letters
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import resolve
+from crewel.broker.topics.topics import Topics
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import MOST_CHANGES, Node
@@ -43,9 +50,6 @@ from crewel.storage.sessions import LoggedIn
 from crewel.storage.shared_queues import queues as stored_queues
 from crewel.storage.store import Store
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 _ADOPTED_AT_ONCE: Final = 1000
@@ -58,18 +62,46 @@ _RELOAD_PAUSE: Final = 0.5
 class Durability:
     """The durable half of one broker. `start` before anything is served; `close` when nothing is served any more."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._access = access = broker.access
-        self._settings = settings = broker.settings
-        self._supervisor = broker.supervisor
-        self.backlog = BacklogLoader(access, broker.outbound, broker.loop, broker.spawn)
-        self.overflow = Overflow(broker)
-        self.appender = LogAppender(broker, self.overflow, self.backlog)
-        self.subscriptions = SubscriptionStore(broker, self.backlog)
-        self.trimmer = LogTrimmer(access, settings, broker.metrics)
-        self.lease = StoreLease(access, settings, broker.supervisor)
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: StoreAccess,
+        backlog: BacklogLoader,
+        subscriptions: SubscriptionStore,
+        appender: LogAppender,
+        topics: Topics,
+        shared: SharedQueues,
+        dispatchers: Dispatchers,
+        letters: Letters,
+        events: Events,
+        ids: Ids,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._supervisor = runtime.supervisor
+        self._spawn = runtime.spawn
+        self._access = access
+        self.backlog = backlog
+        self.subscriptions = subscriptions
+        self.appender = appender
+        self._topics = topics
+        self._shared = shared
+        self._dispatchers = dispatchers
+        self._letters = letters
+        self._events = events
+        self._ids = ids
+        self.trimmer = LogTrimmer(access, runtime.settings, runtime.metrics)
+        self.lease = StoreLease(access, runtime.settings, runtime.supervisor)
         access.on_lost = self._suspect
+        self.restore_session: Callable[[Durable, SessionRecord], None]
+        """Called with each session that the store has."""
+        self.set_aside: Callable[[Session], None]
+        """Called to let go of a session that will be read from the store again."""
+        self.end_session: Callable[[Session, Event], None]
+        """Called to end a session that the store has not, or not as its client was told."""
+        self.on_superseded: Callable[[], None]
+        """Called when another server has taken over the store."""
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()  # somebody waits for the next commit
         self._waiting: list[asyncio.Future[None]] = []  # for the commit of all that has happened before
@@ -107,7 +139,7 @@ class Durability:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._commit()
         self._committed_all(self._waiting)
-        await self._broker.events.close()
+        await self._events.close()
         await self._access.writing.close()
         await self.lease.end()
 
@@ -127,7 +159,7 @@ class Durability:
             records += adopted
         same.clear()
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
-        topics = await self._broker.topics.stored()
+        topics = await self._topics.stored()
         queues = await stored_queues(self._access.store)
         before = self._set_aside()
         self._access.node = Node(Node.starting_cursor(records, last), last)
@@ -140,21 +172,21 @@ class Durability:
         await self.appender.read_up_to(last)
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
-        self._broker.topics.restore(topics)
-        self._broker.shared.restore(queues)
+        self._topics.restore(topics)
+        self._shared.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
     def _restore(self, record: SessionRecord, sent: dict[Waiting, Waiting]) -> None:
         durable = Durable.adopted(record, sent)
         self._access.node.add(durable)
         if record.ending is None:
-            self._broker.logins.restore(durable, record)
+            self.restore_session(durable, record)
 
     async def _reload(self) -> None:
         """The store is not where it was answered to be: forget what memory says, and begin with what the store has."""
         log.error("the store has lost what it had answered: all sessions are read again")
         self._access.is_reloading = True
-        self._broker.ids.stored.forget()
+        self._ids.stored.forget()
         try:
             while not self._closing.is_set():
                 try:
@@ -180,7 +212,7 @@ class Durability:
             session, durable.holder = durable.holder, None
             if session is not None:
                 patterns[durable.name] = set(durable.since)
-                self._broker.set_aside(session)
+                self.set_aside(session)
         return patterns
 
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
@@ -190,14 +222,14 @@ class Durability:
             durable = self._access.node.sessions.get(name)
             if durable is not None and durable.holder is not None and set(durable.since) != patterns:
                 log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
-                self._broker.remove(durable.holder, Event.SILENCE)
+                self.end_session(durable.holder, Event.SILENCE)
 
     def _forget(self, durable: Durable) -> None:
         self._access.node.drop(durable)
         session, durable.holder = durable.holder, None
         if session is not None:
             session.leave_store()
-            self._broker.remove(session, Event.SILENCE)
+            self.end_session(session, Event.SILENCE)
 
     # Sessions
 
@@ -206,7 +238,7 @@ class Durability:
         cannot be asked. A name that ends in a slash is numbered by the store."""
         if self._access.is_superseded or self._access.is_reloading:
             raise StoreUnavailable(self._access.trouble)
-        if name in self.subscriptions.leaving:
+        if name in self._access.leaving:
             raise StoreUnavailable("the session of this name is just ending")
         step = stored_sessions.login(
             self._access.keys, self._access.token, name, facts, max_sessions, self._access.facts_max
@@ -241,20 +273,20 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self._access.node.touch(durable)
-        if self._broker.shared.starving and durable.holder is not None:
-            self._broker.shared.freed(durable.holder)
+        if self._shared.starving and durable.holder is not None:
+            self._shared.freed(durable.holder)
 
     def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
-        events = self._broker.events
+        events = self._events
         for entry in entries:
             if entry.position:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
                 events.told.append(entry)
                 self._access.node.acknowledged(durable, entry.position, entry.taken)
-        if self._broker.shared.starving:
-            self._broker.shared.freed(session)
+        if self._shared.starving:
+            self._shared.freed(session)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""
@@ -267,7 +299,7 @@ class Durability:
         if session.is_absent:
             for log_id in session.come_back():
                 durable.park(log_id)
-            self._broker.dispatchers.back(session, has_backlog=bool(session.queue or durable.parked))
+            self._dispatchers.back(session, has_backlog=bool(session.queue or durable.parked))
         return self.backlog.load(session)
 
     def gone(self, session: Session) -> None:
@@ -292,7 +324,7 @@ class Durability:
     async def committed(self) -> None:
         """Wait until the store knows how all has ended that has ended so far; or until nothing is committed any more."""
         if not (self._closing.is_set() or self._access.is_superseded):
-            done: asyncio.Future[None] = self._broker.loop.create_future()
+            done: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(done)
             self._hurry.set()
             await done
@@ -316,7 +348,7 @@ class Durability:
             await self._book()
         node = self._access.node
         commit = None if self._access.is_reloading else self._under_way or node.commit()
-        self._broker.events.fold()
+        self._events.fold()
         if commit is None:
             return False
         self._under_way = commit
@@ -329,8 +361,8 @@ class Durability:
             if self._access.node is node:
                 raise
         else:
-            self._broker.letters.made(commit.letters)
-            self._broker.letters.stored([dead_id for answer in answers for dead_id in answer.letters])
+            self._letters.made(commit.letters)
+            self._letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
@@ -349,7 +381,7 @@ class Durability:
         self._access.low = commit.low
         self.count(commit.ended)
         for alike in commit.settled:
-            self._broker.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
+            self._metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
         for name in fenced:
             durable = self._access.node.sessions.get(name)
             if durable is not None:
@@ -361,7 +393,7 @@ class Durability:
     def count(self, ended: Iterable[Ended]) -> None:
         """Count how messages ended."""
         for each in ended:
-            self._broker.metrics.ended[each.reason] += len(each.ids)
+            self._metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_back(self) -> None:
         if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
@@ -370,7 +402,7 @@ class Durability:
             self._suspect(Behind("the store has started anew"))
 
     def _suspect(self, error: StoreError) -> None:
-        self._broker.spawn(self._lost(error))
+        self._spawn(self._lost(error))
 
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
@@ -394,4 +426,4 @@ class Durability:
         log.critical("another server has taken over the store: this one serves nothing any more")
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)
-        self._broker.lose_store()
+        self.on_superseded()

@@ -9,13 +9,27 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.audiences import Audiences, is_owed
+from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.write_queue import PendingPublish, Published
+from crewel.broker.ids import Ids
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.overflow import Overflow
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.subscribing.choice import Heard
+from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.topics.topics import Topics
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, Submission, Waiting
@@ -24,11 +38,6 @@ from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
 from crewel.storage.scripts import Step
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-    from crewel.broker.durability.backlog_loader import BacklogLoader
-    from crewel.broker.outbox.overflow import Overflow
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +51,45 @@ _Stored = tuple["PendingPublish", LogId, PublishOutcome]
 class LogAppender:
     """Appends what is published, and takes what has been appended."""
 
-    def __init__(self, broker: Broker, overflow: Overflow, backlog: BacklogLoader) -> None:
-        self._access = access = broker.access
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        registry: Registry,
+        ids: Ids,
+        expiry: Expiry,
+        topics: Topics,
+        groups: Groups,
+        shared: SharedQueues,
+        subscribing: Subscribing,
+        access: StoreAccess,
+        backlog: BacklogLoader,
+        overflow: Overflow,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._channels = channels
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._registry = registry
+        self._ids = ids
+        self._expiry = expiry
+        self._topics = topics
+        self._groups = groups
+        self._shared = shared
+        self._subscribing = subscribing
+        self._access = access
+        self._backlog = backlog
+        self._overflow = overflow
+        self._access = access = self._access
         self._overflow = overflow
         self._backlog = backlog
-        self._broker = broker
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
-        self._audiences = Audiences(broker, self._deliver)
+        self._audiences = Audiences(channels, outbound, subscribing, access, self._deliver)
         access.writing.serve(self._append, self._appended)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
@@ -58,14 +99,14 @@ class LogAppender:
             access.token,
             submissions,
             access.facts_max,
-            history_max_bytes=self._broker.settings.storage.history_max_bytes,
+            history_max_bytes=self._settings.storage.history_max_bytes,
         )
 
     def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
         if isinstance(answer, StoreError):
             for outgoing in group:
                 if not isinstance(answer, StoreUncertain):
-                    self._broker.topics.refused(outgoing.channel.name)
+                    self._topics.refused(outgoing.channel.name)
                 outgoing.keep(answer)
             self._access.suspect(answer)
             return None
@@ -79,15 +120,15 @@ class LogAppender:
 
     def _answer(self, stored: list[_Stored], *, is_next: bool) -> list[_Stored]:
         """Take these messages, and tell their publishers. Returns those for which this turn was too short."""
-        end = self._broker.loop.time() + self._broker.outbound.fan_outs.slice_s if len(stored) > 1 else inf
+        end = self._loop.time() + self._outbound.fan_outs.slice_s if len(stored) > 1 else inf
         for index, (outgoing, log_id, outcome) in enumerate(stored):
-            if index and self._broker.loop.time() > end:
+            if index and self._loop.time() > end:
                 return stored[index:]
             if outcome is PublishOutcome.NEW:
                 if is_next:
                     self._take_own(outgoing, log_id)
                 if outgoing.submission.groups:
-                    self._broker.groups.filled(outgoing.submission.groups, log_id)
+                    self._shared.filled_groups(outgoing.submission.groups, log_id)
             elif outcome is PublishOutcome.UNCHANGED:
                 if is_next:
                     self._access.node.skip(log_id)
@@ -95,9 +136,9 @@ class LogAppender:
                 outgoing.keep(readonly(outgoing.channel))
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
-                self._broker.topics.kept(outgoing.channel.name, log_id)
+                self._topics.kept(outgoing.channel.name, log_id)
             if outgoing.submission.key:
-                self._broker.ids.stored.remember(outgoing.submission.key, str(log_id))
+                self._ids.stored.remember(outgoing.submission.key, str(log_id))
             outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
         return []
 
@@ -130,23 +171,23 @@ class LogAppender:
             lazy=outgoing.lazy,
             priority=qos.priority,
             # By the clock that it is looked at with: the log's ids stand still when the store's clock is set back.
-            expires=qos.expires(self._broker.expiry.now()) if qos.force_destroy else 0,
+            expires=qos.expires(self._expiry.now()) if qos.force_destroy else 0,
         )
-        if self._broker.dispatchers.telling:
+        if self._dispatchers.telling:
             entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
-        self._broker.metrics.stored_publishes += 1
+        self._metrics.stored_publishes += 1
         if outgoing.heard is not None:
-            self._broker.broadcasting.tell_hearers(outgoing.channel, outgoing.heard, submission.sender)
+            self._registry.tell_hearers(outgoing.channel, outgoing.heard, submission.sender)
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
         is_shared = False
-        loop, slice_s = self._broker.loop, self._broker.outbound.fan_outs.slice_s
+        loop, slice_s = self._loop, self._outbound.fan_outs.slice_s
         end = loop.time() + slice_s
         while self._access.node.cursor < last:
             entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
-            self._broker.topics.count_again({logged.channel for logged in entries})
+            self._topics.count_again({logged.channel for logged in entries})
             for logged in entries:
                 if logged.id > last:
                     break
@@ -157,11 +198,11 @@ class LogAppender:
                 assert channel is not None
                 entry = Entry.read_back(logged)
                 self._take(channel, entry, None, logged.excluded, logged.sender, logged.qos)
-                is_shared = is_shared or bool(self._broker.groups.on(channel))
+                is_shared = is_shared or bool(self._groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.node.cursor = max(self._access.node.cursor, last)
         if is_shared:  # their queues have got them as well, without anybody's knowing
-            self._broker.spawn(self._broker.shared.load_again())
+            self._spawn(self._shared.load_again())
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
@@ -172,9 +213,9 @@ class LogAppender:
         if hearers is not None and self._audiences.take(hearers, entry, waiting):
             self._heard = max(self._heard, entry.position)
             if hearers.others:
-                self._broker.outbound.fan_out(entry, hearers.others, publisher)
+                self._outbound.fan_out(entry, hearers.others, publisher)
             return
-        subscribers = self._broker.channels.subscribers(channel)
+        subscribers = self._channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
         taken = self._access.node.take(entry.position, channel.patterns[::-1], waiting, durables)
         if durables:
@@ -182,10 +223,10 @@ class LogAppender:
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
-            if self._broker.subscribing.choosing:
-                subscribers = self._broker.broadcasting.chosen(channel, entry, subscribers, sender, qos)
-            self._broker.outbound.fan_out(entry, subscribers, publisher)
-        fan_outs = self._broker.outbound.fan_outs
+            if self._subscribing.choosing:
+                subscribers = self._subscribing.chosen(channel, entry, subscribers, sender, qos)
+            self._outbound.fan_out(entry, subscribers, publisher)
+        fan_outs = self._outbound.fan_outs
         start = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
         for durable in taken[:start]:
             self._hand_over(durable, channel, entry, excluded, sender, qos)
@@ -195,7 +236,7 @@ class LogAppender:
     def _hand_over(
         self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
-        choosing = self._broker.subscribing.choosing
+        choosing = self._subscribing.choosing
         if choosing and durable.holder in choosing:
             self._choose(durable, channel, entry, excluded, sender, qos)
         else:
@@ -205,7 +246,7 @@ class LogAppender:
         self, durables: list[Durable], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> Iterator[None]:
         """The same for many, a few at a time. By now one may have ended, or may be owed the message no more."""
-        step = self._broker.outbound.fan_outs.step
+        step = self._outbound.fan_outs.step
         for at in range(0, len(durables), step):
             for durable in durables[at : at + step]:
                 if is_owed(durable, entry):
@@ -214,14 +255,14 @@ class LogAppender:
 
     def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
         session: Session = durable.holder
-        heard = self._broker.subscribing.hears(session, channel, entry, sender, qos)
+        heard = self._subscribing.hears(session, channel, entry, sender, qos)
         if heard is Heard.YES:
             self._deliver(durable, entry, excluded)
         elif heard is Heard.NO or durable.name == excluded:
             durable.settle(entry.position, EndReason.FILTERED)
         else:
             durable.settle(entry.position)
-            self._broker.outbound.enqueue(session, entry.oneway())
+            self._outbound.enqueue(session, entry.oneway())
 
     def _deliver(self, durable: Durable, entry: Entry, excluded: str) -> None:
         session: Session | None = durable.holder
@@ -239,7 +280,7 @@ class LogAppender:
             durable.park(entry.position)
             self._backlog.load_if_waiting(session)
         else:
-            self._broker.outbound.enqueue(session, entry)
+            self._outbound.enqueue(session, entry)
 
 
 def readonly(channel: Channel) -> Refused:

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.letters.letters import Letters
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.ptp.returning import Returning
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
-from crewel.broker.subscribing.subscribing import Choices, as_stored, group_of
+from crewel.broker.subscribing.subscribing import Choices, Subscribing, as_stored, group_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Pending
 from crewel.delivery.records import EndReason, Letter, LogId, Waiting
@@ -23,24 +30,34 @@ from crewel.storage.sessions import Erased, SessionEnd
 if TYPE_CHECKING:
     import asyncio
 
-    from crewel.broker.broker import Broker
-    from crewel.broker.durability.backlog_loader import BacklogLoader
-
-DEAD_SESSION: Final = "communication.noConnection.dead"
-"""The code of letters that a session leaves behind when it ends."""
-
 
 class SubscriptionStore:
     """Asks the store about subscriptions and ends. What a question was about stays with the node that asked it: another one
     may be there when the answer comes, with everything read again."""
 
-    def __init__(self, broker: Broker, backlog: BacklogLoader) -> None:
-        self._access = broker.access
+    def __init__(
+        self,
+        runtime: Runtime,
+        dispatchers: Dispatchers,
+        expiry: Expiry,
+        returning: Returning,
+        subscribing: Subscribing,
+        letters: Letters,
+        access: StoreAccess,
+        backlog: BacklogLoader,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._dispatchers = dispatchers
+        self._expiry = expiry
+        self._returning = returning
+        self._subscribing = subscribing
+        self._letters = letters
+        self._access = access
         self._backlog = backlog
-        self._broker = broker
+        self._access = self._access
         self._in_doubt: Counter[Durable] = Counter()  # nobody knows yet what the store did about subscriptions of these
-        self.leaving: set[str] = set()
-        """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
 
     def subscribe(
         self,
@@ -52,7 +69,7 @@ class SubscriptionStore:
         """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
         those of a group. `begin` is called with the ids after which the others hold, before the session hears anything by
         them. The future raises StoreError, and then nothing has changed."""
-        done: asyncio.Future[None] = self._broker.loop.create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -75,7 +92,7 @@ class SubscriptionStore:
                 )
                 if session.is_live and durable.holder is session:
                     for pattern, choices in wanted.items():
-                        self._broker.subscribing.enter(session, pattern, choices)
+                        self._subscribing.enter(session, pattern, choices)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(step, answered)
@@ -84,7 +101,7 @@ class SubscriptionStore:
     def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
         """End these subscriptions. The future raises StoreError, and then they go on; after StoreUncertain they end as soon
         as the store can say where."""
-        done: asyncio.Future[None] = self._broker.loop.create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -98,7 +115,7 @@ class SubscriptionStore:
             else:
                 self._owe(durable, node.answered(pending, answer))
                 for pattern in patterns:
-                    self._broker.subscribing.leave(session, pattern)
+                    self._subscribing.leave(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered)
@@ -110,7 +127,7 @@ class SubscriptionStore:
         """The topic of this channel was erased. `ends`: the session's subscription to its name ends, but not for a group for
         which something waits. `tells`: the session gets the notice, behind all that came before. The future raises StoreError,
         and then nothing has changed."""
-        done: asyncio.Future[None] = self._broker.loop.create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -132,7 +149,7 @@ class SubscriptionStore:
             else:
                 self._erased(session, durable, pending, channel, answer)
                 if ends and not answer.stays:
-                    self._broker.subscribing.leave(session, channel)
+                    self._subscribing.leave(session, channel)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(step, answered)
@@ -148,7 +165,7 @@ class SubscriptionStore:
         elif answer.prev > node.cursor:
             self._access.writing.look()
         if durable.holder is session:
-            self._broker.dispatchers.noticed(session, durable, channel, answer.notice)
+            self._dispatchers.noticed(session, durable, channel, answer.notice)
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
@@ -160,7 +177,7 @@ class SubscriptionStore:
             self._in_doubt -= Counter([durable])
             if durable.holder is not None:
                 for pattern in patterns:
-                    self._broker.subscribing.leave(durable.holder, pattern)
+                    self._subscribing.leave(durable.holder, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, node.answered(pending, intervals))
 
@@ -204,12 +221,12 @@ class SubscriptionStore:
     def bury(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
-        makes_letters = durable.is_named or self._broker.settings.delivery.letters_for_anonymous
+        makes_letters = durable.is_named or self._settings.delivery.letters_for_anonymous
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._access.node
         node.leave(durable)
-        durable.expire(durable.expired(self._broker.expiry.now()))
-        returning = self._broker.returning.of(durable)
+        durable.expire(durable.expired(self._expiry.now()))
+        returning = self._returning.of(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
@@ -218,21 +235,21 @@ class SubscriptionStore:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
         for each in ended:
-            self._broker.metrics.ended[each.reason] += len(each.less(returning).ids)
-        delivery = self._broker.settings.delivery
+            self._metrics.ended[each.reason] += len(each.less(returning).ids)
+        delivery = self._settings.delivery
         bounds = (self._access.facts_max, delivery.dead_letters_max)
         attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
         step = stored_sessions.end(
             *self._me(), durable.name, ended, letters, *bounds, attempts, delivery.dead_letters_max_bytes
         )
-        self.leaving.add(durable.name)
+        self._access.leaving.add(durable.name)
 
         def has_left(left: SessionEnd | StoreError) -> None:
-            self.leaving.discard(durable.name)
+            self._access.leaving.discard(durable.name)
             node.drop(durable)
             if not isinstance(left, StoreError):
                 self._tell_left(durable, letters, returning, left)
-                self._broker.returning.ended(durable, returning, left.returned)
+                self._returning.ended(durable, returning, left.returned)
 
         self._access.writing.submit(step, has_left, insists=True)
 
@@ -244,9 +261,9 @@ class SubscriptionStore:
         made = [letter for letter in letters if letter.id not in gone]
         # What was sent again and had not reached this server, the store has buried by itself.
         beyond = max(len(left.letters) - len(made), 0)
-        ended = self._broker.metrics.ended
+        ended = self._metrics.ended
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)
-        self._broker.letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
-        self._broker.letters.stored(left.letters)
+        self._letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
+        self._letters.stored(left.letters)

@@ -13,19 +13,22 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import isawaitable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
 from crewel.broker.letters.dead_letter import CHANNEL, DeadLetter
 from crewel.broker.letters.webhook import Webhook
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.records import Letter
 from crewel.errors import StoreError, class_of
 from crewel.storage import dead_letters
 from crewel.storage.store import Store
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +43,18 @@ _COUNT_LIMIT_S: Final = 0.2
 class Follower:
     """One who wants to know of letters: `show` gets them in their order, a few at a time."""
 
-    def __init__(self, name: str, broker: Broker, show: Callable[[list[DeadLetter]], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        runtime: Runtime,
+        access: StoreAccess,
+        show: Callable[[list[DeadLetter]], Awaitable[None]],
+    ) -> None:
         self._name = name
-        self._broker = broker
+        self._node = runtime.settings.node.name
+        self._metrics = runtime.metrics
+        self._supervisor = runtime.supervisor
+        self._access = access
         self._show = show
         self._waiting: deque[str] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -52,9 +64,9 @@ class Follower:
         room = MOST_WAITING - len(self._waiting)
         self._waiting.extend(islice(dead_ids, room))
         if len(dead_ids) > room:
-            self._broker.metrics.letters_not_shown[self._name] += len(dead_ids) - room
+            self._metrics.letters_not_shown[self._name] += len(dead_ids) - room
         if self._task is None and self._waiting:
-            self._task = self._broker.supervisor.start(f"dead letters for the {self._name}", self._follow)
+            self._task = self._supervisor.start(f"dead letters for the {self._name}", self._follow)
 
     async def _follow(self) -> None:
         while self._waiting:
@@ -74,45 +86,59 @@ class Follower:
         self._task = None
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:
-        access = self._broker.access
-        node = self._broker.settings.node.name
-        return [DeadLetter.read(stored, node) for stored in await dead_letters.get(access.store, ids)]
+        access = self._access
+        return [DeadLetter.read(stored, self._node) for stored in await dead_letters.get(access.store, ids)]
 
 
 class Letters:
     """The followers of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        registry: Registry,
+        ids: Ids,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._channels = channels
+        self._outbound = outbound
+        self._registry = registry
+        self._ids = ids
+        self._access = access
         channel = parse(CHANNEL)
         assert channel is not None
         self._channel: Channel = channel
-        self._live = Follower("channel", broker, self._deliver)
-        self._hooks = Follower("hook", broker, self._call)
+        self._live = Follower("channel", runtime, access, self._deliver)
+        self._hooks = Follower("hook", runtime, access, self._call)
         self._webhook: Webhook | None = None
         self._posts: Follower | None = None
         self._counts = (0, 0, 0)
         self._counting: asyncio.Task[None] | None = None
-        broker.metrics.gauge("letters_kept", lambda: self._counts[0])
-        broker.metrics.gauge("letters_dropped", lambda: self._counts[1])
-        broker.metrics.gauge("letters_returned", lambda: self._counts[2])
-        address = broker.settings.delivery.dead_letter_webhook
+        self._metrics.gauge("letters_kept", lambda: self._counts[0])
+        self._metrics.gauge("letters_dropped", lambda: self._counts[1])
+        self._metrics.gauge("letters_returned", lambda: self._counts[2])
+        address = self._settings.delivery.dead_letter_webhook
         if address:
-            self._webhook = Webhook(address, broker.settings.delivery, broker.metrics)
-            self._posts = Follower("webhook", broker, self._webhook.post)
+            self._webhook = Webhook(address, self._settings.delivery, self._metrics)
+            self._posts = Follower("webhook", runtime, access, self._webhook.post)
 
     def made(self, letters: Iterable[Letter]) -> None:
         """Count letters that the store has now."""
         for letter in letters:
-            self._broker.metrics.letters[class_of(letter.code)] += 1
+            self._metrics.letters[class_of(letter.code)] += 1
 
     def stored(self, dead_ids: Sequence[str]) -> None:
         """The store has these letters since just now: show them to who follows."""
         if not dead_ids:
             return
-        if self._broker.channels.count(CHANNEL):
+        if self._channels.count(CHANNEL):
             self._live.offer(dead_ids)
-        if self._broker.registry.dead_letter:
+        if self._registry.dead_letter:
             self._hooks.offer(dead_ids)
         if self._posts is not None:
             self._posts.offer(dead_ids)
@@ -120,11 +146,11 @@ class Letters:
     async def count(self) -> None:
         """Read the figures of the store's letters, for the metrics. While the store is away, or takes its time, they stay as
         they were."""
-        access = self._broker.access
+        access = self._access
         if not access.store.is_up:
             return
         if self._counting is None or self._counting.done():
-            self._counting = self._broker.spawn(self._count(access.store))
+            self._counting = self._spawn(self._count(access.store))
         await asyncio.wait([self._counting], timeout=_COUNT_LIMIT_S)
 
     async def _count(self, store: Store) -> None:
@@ -142,30 +168,30 @@ class Letters:
     async def _deliver(self, letters: list[DeadLetter]) -> None:
         for letter in letters:
             fields = letter.fields()
-            if not self._broker.outbound.pipe.send(None, fields):
+            if not self._outbound.pipe.send(None, fields):
                 continue
-            entry = letter.entry(fields, *self._broker.ids.stamp())
-            self._broker.outbound.fan_out(entry, self._listening(), None)
-        self._broker.metrics.letters_shown += len(letters)
+            entry = letter.entry(fields, *self._ids.stamp())
+            self._outbound.fan_out(entry, self._listening(), None)
+        self._metrics.letters_shown += len(letters)
 
     def _listening(self) -> list[Session]:
         """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
         no queue overflows for letters, or they would make others."""
         listening = []
-        for session in self._broker.channels.subscribers(self._channel):
+        for session in self._channels.subscribers(self._channel):
             if not session.is_operator:
                 continue
-            if session.room(self._broker.settings.bayeux.max_queue_messages):
+            if session.room(self._settings.bayeux.max_queue_messages):
                 listening.append(session)
             else:
-                self._broker.metrics.letters_not_shown["channel"] += 1
+                self._metrics.letters_not_shown["channel"] += 1
         return listening
 
     # Functions of services
 
     async def _call(self, letters: list[DeadLetter]) -> None:
         for letter in letters:
-            for hook in self._broker.registry.dead_letter:
+            for hook in self._registry.dead_letter:
                 try:
                     result = hook(letter)
                     if isawaitable(result):

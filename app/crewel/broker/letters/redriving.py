@@ -10,10 +10,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.ptp.naming import is_queue
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.steps import resolve
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import Waiting
@@ -21,9 +25,6 @@ from crewel.errors import StoreUnavailable
 from crewel.qos.connect import Bounds
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 _AT_ONCE: Final = 64
 """Letters whose steps are under way together."""
@@ -94,13 +95,26 @@ class _Room:
 class Redriving:
     """Operators' work on the letters of one broker's store."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        dispatchers: Dispatchers,
+        names: Names,
+        shared: SharedQueues,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._dispatchers = dispatchers
+        self._names = names
+        self._shared = shared
+        self._access = access
 
     @property
     def access(self) -> StoreAccess:
         """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
-        access = self._broker.access
+        access = self._access
         if not access.has_store:
             raise StoreUnavailable("this server keeps no store, and so no dead letters")
         if access.trouble is not None:
@@ -117,7 +131,7 @@ class Redriving:
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
         """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
         to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
-        loop, report = self._broker.loop, Report()
+        loop, report = self._loop, Report()
         start, moved = loop.time(), 0
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
         async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
@@ -133,7 +147,7 @@ class Redriving:
 
     async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
         """Throw letters away. Raises as `redrive` does."""
-        loop, report = self._broker.loop, Report()
+        loop, report = self._loop, Report()
         start = loop.time()
         async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
             async for letters in portions:
@@ -141,7 +155,7 @@ class Redriving:
                 access = self.access
                 step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who)
                 discarded = await access.writing.ask(step)
-                self._broker.metrics.letters_discarded += discarded
+                self._metrics.letters_discarded += discarded
                 report.done += discarded
                 if limits.is_interrupted() or loop.time() > start + limits.seconds:
                     break
@@ -193,7 +207,7 @@ class Redriving:
             if room is None or room.take(len(letter.body)):
                 asked.append((letter, self._ask(letter, receiver, room)))
             else:
-                self._broker.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
+                self._metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
                 report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
         if not asked:
             return
@@ -216,14 +230,14 @@ class Redriving:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
         know yet."""
         if receiver not in rooms and is_queue(receiver):
-            rooms[receiver] = _Room(self._broker.shared.bounds(receiver), self._broker.shared.waiting(receiver), 0)
+            rooms[receiver] = _Room(self._shared.bounds(receiver), self._shared.waiting(receiver), 0)
         elif receiver not in rooms:
-            session, dispatchers = self._broker.logins.names.find(receiver), self._broker.dispatchers
+            session, dispatchers = self._names.find(receiver), self._dispatchers
             if session is not None and session.bounds is not None:
                 waiting, size = dispatchers.waiting(session), dispatchers.waiting_bytes(session)
                 rooms[receiver] = _Room(session.bounds, waiting, size)
             else:
-                delivery = self._broker.settings.delivery
+                delivery = self._settings.delivery
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
@@ -239,12 +253,12 @@ class Redriving:
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
         )
-        future: asyncio.Future[Redriven] = self._broker.loop.create_future()
+        future: asyncio.Future[Redriven] = self._loop.create_future()
 
         def answered(answer: Any) -> None:
             # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
             if isinstance(answer, Redriven):
-                self._broker.metrics.letters_redriven[answer.outcome.value] += 1
+                self._metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
                 self._arrived(letter, receiver, answer)
             resolve(future, answer)
@@ -253,11 +267,11 @@ class Redriving:
         return future
 
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
-        session = self._broker.logins.names.find(receiver)
+        session = self._names.find(receiver)
         if is_queue(receiver):
-            self._broker.shared.filled(receiver)
+            self._shared.filled(receiver)
         elif session is not None and session.durable is not None:
-            self._broker.dispatchers.arrived(
+            self._dispatchers.arrived(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
             )
 

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
-from crewel.broker.durability.subscription_store import DEAD_SESSION
+from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.events import Events
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.ping import Pings
-from crewel.broker.outbox.timers import cause
+from crewel.broker.outbox.timers import SessionTimes, cause
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import OnewayTelling
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.durable import Durable
@@ -33,9 +40,6 @@ from crewel.qos.connect import ConnectQos, Retries
 from crewel.qos.publish import NORMAL
 from crewel.storage import sessions as stored_sessions
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 _HELD: Final = "user.update.holdback"
@@ -46,16 +50,48 @@ _SKIPPED: Final = "an operator has taken it out of the queue"
 class Dispatchers:
     """The dispatchers of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.unsettled = Unsettled(broker)
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: StoreAccess,
+        sessions: dict[str, Session],
+        outbound: Outbound,
+        unsettled: Unsettled,
+        expiry: Expiry,
+        times: SessionTimes,
+        events: Events,
+        backlog: BacklogLoader,
+        overflow: Overflow,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._access = access
+        self._sessions = sessions
+        self._outbound = outbound
+        self.unsettled = unsettled
+        self._expiry = expiry
+        self._times = times
+        self._events = events
+        self._backlog = backlog
+        self._overflow = overflow
+        self.on_able: Callable[[Session], None]
+        """Called when a session takes messages again that may go to any of several."""
+        self.on_room: Callable[[Session], None]
+        """Called when a session may have room again for such messages."""
+        self.on_blocked: Callable[[Session], None]
+        """Called when a session takes no more of them for the time being."""
+        self.try_other: Callable[[Session, Entry, str, str, int], bool]
+        """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
+        self.end_session: Callable[[Session, Event], None]
+        """Called to end a session whose client has failed for good."""
         self.is_offered = False
         """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
         self.telling: set[Session] = set()
         """The sessions that receive `ext.update`, including those that acknowledge nothing."""
-        self.pings = Pings(broker)
-        broker.metrics.gauge("held_sessions", self._count_held)
-        broker.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
+        self.pings = Pings(runtime, outbound)
+        self._metrics.gauge("held_sessions", self._count_held)
+        self._metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
 
     # Logins
 
@@ -64,7 +100,7 @@ class Dispatchers:
         rules = self._rules(session, qos)
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
-            session.timeout_ms = min(qos.ping_interval_ms, self._broker.settings.bayeux.timeout_ms)
+            session.timeout_ms = min(qos.ping_interval_ms, self._settings.bayeux.timeout_ms)
         if session.dispatcher is not None:
             was_sink = session.dispatcher.sink is not None
             session.dispatcher.revive(rules)
@@ -74,7 +110,7 @@ class Dispatchers:
             session.dispatcher = Dispatcher(rules)
         is_oneway = qos.update and self.is_offered and not session.is_reliable
         if is_oneway and not any(isinstance(each, OnewayTelling) for each in session.parts):
-            session.add_part(OnewayTelling(self._broker))
+            session.add_part(OnewayTelling(self.telling, self.unsettled, self._expiry))
         if rules.tells or is_oneway:
             self.telling.add(session)
         else:
@@ -82,7 +118,7 @@ class Dispatchers:
         self._look(session)
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
-        delivery, asked = self._broker.settings.delivery, qos.dispatcher or Retries()
+        delivery, asked = self._settings.delivery, qos.dispatcher or Retries()
         retries = delivery.retries if asked.retries is None else asked.retries
         delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
         wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
@@ -131,14 +167,14 @@ class Dispatchers:
         self.telling.discard(session)
         self.pings.ended(session)
         durable = session.durable
-        self._broker.expiry.leave(session)
+        self._expiry.leave(session)
         self.unsettled.leave_attempts(session)
         if durable is not None and (
-            durable.is_named or durable.death is not None or self._broker.settings.delivery.letters_for_anonymous
+            durable.is_named or durable.death is not None or self._settings.delivery.letters_for_anonymous
         ):
             self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
         elif session.is_reliable:
-            self._broker.metrics.ended[EndReason.LAPSED] += len(session.transients())
+            self._metrics.ended[EndReason.LAPSED] += len(session.transients())
         if session.is_paused:
             self._pause(session, is_paused=False)
             session.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
@@ -148,14 +184,14 @@ class Dispatchers:
         waiting = self.unsettled.count(session)
         if not waiting or not session.is_reliable:
             return
-        broker, durable = self._broker, session.durable
-        keeps = broker.settings.delivery.letters_for_anonymous
+        durable = session.durable
+        keeps = self._settings.delivery.letters_for_anonymous
         is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
         log.log(
             logging.WARNING if is_kept else logging.INFO,
             "the session %s has ended (%s): %d waiting messages %s",
             session.name or "of a client without a name",
-            cause(session, event, broker.times, broker.loop.time()),
+            cause(session, event, self._times, self._loop.time()),
             waiting,
             "become dead letters, or go back to their subject or group" if is_kept else "lapse",
         )
@@ -182,7 +218,7 @@ class Dispatchers:
         if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
-        now, now_ms = self._broker.loop.time(), int(time() * 1000)
+        now, now_ms = self._loop.time(), int(time() * 1000)
         had_unclaimed = bool(dispatcher.unclaimed)
         judgement = dispatcher.judge(statuses, session.name, now, now_ms)
         if judgement.unclaimed and not had_unclaimed:
@@ -200,7 +236,7 @@ class Dispatchers:
         dispatcher = session.dispatcher
         if dispatcher is None or not session.is_live:
             return
-        death = dispatcher.conclude(self._broker.loop.time())
+        death = dispatcher.conclude(self._loop.time())
         if death is not None:
             self.die(session, *death)
         else:
@@ -208,42 +244,40 @@ class Dispatchers:
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
         unsettled = self.unsettled
-        self._broker.events.judged(session, dispatcher, judgement)
+        self._events.judged(session, dispatcher, judgement)
         for entry in judgement.settled:
             unsettled.end(session, entry, EndReason.SETTLED)
-        returning = self._broker.returning
         for each in judgement.buried:
-            if not returning.passes_on(session, each.entry, each.code, each.reason, each.attempts):
+            if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
                 unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
-        put_back = [entry for entry in judgement.put_back if not returning.passes_on(session, entry, *failure)]
+        put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0)]
         put_back += unsettled.notices_after(session, put_back)
         for entry in put_back:
             session.take_back(entry)
         if put_back:
             unsettled.recall(session, put_back)
-        self._broker.metrics.redeliveries += len(judgement.put_back)
+        self._metrics.redeliveries += len(judgement.put_back)
         session.note_retained()
         if judgement.holdback is not None:
-            self._broker.events.held(session, judgement.holdback)
+            self._events.held(session, judgement.holdback)
             self._store(session)
 
     def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.sink is not None:
-            self._broker.returning.relieve(session)
+            self.on_blocked(session)
         if dispatcher.sink is not None and not session.rejects_all:
             self._become_sink(session)
             self._store(session)
         self._look(session)
-        if self._broker.shared.starving:
-            self._broker.shared.freed(session)
+        self.on_room(session)
 
     def die(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
         if session.durable is not None:
             session.durable.death = (code, reason)
-        self._broker.remove(session, Event.FAILED)
+        self.end_session(session, Event.FAILED)
 
     def _become_sink(self, session: Session) -> None:
         """What waits and what arrives becomes dead letters."""
@@ -262,17 +296,17 @@ class Dispatchers:
         if dispatcher.is_paused is not session.is_paused:
             self._pause(session, is_paused=dispatcher.is_paused)
         elif session.queue and not session.is_paused:
-            self._broker.outbound.make_ready(session)
+            self._outbound.make_ready(session)
         if session.durable is not None:
-            self._broker.durability.backlog.load_if_waiting(session)
-        self._broker.outbound.timers.at(session, dispatcher.next_at())
+            self._backlog.load_if_waiting(session)
+        self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.pause(is_paused=is_paused)
         # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
         self.unsettled.recall(session)
         if session.queue and not is_paused:
-            self._broker.outbound.make_ready(session)
+            self._outbound.make_ready(session)
 
     def ring(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""
@@ -281,7 +315,7 @@ class Dispatchers:
             return inf
         if dispatcher.resume(now):
             self._look(session)
-            self._broker.shared.here(session)
+            self.on_able(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now)
             if judgement.buried or judgement.put_back:
@@ -294,9 +328,9 @@ class Dispatchers:
         session.note_retained()
         if session.dispatcher is not None:
             session.dispatcher.flushes = has_backlog
-            session.dispatcher.wait_anew(self._broker.loop.time())
-            self._broker.outbound.timers.at(session, session.dispatcher.next_at())
-        self._broker.shared.here(session)
+            session.dispatcher.wait_anew(self._loop.time())
+            self._outbound.timers.at(session, session.dispatcher.next_at())
+        self.on_able(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
@@ -305,7 +339,7 @@ class Dispatchers:
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        durable, access, dispatcher = session.durable, self._broker.access, session.dispatcher
+        durable, access, dispatcher = session.durable, self._access, session.dispatcher
         if durable is None or dispatcher is None:
             return None
         told: dict[str, Any] | None = None
@@ -325,13 +359,13 @@ class Dispatchers:
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
         is_gone = session.is_absent or session.state is not State.CONNECTED
-        is_gone = is_gone or self._broker.times.is_gone(session, self._broker.loop.time())
+        is_gone = is_gone or self._times.is_gone(session, self._loop.time())
         if session.dispatcher is None:
             return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
         return session.dispatcher.observe(is_gone=is_gone)
 
     def _count_held(self) -> int:
-        return sum(self.holdback(session) is not None for session in self._broker.sessions.values())
+        return sum(self.holdback(session) is not None for session in self._sessions.values())
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""
@@ -354,8 +388,8 @@ class Dispatchers:
         dispatcher = self.of(session)
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
-            self._broker.events.held(session, dispatcher.holdback)
-            self._broker.returning.relieve(session)
+            self._events.held(session, dispatcher.holdback)
+            self.on_blocked(session)
             self._look(session)
             await self._stored(session)
 
@@ -364,9 +398,9 @@ class Dispatchers:
         dispatcher = session.dispatcher
         if dispatcher is not None and dispatcher.holdback is not None:
             dispatcher.holdback = None
-            self._broker.events.released(session)
+            self._events.released(session)
             self._look(session)
-            self._broker.shared.here(session)
+            self.on_able(session)
             await self._stored(session)
 
     def retry(self, session: Session) -> bool:
@@ -374,7 +408,7 @@ class Dispatchers:
         if session.dispatcher is None or not session.dispatcher.retry():
             return False
         self._look(session)
-        self._broker.shared.here(session)
+        self.on_able(session)
         return True
 
     async def _stored(self, session: Session) -> None:
@@ -415,7 +449,7 @@ class Dispatchers:
         durable = session.durable
         stored: list[Entry] = []
         if places and durable is not None:
-            stored = await self._broker.durability.backlog.read(durable, places)
+            stored = await self._backlog.read(durable, places)
         return stored + session.transients()[: count - len(stored)]
 
     def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
@@ -424,35 +458,35 @@ class Dispatchers:
         former = durable.notice(place, channel, min([NORMAL, *of_topic]))
         if former:
             session.drop_where(lambda entry: entry.position in former)
-        self._broker.access.node.touch(durable)
+        self._access.node.touch(durable)
         notice = durable.notices[place]
         if session.dispatcher is not None and session.dispatcher.sink is not None:
             durable.settle(place)
         elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
             durable.park(place)
-            self._broker.durability.backlog.load_if_waiting(session)
+            self._backlog.load_if_waiting(session)
         else:
-            self._broker.outbound.enqueue(session, erased_notice(notice, place))
+            self._outbound.enqueue(session, erased_notice(notice, place))
 
     def arrived(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
         session's queue, and it need not be read where nothing waits before it."""
-        durable, durability = session.durable, self._broker.durability
+        durable = session.durable
         if durable is None:
             raise StoreUnavailable(f"{session.name} is not a session that is stored")
         if not durable.arrived(place, waiting):
             return
-        self._broker.access.node.touch(durable)
+        self._access.node.touch(durable)
         if session.dispatcher is not None and session.dispatcher.sink is not None:
             self.unsettled.bury_stored(session, place, *session.dispatcher.sink)
             return
-        if entry is not None and not durability.overflow.has_room(session, durable, entry):
+        if entry is not None and not self._overflow.has_room(session, durable, entry):
             return
         is_next = not (durable.parks_before(place, waiting.priority) or session.is_absent or session.is_paused)
         if entry is not None and is_next:
-            self._broker.outbound.enqueue(session, entry)
+            self._outbound.enqueue(session, entry)
             return
         if comes_before(place, waiting.priority, session.queue):
             self.unsettled.recall(session)  # so that it is read before what is younger
         durable.park(place)
-        durability.backlog.load_if_waiting(session)
+        self._backlog.load_if_waiting(session)

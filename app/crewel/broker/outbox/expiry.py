@@ -7,22 +7,26 @@ away or held back. What a client has got while it is there stays open, for it ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 
 class Expiry:
     """Takes them out. `clock` tells seconds since 1970."""
 
-    def __init__(self, broker: Broker, clock: Callable[[], float]) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: StoreAccess,
+        clock: Callable[[], float],
+    ) -> None:
+        self._metrics = runtime.metrics
+        self._access = access
         self.clock = clock
         self._watched: set[Session] = set()  # sessions with such messages in memory
 
@@ -56,7 +60,7 @@ class Expiry:
         now = self.now()
         self._watched = {session for session in self._watched if session.is_live}
         due = {session for session in self._watched if session.expiry <= now}
-        for durable in self._broker.access.node.expiring(now):
+        for durable in self._access.node.expiring(now):
             if durable.holder is None:
                 self._end_stored(durable, durable.expired(now))
             else:
@@ -81,10 +85,8 @@ class Expiry:
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
         if session.is_reliable:
-            self._broker.metrics.ended[EndReason.EXPIRED] += sum(
-                not (entry.position or entry.is_oneway) for entry in gone
-            )
+            self._metrics.ended[EndReason.EXPIRED] += sum(not (entry.position or entry.is_oneway) for entry in gone)
 
     def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
         durable.expire(places)
-        self._broker.access.node.touch(durable)
+        self._access.node.touch(durable)

@@ -20,12 +20,12 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.fan_out import FanOuts, handed_out
 from crewel.broker.outbox.overflow import Backlog
 from crewel.broker.outbox.timers import SessionTimes, Timers
+from crewel.broker.pipe import Pipe
 from crewel.broker.sessions import Session, State, Verdict
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import insert, least
-from crewel.extension import Pipe
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Outbound:
         settings: Settings,
         metrics: Metrics,
         browsers: Browsers,
-        timing: SessionTimes,
+        times: SessionTimes,
         end: Callable[[Session], None],
     ) -> None:
         self._loop = loop
@@ -58,7 +58,7 @@ class Outbound:
         """What waits in all queues."""
         self._metrics = metrics
         self._browsers = browsers
-        self._times = timing
+        self._times = times
         self.pipe = Pipe(())
         self.timers = Timers(loop, self._ring)
         self.fan_outs = FanOuts(loop)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -17,8 +19,10 @@ from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.settings.limits import Limits
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
+    from crewel.broker.events import Events
+    from crewel.broker.outbox.expiry import Expiry
+    from crewel.broker.outbox.outbound import Outbound
+    from crewel.broker.outbox.unsettled import Unsettled
 
 ENTRIES: Final = "resource.overflow.queue.entries"
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -87,9 +91,22 @@ class _Seen(NamedTuple):
 class Overflow:
     """The bounds of the sessions that the store has."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._access = broker.access
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        unsettled: Unsettled,
+        events: Events,
+        expiry: Expiry,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._metrics = runtime.metrics
+        self._outbound = outbound
+        self._unsettled = unsettled
+        self._events = events
+        self._expiry = expiry
+        self._access = access
         self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
@@ -102,19 +119,19 @@ class Overflow:
             if bounds is None:
                 return True
             if waiting < bounds.max_entries and durable.fits(bounds.max_bytes):
-                if entry.position or not session.queue or self._broker.outbound.has_bytes(session, len(entry.wire)):
+                if entry.position or not session.queue or self._outbound.has_bytes(session, len(entry.wire)):
                     return True
                 return self._apply(session, durable, entry, bounds.policy, SIZE)
             code = self._exceeded(session, durable, entry, bounds)
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life was over
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._broker.dispatchers.unsettled.bury_new(session, entry, *sink)
+        self._unsettled.bury_new(session, entry, *sink)
         return False
 
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
-        self._broker.expiry.look(session)
+        self._expiry.look(session)
         stored = len(durable) - (1 if entry.position else 0)
         waiting = stored if stored >= bounds.max_entries else stored + self._transients(session, stored)
         return bounds.exceeded(waiting, durable.size)
@@ -140,14 +157,14 @@ class Overflow:
         recovered = session.recovered
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
             policy = OverflowPolicy.DISCONNECT  # who was told that nothing is missing sees no gap
-        self._broker.metrics.dropped[policy.value] += 1
-        self._broker.events.overflow(session, policy.value)
+        self._metrics.dropped[policy.value] += 1
+        self._events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):
             return True
         if policy is OverflowPolicy.DISCONNECT:
-            self._broker.outbound.end_soon(session)
+            self._outbound.end_soon(session)
         elif policy is OverflowPolicy.DEAD_MESSAGE and self._makes_letters(durable):
-            self._broker.dispatchers.unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
+            self._unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._access.node.touch(durable)
@@ -155,15 +172,15 @@ class Overflow:
 
     def _makes_letters(self, durable: Durable) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
-        if durable.is_named or self._broker.settings.delivery.letters_for_anonymous:
+        if durable.is_named or self._settings.delivery.letters_for_anonymous:
             return True
-        self._broker.metrics.dropped["noLetter"] += 1
+        self._metrics.dropped["noLetter"] += 1
         return False
 
     def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
-        unsettled = self._broker.dispatchers.unsettled
+        unsettled = self._unsettled
         resending = session.batches.resending if session.batches is not None else 0
         parked = None if resending else durable.least_parked()
         if parked is not None and priority_of(parked) <= priority:

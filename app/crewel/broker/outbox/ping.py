@@ -6,20 +6,24 @@ A held connect that is released empty is the question, and the client's next con
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.errors import NotReached
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 
 class Pings:
     """The pings that are under way."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._outbound = outbound
         self._waiting: dict[Session, dict[asyncio.Future[float], float]] = {}
 
     def __bool__(self) -> bool:
@@ -29,12 +33,12 @@ class Pings:
     async def ping(self, session: Session) -> float:
         """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
         time."""
-        loop = self._broker.loop
+        loop = self._loop
         answer: asyncio.Future[float] = loop.create_future()
         self._waiting.setdefault(session, {})[answer] = loop.time()
-        self._broker.outbound.release(session, loop.time())
+        self._outbound.release(session, loop.time())
         session.advised_on = None  # so that the next connect is looked at
-        limit = self._broker.settings.delivery.ping_timeout_ms / 1000
+        limit = self._settings.delivery.ping_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit):
                 return await answer
@@ -53,7 +57,7 @@ class Pings:
         """A connect came: if it was waited for, that is the answer."""
         for answer, started in self._waiting.pop(session, {}).items():
             if not answer.done():
-                answer.set_result((self._broker.loop.time() - started) * 1000)
+                answer.set_result((self._loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
         """The session is over: nobody will answer."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import SYSTEM
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
@@ -19,17 +22,23 @@ from crewel.delivery.records import EndReason, Letter, LogId, Transient
 from crewel.delivery.statuses import MAX_REASON
 from crewel.qos.update import Origin
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 
 class Unsettled:
     """Moves and ends messages of sessions that are live here."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        ids: Ids,
+        expiry: Expiry,
+        access: StoreAccess,
+    ) -> None:
+        self._metrics = runtime.metrics
+        self._ids = ids
+        self._expiry = expiry
+        self._access = access
 
     # Waiting
 
@@ -96,7 +105,7 @@ class Unsettled:
         session.take_out(entry)
         if entry.position and session.durable is not None:
             session.durable.settle(entry.position, reason)
-            self._broker.access.node.touch(session.durable)
+            self._access.node.touch(session.durable)
 
     def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
@@ -109,7 +118,7 @@ class Unsettled:
         durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
         if durable is None or has_none:
-            self._broker.metrics.dropped["noLetter"] += 1
+            self._metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
                 durable.settle(entry.position, EndReason.DROPPED)
         else:
@@ -118,7 +127,7 @@ class Unsettled:
             attempts += 0 if waiting is None else waiting.attempts
             durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
-            self._broker.access.node.touch(durable)
+            self._access.node.touch(durable)
 
     def bury_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
         """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
@@ -130,7 +139,7 @@ class Unsettled:
 
     def kept(self, entry: Entry) -> Transient:
         """A message that is not stored, as its letter keeps it."""
-        origin = entry.origin or Origin(*self._broker.ids.stamp())
+        origin = entry.origin or Origin(*self._ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
 
     def bury_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
@@ -144,7 +153,7 @@ class Unsettled:
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
         durable.bury(Letter(durable.name, place, code, reason, attempts))
-        self._broker.access.node.touch(durable)
+        self._access.node.touch(durable)
         return True
 
     def drop_stored(self, session: Session, place: LogId, reason: EndReason = EndReason.DROPPED) -> None:
@@ -153,7 +162,7 @@ class Unsettled:
         if durable is not None:
             self.forget_stored(session, place)
             durable.settle(place, reason)
-            self._broker.access.node.touch(durable)
+            self._access.node.touch(durable)
 
     def drop_parked(self, session: Session, place: LogId) -> None:
         """The parked message at this place ends. The queue does not have it, and is not looked through."""
@@ -164,7 +173,7 @@ class Unsettled:
         elif durable is not None:
             durable.forget_parked(place)
             durable.settle(place, EndReason.DROPPED)
-            self._broker.access.node.touch(durable)
+            self._access.node.touch(durable)
 
     def drop_queued(self, session: Session, index: int) -> None:
         """The message at this place of the queue ends."""
@@ -178,7 +187,7 @@ class Unsettled:
             session.dispatcher.close(entry)
         if entry.position and session.durable is not None:
             session.durable.settle(entry.position, EndReason.DROPPED)
-            self._broker.access.node.touch(session.durable)
+            self._access.node.touch(session.durable)
 
     def end_many(
         self, session: Session, places: Collection[LogId], entries: Collection[Entry], reason: EndReason
@@ -190,10 +199,10 @@ class Unsettled:
             dict.fromkeys((*entries, *(each for each in session.in_memory() if each.position in places)))
         )
         if session.is_reliable:
-            self._broker.metrics.ended[reason] += len(entries)
+            self._metrics.ended[reason] += len(entries)
         if durable is not None and places:
             durable.end_many(places, reason)
-            self._broker.access.node.touch(durable)
+            self._access.node.touch(durable)
 
     def forget_stored(self, session: Session, place: LogId) -> None:
         """Memory has it no more, wherever it was."""
@@ -251,7 +260,7 @@ class Unsettled:
 
     def bury_all(self, session: Session, code: str, reason: str) -> int:
         """Make dead letters of all that waits; returns how many."""
-        self._broker.expiry.look(session)
+        self._expiry.look(session)
         count = self.count(session)
         self.renew(session)
         self.bury_transients(session, code, reason)

@@ -2,69 +2,88 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf
-from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import parse
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.ptp.naming import group_of
+from crewel.broker.session_part import SessionPart
 from crewel.broker.sessions import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
-from crewel.extension import SessionPart
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 
 class OnewayTelling(SessionPart):
     """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, telling: set[Session], unsettled: Unsettled, expiry: Expiry) -> None:
+        self._telling = telling
+        self._unsettled = unsettled
+        self._expiry = expiry
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The messages with `ext.update`, in the encoding that all receivers share. A message
         that cannot be encoded so is dropped: the session sends no status for it."""
-        if session not in self._broker.dispatchers.telling:
+        if session not in self._telling:
             return entries  # a later login of the session has not asked for it
-        now_ms = self._broker.expiry.now() // 1000
+        now_ms = self._expiry.now() // 1000
         told = []
         for entry in entries:
             try:
                 is_told = entry.origin is not None
                 told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                self._broker.dispatchers.unsettled.bury_unsendable(session, entry, error)
+                self._unsettled.bury_unsendable(session, entry, error)
         return told
 
 
-def tell(broker: Broker, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
-    """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a remote
-    call, stay as they are: nobody can say anything of them."""
-    now, now_ms = broker.loop.time(), broker.expiry.now() // 1000
-    size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
-    parts = []
-    failed: list[tuple[Entry, Exception]] = []
-    for index, entry in enumerate(entries):
-        if entry.origin is None:
-            parts.append(entry.wire)
-            continue
-        redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-        waiting = session.durable.find(entry.position) if entry.position and session.durable is not None else None
-        if waiting is not None:
-            redeliver += waiting.attempts  # an earlier server may have sent it
-        try:
-            subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
-            parts.append(entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms))
-        except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-            failed.append((entry, error))
-    for entry, cause in failed:
-        broker.dispatchers.unsettled.bury_unsendable(session, entry, cause)
-    dispatcher.flushes = dispatcher.flushes and size > len(entries)
-    session.note_retained()
-    if dispatcher.rules.ack_wait != inf:
-        broker.outbound.timers.at(session, dispatcher.next_at())
-    return parts
+class Telling:
+    """Encodes what leaves for such sessions."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        outbound: Outbound,
+        unsettled: Unsettled,
+        expiry: Expiry,
+    ) -> None:
+        self._loop = loop
+        self._outbound = outbound
+        self._unsettled = unsettled
+        self._expiry = expiry
+
+    def tell(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
+        """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
+        remote call, stay as they are: nobody can say anything of them."""
+        now, now_ms = self._loop.time(), self._expiry.now() // 1000
+        size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
+        parts = []
+        failed: list[tuple[Entry, Exception]] = []
+        for index, entry in enumerate(entries):
+            if entry.origin is None:
+                parts.append(entry.wire)
+                continue
+            redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
+            waiting = session.durable.find(entry.position) if entry.position and session.durable is not None else None
+            if waiting is not None:
+                redeliver += waiting.attempts  # an earlier server may have sent it
+            try:
+                subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
+                parts.append(
+                    entry.updated(subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms)
+                )
+            except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
+                failed.append((entry, error))
+        for entry, cause in failed:
+            self._unsettled.bury_unsendable(session, entry, cause)
+        dispatcher.flushes = dispatcher.flushes and size > len(entries)
+        session.note_retained()
+        if dispatcher.rules.ack_wait != inf:
+            self._outbound.timers.at(session, dispatcher.next_at())
+        return parts
 
 
 def _subscription(session: Session, name: str, source: str) -> str:

@@ -10,13 +10,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.ptp.aiming import Aim, aim
 from crewel.broker.ptp.naming import one_queue, subject_of, subject_queue
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise, Steps
 from crewel.delivery.durable import Durable
@@ -28,9 +37,6 @@ from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.scripts import Step
 from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
@@ -87,8 +93,28 @@ class _Outgoing:
 class Destinations:
     """Sends messages to those to whom they are addressed."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        ids: Ids,
+        expiry: Expiry,
+        names: Names,
+        shared: SharedQueues,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._ids = ids
+        self._expiry = expiry
+        self._names = names
+        self._shared = shared
+        self._access = access
 
     def send(
         self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
@@ -96,14 +122,13 @@ class Destinations:
         """Send the message to all destinations that `qos` names. `key` is the scope and key of an idempotent publish: a
         repeat is answered as the first one was, and delivers nothing. Raises StoreError if it had to be stored and was not,
         and Refused if an extension takes the message out."""
-        broker = self._broker
-        if not broker.outbound.pipe.send(None, fields):
+        if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        names, has_store = broker.logins.names, broker.access.has_store
-        load, next_of = broker.dispatchers.waiting, broker.shared.next_of
+        names, has_store = self._names, self._access.has_store
+        load, next_of = self._dispatchers.waiting, self._shared.next_of
         aims = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
-            broker.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
+            self._metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
         if not (qos.persistent or self._must_wait(aims, qos)):
             return self._send_now(_Outgoing(channel, encode(fields), sender, qos, aims), key)
@@ -124,7 +149,7 @@ class Destinations:
     # Those who are there
 
     def _send_now(self, outgoing: _Outgoing, key: str) -> Sending:
-        broker, ids = self._broker, self._broker.ids
+        ids = self._ids
         qos, aims = outgoing.qos, outgoing.aims
         keys = {each.to: f"{key} {each.to}" for each in aims} if key else {}
         firsts = {to: first for to, scoped in keys.items() if (first := ids.first_of(scoped)) is not None}
@@ -133,8 +158,8 @@ class Destinations:
         hearing = dict.fromkeys(each for one in aims if one.to not in firsts for each in one.sessions)
         if hearing:
             origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
-            entry = self._entry(outgoing, LogId(0), broker.expiry.now(), origin)
-            broker.outbound.fan_out(entry, hearing, None)
+            entry = self._entry(outgoing, LogId(0), self._expiry.now(), origin)
+            self._outbound.fan_out(entry, hearing, None)
         for one in aims:
             if key and not one.code and one.to not in firsts:
                 ids.remember(keys[one.to], message_id)
@@ -147,7 +172,7 @@ class Destinations:
             outgoing.channel.name,
             place,
             outgoing.body,
-            lazy=self._broker.channels.is_lazy(outgoing.channel),
+            lazy=self._channels.is_lazy(outgoing.channel),
             origin=origin,
             priority=outgoing.qos.priority,
             expires=outgoing.qos.expires(accepted),
@@ -157,7 +182,7 @@ class Destinations:
     # The store
 
     def _store(self, outgoing: _Outgoing, key: str) -> Promise[Sending]:
-        access = self._broker.access
+        access = self._access
         access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.aims)
         outgoing.durables = {
@@ -172,7 +197,7 @@ class Destinations:
             outgoing.sender,
             outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
-            outgoing.qos.expires(self._broker.expiry.now()),
+            outgoing.qos.expires(self._expiry.now()),
         )
         # Each has a key, so that it can be asked again what became of it.
         step = shared_queues.send(
@@ -192,7 +217,7 @@ class Destinations:
 
     def _deliveries(self, aims: Iterable[Aim]) -> list[Delivery]:
         """What the store has to put where; whom two destinations mean, gets the message once."""
-        most = self._broker.settings.ptp.subject_queue_max_entries
+        most = self._settings.ptp.subject_queue_max_entries
         wanted: dict[str, Delivery] = {}
         for each in aims:
             if each.queue:
@@ -204,7 +229,7 @@ class Destinations:
         return list(wanted.values())
 
     def _answered(self, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError) -> None:
-        access = self._broker.access
+        access = self._access
         if isinstance(answer, StoreError):
             outgoing.promise.keep(answer)
             if isinstance(answer, StoreUncertain):
@@ -225,33 +250,33 @@ class Destinations:
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""
-        access = self._broker.access
+        access = self._access
         if sent.prev == access.node.cursor:
             access.node.skip(sent.id)
         else:
             access.writing.look()  # until the cursor is there, nothing may be told of how this ends
-        is_told = bool(self._broker.dispatchers.telling)
+        is_told = bool(self._dispatchers.telling)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:
                 continue
             if delivery.queue:
-                self._broker.shared.filled(delivery.queue)
+                self._shared.filled(delivery.queue)
             else:
                 self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
         hearing = [session for session in outgoing.hearing if session.is_live]
         if hearing:
-            self._broker.outbound.fan_out(entry, hearing, None)
+            self._outbound.fan_out(entry, hearing, None)
 
     def _arrive(self, delivery: Delivery, durable: Durable | None, entry: Entry) -> None:
         session: Session | None = None if durable is None else durable.holder
         if session is None:  # it is ending, and its end finds the message
             if delivery.source and durable is not None:
-                self._broker.returning.expect(durable, delivery.source)
+                self._shared.returning.expect(durable, delivery.source)
         else:
             waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
-            self._broker.dispatchers.arrived(session, entry.position, waiting, entry)
+            self._dispatchers.arrived(session, entry.position, waiting, entry)
 
     @staticmethod
     def _told(outgoing: _Outgoing, sent: Sent) -> Sending:
@@ -265,12 +290,12 @@ class Destinations:
 
     def waiting(self, subject: str) -> int:
         """How many messages wait in the queues of the subject."""
-        return sum(map(self._broker.shared.waiting, _queues(subject)))
+        return sum(map(self._shared.waiting, _queues(subject)))
 
     def subjects(self) -> list[SubjectState]:
         """The subjects that are there, or that something waits for, by name."""
-        names = self._broker.logins.names
-        subjects = {*names.subjects(), *map(subject_of, self._broker.shared.names())} - {""}
+        names = self._names
+        subjects = {*names.subjects(), *map(subject_of, self._shared.names())} - {""}
         return [
             SubjectState(each, self.waiting(each), [session.name for session in names.of_subject(each)])
             for each in sorted(subjects)
@@ -280,12 +305,12 @@ class Destinations:
         """The next messages that wait for the subject, at most so many. Raises StoreError."""
         entries: list[Entry] = []
         for queue in _queues(subject):
-            entries += await self._broker.shared.peek(queue, count - len(entries))
+            entries += await self._shared.peek(queue, count - len(entries))
         return entries
 
     async def clear(self, subject: str) -> int:
         """Drop what waits for the subject; returns how many messages. Raises StoreError."""
-        shared, count = self._broker.shared, 0
+        shared, count = self._shared, 0
         for queue in _queues(subject):
             count += await shared.drop(queue)
         return count

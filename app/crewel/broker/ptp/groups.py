@@ -6,20 +6,13 @@ queue by the step that publishes it; the shared queues lease it to a member. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.ptp.naming import group_of, group_queue, is_group_name
+from crewel.broker.ptp.naming import group_of, group_queue
+from crewel.broker.registry import Registry
 from crewel.broker.sessions import Session
-from crewel.delivery.records import LogId
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
-__all__ = ["FULL", "GroupState", "Groups", "is_group_name"]
-
-FULL: Final = "resource.overflow.queue.entries"
 
 
 class GroupState(NamedTuple):
@@ -36,12 +29,21 @@ class GroupState(NamedTuple):
 class Groups:
     """The groups of one broker. They are known by the queue in which their messages wait."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, registry: Registry) -> None:
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
         self._of: dict[Session, dict[str, None]] = {}
-        broker.registry.session_removed.append(self._removed)
+        self.waiting: Callable[[str], int]
+        """How many messages wait in a queue."""
+        self.on_pattern: Callable[[str], None]
+        """Called with a pattern when a group on it has begun or ended."""
+        self.on_member: Callable[[str], None]
+        """Called with the queue of a group that gets a new member."""
+        self.on_join: Callable[[Session, str], None]
+        """Called when a session has joined the group that has this queue."""
+        self.on_leave: Callable[[str], None]
+        """Called when a member has left the group that has this queue."""
+        registry.session_removed.append(self._removed)
 
     def on(self, channel: Channel) -> tuple[str, ...]:
         """The queues of the groups that hear this channel."""
@@ -49,14 +51,6 @@ class Groups:
         if not known:
             return ()
         return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
-
-    def filled(self, queues: Iterable[str], log_id: LogId) -> None:
-        """The store has put this message into each of these queues. Where too many wait already it becomes a dead letter."""
-        shared, most = self._broker.shared, self._broker.settings.ptp.group_queue_max_entries
-        for queue in queues:
-            shared.filled(queue)
-            if shared.waiting(queue) > most:
-                shared.bury(queue, [log_id], FULL, f"more than {most} messages wait for the group")
 
     # Members
 
@@ -67,13 +61,12 @@ class Groups:
         if members is None:
             members = self._members[queue] = {}
             self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
-            self._broker.topics.look_again(pattern)
+            self.on_pattern(pattern)
         if session not in members:
-            self._broker.topics.endings.stays_in(queue)
+            self.on_member(queue)
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
-        self._broker.shared.ring(queue)
-        self._broker.returning.help(session)
+        self.on_join(session, queue)
 
     def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
         """The session is a member no more of this group, or of any that hears the pattern. What it has got it may still
@@ -81,12 +74,12 @@ class Groups:
         for queue in self.queues_of(session):
             if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
                 self._leave(session, queue)
-                self._broker.shared.ring(queue)
+                self.on_leave(queue)
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         for queue in self.queues_of(session):
             self._leave(session, queue)
-            self._broker.shared.ring(queue)
+            self.on_leave(queue)
 
     def set_aside(self, session: Session) -> None:
         """The session is taken out without having ended: the store will bring it back."""
@@ -107,7 +100,7 @@ class Groups:
             self._by_pattern[pattern] = rest
         else:
             del self._by_pattern[pattern]
-        self._broker.topics.look_again(pattern)
+        self.on_pattern(pattern)
 
     # Who is what
 
@@ -126,7 +119,7 @@ class Groups:
     def states(self) -> list[GroupState]:
         """All groups, by pattern and name."""
         return sorted(
-            GroupState(*of, self._broker.shared.waiting(queue), [session.name for session in members])
+            GroupState(*of, self.waiting(queue), [session.name for session in members])
             for queue, members in self._members.items()
             if (of := group_of(queue)) is not None
         )

@@ -5,18 +5,21 @@ Only sessions with a name of their own are told of. Someone who comes back to it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
+from crewel.broker.channels import Channels
+from crewel.broker.ids import Ids
+from crewel.broker.names import Names
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.qos.names import ANONYMOUS, parse_name
 from crewel.qos.update import Origin
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 LOGIN: Final = "/__sys__Login"
 """The subject whose session has logged in is the data."""
@@ -29,10 +32,23 @@ USER_LIST: Final = "/__sys__UserList"
 class Presence:
     """Tells the operators of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._channels = {name: channel for name in (LOGIN, LOGOUT, USER_LIST) if (channel := parse(name)) is not None}
-        broker.registry.session_removed.append(self._removed)
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        registry: Registry,
+        ids: Ids,
+        names: Names,
+    ) -> None:
+        self._settings = runtime.settings
+        self._channels = channels
+        self._outbound = outbound
+        self._registry = registry
+        self._ids = ids
+        self._names = names
+        self._system = {name: channel for name in (LOGIN, LOGOUT, USER_LIST) if (channel := parse(name)) is not None}
+        self._registry.session_removed.append(self._removed)
 
     def logged_in(self, session: Session) -> None:
         """A new session has its name."""
@@ -48,10 +64,10 @@ class Presence:
         if name is None or name.subject == ANONYMOUS:
             return
         if listening := self._listening(channel, session):
-            absolute = name.absolute(self._broker.settings.node.name)
+            absolute = name.absolute(self._settings.node.name)
             properties = {"__publicSessionId": name.number, "__absoluteName": absolute}
             self._publish(listening, channel, name.subject, properties)
-        names = self._broker.logins.names
+        names = self._names
         if any(other is not session for other in names.of_subject(name.subject)):
             return
         if listening := self._listening(USER_LIST, session):
@@ -60,20 +76,19 @@ class Presence:
 
     def _listening(self, channel: str, about: Session) -> list[Session]:
         """The operators that hear the channel and have room: no queue overflows for this."""
-        most = self._broker.settings.bayeux.max_queue_messages
+        most = self._settings.bayeux.max_queue_messages
         return [
             session
-            for session in self._broker.channels.subscribers(self._channels[channel])
+            for session in self._channels.subscribers(self._system[channel])
             if session.is_operator and session is not about and session.room(most)
         ]
 
     def _publish(self, listening: list[Session], channel: str, told: Any, properties: Fields) -> None:
-        broker = self._broker
         fields: Fields = {"channel": channel, "data": told}
-        if not broker.outbound.pipe.send(None, fields):
+        if not self._outbound.pipe.send(None, fields):
             return
         entry = Entry(fields)
         # Everybody who hears it is told this, whether or not the session asked for it.
-        entry.origin = Origin(*broker.ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
+        entry.origin = Origin(*self._ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
         entry.wire = entry.updated()
-        broker.outbound.fan_out(entry, listening, None)
+        self._outbound.fan_out(entry, listening, None)

@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.ptp.failures import Failure
+from crewel.broker.ptp.groups import Groups
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -20,7 +24,7 @@ from crewel.qos.names import ANONYMOUS
 from crewel.storage import shared_queues
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
+    from crewel.broker.ptp.shared import SharedQueues
 
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 
@@ -28,8 +32,21 @@ _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 class Returning:
     """Puts messages of sessions back, for others."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        unsettled: Unsettled,
+        groups: Groups,
+        access: StoreAccess,
+        shared: SharedQueues,
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._unsettled = unsettled
+        self._groups = groups
+        self._access = access
+        self._shared = shared
         self._expected: dict[Durable, set[str]] = {}  # queues to look at when these sessions have ended
 
     # While the session lives
@@ -42,7 +59,7 @@ class Returning:
         waiting = durable.inbox.get(place) if durable is not None and place else None
         if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
-        failures = self._broker.shared.failures
+        failures = self._shared.failures
         failed = (*failures.of(place).by, durable.name)
         if not self._has_others(waiting.source, failed):
             return False
@@ -56,7 +73,7 @@ class Returning:
         durable = session.durable
         if durable is None or not durable.inbox:
             return
-        failures = self._broker.shared.failures
+        failures = self._shared.failures
         places = [
             place
             for place, waiting in durable.inbox.items()
@@ -71,20 +88,20 @@ class Returning:
             return
         subject = session.name.split("/")[1]
         queues = [] if subject == ANONYMOUS else [one_queue(subject)]
-        for name in (*queues, *self._broker.groups.queues_of(session)):
-            for each in self._broker.shared.members(name):
+        for name in (*queues, *self._groups.queues_of(session)):
+            for each in self._shared.members(name):
                 if each.is_paused:
                     self.relieve(each)
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
-        shared = self._broker.shared
+        shared = self._shared
         return any(
             each.durable is not None and each.durable.name not in but and shared.is_able(each)
             for each in shared.members(name)
         )
 
     def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
-        access, unsettled = self._broker.access, self._broker.dispatchers.unsettled
+        access, unsettled = self._access, self._unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
@@ -95,13 +112,13 @@ class Returning:
 
         def answered(count: int | StoreError) -> None:
             if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:
-                self._broker.loop.call_later(_PAUSE_S, ask)
+                self._loop.call_later(_PAUSE_S, ask)
                 return
             if not isinstance(count, StoreError):
-                self._broker.metrics.ended[EndReason.RETURNED] += len(places)
+                self._metrics.ended[EndReason.RETURNED] += len(places)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
-                self._broker.shared.look(name)
+                self._shared.look(name)
 
         step = shared_queues.put_back(
             access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed
@@ -121,22 +138,22 @@ class Returning:
         return {
             place: waiting
             for place, waiting in durable.inbox.items()
-            if waiting.source and (group_of(waiting.source) is None or self._broker.shared.members(waiting.source))
+            if waiting.source and (group_of(waiting.source) is None or self._shared.members(waiting.source))
         }
 
     def expect(self, durable: Durable, name: str) -> None:
         """A message of this queue has gone to a session that is ending or has ended: there it is put back, untold."""
-        membership, node = self._broker.durability.subscriptions, self._broker.access.node
-        if durable.name in membership.leaving or node.sessions.get(durable.name) is durable:
+        leaving, node = self._access.leaving, self._access.node
+        if durable.name in leaving or node.sessions.get(durable.name) is durable:
             self._expected.setdefault(durable, set()).add(name)
-        self._broker.shared.look(name)
+        self._shared.look(name)
 
     def ended(self, durable: Durable, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
         """A session has ended, and the store has put these messages of it back into their queues, unless others still have
         them. Of those that are not among `returning`, this server had not known."""
-        shared, expected = self._broker.shared, self._expected.pop(durable, set())
+        shared, expected = self._shared, self._expected.pop(durable, set())
         if any(place not in returning for place in returned) and not expected:
-            self._broker.spawn(shared.load_again())
+            self._spawn(shared.load_again())
         # Also of those that are not told: a repeated end does not tell of what the first one did.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
             shared.look(name)

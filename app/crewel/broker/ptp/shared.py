@@ -12,11 +12,20 @@ from functools import partial
 from itertools import count
 from operator import attrgetter
 from time import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from crewel.broker.durability.subscription_store import DEAD_SESSION
+from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.letters.letters import Letters
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.ptp.failures import Failures
+from crewel.broker.ptp.groups import Groups
 from crewel.broker.ptp.naming import group_of, is_exclusive, one_queue, subject_of, subject_queue
+from crewel.broker.ptp.returning import Returning
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session, State
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -26,11 +35,9 @@ from crewel.qos.connect import Bounds
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
+FULL: Final = "resource.overflow.queue.entries"
 _AHEAD: Final = 100
 """Messages of a group that one member has at a time, unless its login said how many it takes at once."""
 _AT_ONCE: Final = 500
@@ -61,15 +68,38 @@ class SharedQueue:
 class SharedQueues:
     """The shared queues of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        unsettled: Unsettled,
+        registry: Registry,
+        names: Names,
+        groups: Groups,
+        letters: Letters,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._unsettled = unsettled
+        self._registry = registry
+        self._names = names
+        self._groups = groups
+        self._letters = letters
+        self._access = access
         self._known: dict[str, SharedQueue] = {}
         self.failures = Failures()
+        self.returning = Returning(runtime, unsettled, groups, access, self)
         self._turns = count(1)
         self.starving: set[str] = set()
         """Queues with messages for which nobody who is there has room."""
-        broker.registry.session_added.append(self.here)
-        broker.metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
+        self._registry.session_added.append(self.here)
+        self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 
     # What is in them
 
@@ -80,8 +110,8 @@ class SharedQueues:
         for stored in found:
             queue = self._queue(stored.name)
             queue.count = stored.size
-            queue.touched_at = self._broker.loop.time() - max(0.0, time() - stored.touched / 1_000_000)
-        is_serving = self._broker.access.is_reloading  # and more may have come since this was read
+            queue.touched_at = self._loop.time() - max(0.0, time() - stored.touched / 1_000_000)
+        is_serving = self._access.is_reloading  # and more may have come since this was read
         for queue in list(self._known.values()):
             if is_serving:
                 self._ask(queue)
@@ -91,7 +121,7 @@ class SharedQueues:
     async def load_again(self) -> None:
         """Something may be there of which this server knows nothing: look where that is so."""
         try:
-            found = await shared_queues.queues(self._broker.access.store)
+            found = await shared_queues.queues(self._access.store)
         except StoreError as error:
             log.warning("the shared queues cannot be read at the moment: %s", error)
         else:
@@ -102,7 +132,7 @@ class SharedQueues:
     def _queue(self, name: str) -> SharedQueue:
         queue = self._known.get(name)
         if queue is None:
-            queue = self._known[name] = SharedQueue(name, self._broker.loop.time())
+            queue = self._known[name] = SharedQueue(name, self._loop.time())
         return queue
 
     def names(self) -> list[str]:
@@ -116,26 +146,35 @@ class SharedQueues:
 
     def bounds(self, name: str) -> Bounds:
         """How much may wait in the queue."""
-        ptp, bytes_max = self._broker.settings.ptp, self._broker.settings.delivery.queue_max_bytes
+        ptp, bytes_max = self._settings.ptp, self._settings.delivery.queue_max_bytes
         return Bounds(ptp.subject_queue_max_entries if subject_of(name) else ptp.group_queue_max_entries, bytes_max)
 
     def filled(self, name: str, count: int = 1) -> None:
         """The store has put so many messages into the queue."""
         queue = self._queue(name)
         queue.count += count
-        queue.touched_at = self._broker.loop.time()
+        queue.touched_at = self._loop.time()
         self.ring(name)
+
+    def filled_groups(self, names: Iterable[str], log_id: LogId) -> None:
+        """The store has put this message into the queue of each of these groups. Where too many wait already it becomes a dead
+        letter."""
+        most = self._settings.ptp.group_queue_max_entries
+        for name in names:
+            self.filled(name)
+            if self.waiting(name) > most:
+                self.bury(name, [log_id], FULL, f"more than {most} messages wait for the group")
 
     def expired(self, name: str, removed: int, left: int) -> None:
         """The store has taken so many messages out of the queue because their life was over, and so many are left."""
         self._queue(name).count = left
-        self._broker.metrics.ended[EndReason.EXPIRED] += removed
+        self._metrics.ended[EndReason.EXPIRED] += removed
 
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
         if not self.waiting(name):
             return []
-        found = await shared_queues.peek(self._broker.access.store, name, count, start)
+        found = await shared_queues.peek(self._access.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:
@@ -147,7 +186,7 @@ class SharedQueues:
 
     async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
         """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
-        access = self._broker.access
+        access = self._access
         step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
         count: int = await access.writing.ask(step)
         self._discarded(name, reason, count)
@@ -156,15 +195,15 @@ class SharedQueues:
     def _discarded(self, name: str, reason: EndReason, count: int) -> None:
         queue = self._queue(name)
         queue.count = max(0, queue.count - count)
-        self._broker.metrics.ended[reason] += count
+        self._metrics.ended[reason] += count
 
     # Who may have them
 
     def members(self, name: str) -> list[Session]:
         """The sessions that may have messages of the queue."""
         if group_of(name) is not None:
-            return self._broker.groups.members(name)
-        return [each for each in self._broker.logins.names.of_subject(subject_of(name)) if each.takes_ptp]
+            return self._groups.members(name)
+        return [each for each in self._names.of_subject(subject_of(name)) if each.takes_ptp]
 
     def next_of(self, sessions: Iterable[Session]) -> Session:
         """The one of these, which have equally much to do, that has waited longest for a message: it gets the next one."""
@@ -182,7 +221,7 @@ class SharedQueues:
         bounds, durable = session.bounds, session.durable
         if bounds is None or durable is None or not self.is_able(session):
             return 0
-        room = bounds.max_entries - self._broker.dispatchers.unsettled.count(session)
+        room = bounds.max_entries - self._unsettled.count(session)
         if is_exclusive(name):
             leased = sum(is_exclusive(waiting.source) for waiting in durable.inbox.values())
             room = min(room, (session.burst.max_entries or _AHEAD) - leased)
@@ -201,21 +240,28 @@ class SharedQueues:
         if self._known and session.name:
             for name in self._names_for(session):
                 self.ring(name)
-        self._broker.returning.help(session)
+        self.returning.help(session)
+
+    def joined(self, session: Session, name: str) -> None:
+        """The session has joined the group that has this queue."""
+        self.ring(name)
+        self.returning.help(session)
 
     def _names_for(self, session: Session) -> tuple[str, ...]:
         subject = session.name.split("/")[1]
-        return (subject_queue(subject), one_queue(subject), *self._broker.groups.queues_of(session))
+        return (subject_queue(subject), one_queue(subject), *self._groups.queues_of(session))
 
     def freed(self, session: Session) -> None:
         """The session may have room again."""
+        if not self.starving:
+            return
         for name in self._names_for(session):
             if name in self.starving:
                 self.ring(name)
 
     def ring(self, name: str) -> None:
         """Let the store lease what waits in the queue to those who have room."""
-        queue, access = self._known.get(name), self._broker.access
+        queue, access = self._known.get(name), self._access
         if queue is None or not queue.count or not access.has_store or access.is_superseded:
             return
         if queue.is_asked:
@@ -231,13 +277,13 @@ class SharedQueues:
             self._lease(queue, members)
         elif not members and any(map(_can_hear, sessions)):
             queue.is_asked = True
-            self._broker.spawn(self._hand_over(queue))
+            self._spawn(self._hand_over(queue))
         elif members:
             self.starving.add(name)
 
     def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
-        access = self._broker.access
-        queue.is_asked, queue.asked_at = True, self._broker.loop.time()
+        access = self._access
+        queue.is_asked, queue.asked_at = True, self._loop.time()
         step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
         sessions = access.node.sessions
         asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
@@ -255,13 +301,13 @@ class SharedQueues:
         queue.is_asked = False
         if isinstance(answer, StoreError):
             if isinstance(answer, StoreUnavailable):
-                self._broker.loop.call_later(_PAUSE_S, self.look, queue.name)
+                self._loop.call_later(_PAUSE_S, self.look, queue.name)
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)
         self.starving.discard(queue.name)
         for leased in answer.leased:
             self._arrive(queue.name, leased, asked.get(leased.receiver))
-        if self._broker.loop.time() - queue.asked_at > _AT_FIRST_S:
+        if self._loop.time() - queue.asked_at > _AT_FIRST_S:
             self.look(queue.name)
         elif answer.left and (answer.leased or queue.is_rung):
             self.ring(queue.name)
@@ -273,17 +319,17 @@ class SharedQueues:
         session: Session | None = None if durable is None else durable.holder
         if session is None:
             if durable is not None:
-                self._broker.returning.expect(durable, name)
+                self.returning.expect(durable, name)
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
-        dispatchers, place = self._broker.dispatchers, leased.id
+        dispatchers, place = self._dispatchers, leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
         dispatchers.arrived(session, place, waiting)
         if not leased.failed:
             return
         failure = self.failures.of(place)
         if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
-            dispatchers.unsettled.bury_stored(session, place, failure.code, failure.reason)
+            self._unsettled.bury_stored(session, place, failure.code, failure.reason)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 
@@ -294,7 +340,7 @@ class SharedQueues:
                 entries = await self.peek(queue.name, _AHEAD)
                 for entry in entries:
                     receivers = [self.next_of(hearing)] if is_exclusive(queue.name) else hearing
-                    self._broker.outbound.fan_out(entry, receivers, None)
+                    self._outbound.fan_out(entry, receivers, None)
                 count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
                 if not count:
                     queue.count = 0
@@ -304,11 +350,11 @@ class SharedQueues:
     def look(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
         queue = self._queue(name)
-        queue.touched_at = self._broker.loop.time()
+        queue.touched_at = self._loop.time()
         self._ask(queue)
 
     def _ask(self, queue: SharedQueue) -> None:
-        access = self._broker.access
+        access = self._access
         if access.is_superseded or access.writing.is_closed:
             return
         if queue.is_asked:
@@ -322,7 +368,7 @@ class SharedQueues:
     def _lapse(self, name: str) -> None:
         """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
         later."""
-        access = self._broker.access
+        access = self._access
         step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
 
         def answered(count: int | StoreError) -> None:
@@ -333,7 +379,7 @@ class SharedQueues:
 
     def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
-        access, delivery = self._broker.access, self._broker.settings.delivery
+        access, delivery = self._access, self._settings.delivery
         step = shared_queues.bury(
             access.keys,
             access.token,
@@ -350,7 +396,7 @@ class SharedQueues:
             if isinstance(buried, StoreError):
                 return
             self._discarded(name, EndReason.DEAD, buried.count)
-            letters = self._broker.letters
+            letters = self._letters
             letters.made([Letter(SessionName(name), LogId(0), code, reason)] * buried.count)
             letters.stored(buried.letters)
             if ids is None and buried.count == shared_queues.MOST_DISCARDED:
@@ -363,8 +409,8 @@ class SharedQueues:
         messages."""
         for name in list(self.starving):  # of room that came about in another way nobody has told
             self.ring(name)
-        idle = self._broker.settings.ptp.subject_idle_ms / 1000
-        now = self._broker.loop.time()
+        idle = self._settings.ptp.subject_idle_ms / 1000
+        now = self._loop.time()
         for queue in list(self._known.values()):
             if queue.is_asked:
                 continue

@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from crewel.bayeux.channel import parse
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.subscribing import replaying
 from crewel.broker.subscribing.choice import Heard
+from crewel.broker.subscribing.subscribing import Choices, Subscribing
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import Refused, StoreError, StoreUnavailable
 from crewel.qos.subscribe import ALL, Position
+from crewel.settings import Settings
 from crewel.storage import histories
 from crewel.storage.histories import History
 from crewel.storage.scripts import Step
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-    from crewel.broker.subscribing.subscribing import Choices
 
 _TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
 
@@ -96,16 +96,6 @@ class Begun:
     """Whether all that was missed `since` is among the entries, or still to come."""
 
 
-def room_of(broker: Broker, session: Session) -> Room:
-    """What the session's queue can take now."""
-    room = session.room(broker.settings.bayeux.max_queue_messages)
-    durable, bounds = session.durable, session.bounds
-    if durable is None or bounds is None:
-        most = broker.outbound.backlog.share(session.queue_max_bytes)
-        return Room(room, max(most - session.count_bytes(), 0))
-    return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
-
-
 def decide(begun: Begun, starts: Sequence[Start], pasts: Sequence[tuple[History, History]], room: Room) -> None:
     """Work out how subscriptions begin: of each start there is its history as `Reading` asks for it, and where that ends. What
     is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
@@ -139,19 +129,39 @@ def decide(begun: Begun, starts: Sequence[Start], pasts: Sequence[tuple[History,
             begun.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """What the reading of histories takes of the server."""
+
+    loop: asyncio.AbstractEventLoop
+    settings: Settings
+    access: StoreAccess
+    outbound: Outbound
+    subscribing: Subscribing
+
+    def room_of(self, session: Session) -> Room:
+        """What the session's queue can take now."""
+        room = session.room(self.settings.bayeux.max_queue_messages)
+        durable, bounds = session.durable, session.bounds
+        if durable is None or bounds is None:
+            most = self.outbound.backlog.share(session.queue_max_bytes)
+            return Room(room, max(most - session.count_bytes(), 0))
+        return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
+
+
 class Reading:
     """The histories of one subscribe, on their way from the store. `begun` gets what is in them."""
 
     def __init__(
         self,
-        broker: Broker,
+        readers: Readers,
         session: Session,
         wanted: Mapping[str, Choices],
         starts: Sequence[Start],
         begun: Begun,
     ) -> None:
-        self._broker = broker
-        self._access = broker.access
+        self._readers = readers
+        self._access = readers.access
         self._session = session
         self._wanted = {start.channel: wanted[start.pattern] for start in starts}
         self._starts = starts
@@ -164,7 +174,7 @@ class Reading:
 
     def ask(self, done: Callable[[], None] | None = None) -> None:
         """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
-        self._room = room_of(self._broker, self._session)
+        self._room = self._readers.room_of(self._session)
         steps = [step for start in self._starts for step in self._steps(start)]
         self._answers, self._error = [], None
         self._awaited, self._done = len(steps), done
@@ -197,7 +207,7 @@ class Reading:
     def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
         """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
         StoreError and Refused, and then nothing has changed."""
-        done: asyncio.Future[None] = self._broker.loop.create_future()
+        done: asyncio.Future[None] = self._readers.loop.create_future()
         self._begin(enter, done, _TRIES)
         return done
 
@@ -228,7 +238,7 @@ class Reading:
             raise StoreUnavailable("the log is not read up to its end at the moment")
         answers = iter(self._answers)
         pasts = [(past := next(answers), past if start.is_initial else next(answers)) for start in self._starts]
-        now = room_of(self._broker, self._session)
+        now = self._readers.room_of(self._session)
         # Of what is more than the room that there was, the oldest messages were not read.
         room = Room(min(now.entries, self._room.entries), now.size)
         decide(self._begun, self._starts, pasts, room)
@@ -238,7 +248,7 @@ class Reading:
     def _queue(self) -> None:
         """Queue the messages that the subscription wants, less those that wait anyway and were only asked for because they may
         have been missed."""
-        broker, session = self._broker, self._session
+        readers, session = self._readers, self._session
         waiting = _waiting(session)
         for entry in self._begun.entries:
             channel = parse(entry.channel)
@@ -246,10 +256,10 @@ class Reading:
             assert entry.origin is not None
             if not entry.origin.is_initial and entry.origin.id in waiting:
                 continue
-            heard = broker.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
+            heard = readers.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
             if heard is Heard.NO:
                 continue
-            broker.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
+            readers.outbound.enqueue(session, entry if heard is Heard.YES else entry.oneway())
             if not entry.origin.is_initial:
                 session.recover_to(entry)
 

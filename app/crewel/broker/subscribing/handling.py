@@ -3,74 +3,167 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps
 from crewel.broker.subscribing import replaying
-from crewel.broker.subscribing.beginning import Begun, Reading, Start
-from crewel.broker.subscribing.granting import grant
-from crewel.broker.subscribing.subscribing import Choices
+from crewel.broker.subscribing.beginning import Begun, Readers, Reading, Start
+from crewel.broker.subscribing.permissions import Permissions
+from crewel.broker.subscribing.subscribing import Choices, Subscribing
+from crewel.broker.topics.topics import Topics
 from crewel.delivery.records import LogId
 from crewel.errors import BayeuxCode, IllegalArgument, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 """What a subscribe without `ext.subscribe` asks for."""
 
 
-def asks_for_more(broker: Broker, session: Session, message: Message) -> bool:
-    """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked for
-    more of the same channels before."""
-    if session in broker.subscribing.choosing:
-        return True
-    ext = message.fields.get("ext")
-    if type(ext) is not dict:
-        return False
-    return "subscribe" in ext or ("replay" in ext and broker.subscribing.numbers is not None)
+class SubscribeHandler:
+    """Answers such subscribes."""
 
+    def __init__(
+        self,
+        guard: Guard,
+        topics: Topics,
+        subscribing: Subscribing,
+        permissions: Permissions,
+        access: StoreAccess,
+        subscriptions: SubscriptionStore,
+        readers: Readers,
+    ) -> None:
+        self._guard = guard
+        self._topics = topics
+        self._subscribing = subscribing
+        self._permissions = permissions
+        self._access = access
+        self._subscriptions = subscriptions
+        self._readers = readers
 
-def subscribe(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
-    """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
-    asked = message.ext
-    qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
-    _check(session, qos, channels)
-    granted, error = yield from grant(broker, session, message, channels)
-    if qos.choice.group:
-        yield from _ask_for_group(broker, session, message, granted)
-    names = dict.fromkeys(channel.name for channel in granted)
-    is_again = any(name in session.subscriptions for name in names)
-    wanted = {name: broker.subscribing.wanted(session, name, qos) for name in names}
-    begun = Begun()
-    starts = [] if qos.choice.group else _starts(broker, message, qos, granted, begun)
-    try:
-        yield from _begin(broker, session, wanted, starts, begun)
-    except StoreError as failure:
-        raise Refused(coded(failure.code), failure.code, str(failure)) from failure
-    if error is None and not session.is_live:
-        error = BayeuxCode.SUBSCRIBE_FAILED
-    reply = replies.ok(message) if error is None else replies.failed(message, error)
-    if "subscribe" in asked:
-        reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
-        if error is not None:
-            reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
-    return reply
+    def asks_for_more(self, session: Session, message: Message) -> bool:
+        """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
+        for more of the same channels before."""
+        if session in self._subscribing.choosing:
+            return True
+        ext = message.fields.get("ext")
+        if type(ext) is not dict:
+            return False
+        return "subscribe" in ext or ("replay" in ext and self._subscribing.numbers is not None)
 
+    def subscribe(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+        """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
+        asked = message.ext
+        qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
+        _check(session, qos, channels)
+        granted, error = yield from self._permissions.grant(session, message, channels)
+        if qos.choice.group:
+            yield from self._ask_for_group(session, message, granted)
+        names = dict.fromkeys(channel.name for channel in granted)
+        is_again = any(name in session.subscriptions for name in names)
+        wanted = {name: self._subscribing.wanted(session, name, qos) for name in names}
+        begun = Begun()
+        starts = [] if qos.choice.group else self._starts(message, qos, granted, begun)
+        try:
+            yield from self._begin(session, wanted, starts, begun)
+        except StoreError as failure:
+            raise Refused(coded(failure.code), failure.code, str(failure)) from failure
+        if error is None and not session.is_live:
+            error = BayeuxCode.SUBSCRIBE_FAILED
+        reply = replies.ok(message) if error is None else replies.failed(message, error)
+        if "subscribe" in asked:
+            reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
+            if error is not None:
+                reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
+        return reply
 
-def _ask_for_group(broker: Broker, session: Session, message: Message, channels: list[Channel]) -> Steps[None]:
-    """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
-    for channel in channels:
-        if not (yield from broker.guard.group(session, channel, message)):
-            told = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
-            raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+    def _ask_for_group(self, session: Session, message: Message, channels: list[Channel]) -> Steps[None]:
+        """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
+        for channel in channels:
+            if not (yield from self._guard.group(session, channel, message)):
+                told = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
+                raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+
+    def _starts(self, message: Message, qos: SubscribeQos, channels: list[Channel], begun: Begun) -> list[Start]:
+        """The histories to be read. Where there is none, nothing can be recovered."""
+        starts: dict[str, Start] = {}
+        entries = qos.history_entries if qos.initial_update else 0
+        for channel in channels:
+            name = channel.name
+            if channel.is_wildcard:
+                kept = self._subscribing.histories(channel) if entries else []
+                starts |= {each: Start(each, name, entries, qos.newest_first) for each in kept if each not in starts}
+                continue
+            since = (qos.since or {}).get(name)
+            replay = self._replay(message, channel)
+            if not self._subscribing.has_history(channel):
+                if replay is not None and replay >= 0:
+                    raise replaying.refusal(replay)
+                begun.is_recovered &= since is None
+            elif since is not None or replay is not None or "subscribe" in message.ext:
+                starts[name] = Start(
+                    name, name, entries, qos.newest_first, since, None if since is not None else replay
+                )
+        return list(starts.values())
+
+    def _replay(self, message: Message, channel: Channel) -> int | None:
+        """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
+        numbers = message.ext.get("replay")
+        if not isinstance(numbers, dict) or self._subscribing.numbers is None or not self._topics.is_replayed(channel):
+            return None
+        number = replaying.read_number(numbers.get(channel.name, replaying.NEW))
+        return None if number == replaying.NEW else number
+
+    def _begin(self, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun) -> Steps[None]:
+        """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
+        if session.durable is not None and wanted:
+            yield from self._begin_stored(session, wanted, starts, begun)
+            return
+
+        def enter() -> None:
+            for name, choices in wanted.items():
+                self._subscribing.enter(session, name, choices)
+
+        if starts and self._access.has_store:
+            if self._access.is_reloading:
+                raise StoreUnavailable(self._access.trouble)
+            yield Reading(self._readers, session, wanted, starts, begun).begin(enter)
+        elif session.is_live:
+            enter()
+
+    def _begin_stored(
+        self, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
+    ) -> Steps[None]:
+        """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
+        subscriptions, durable = self._subscriptions, session.durable
+        assert durable is not None
+        if not starts:
+            yield subscriptions.subscribe(session, durable, wanted)
+            return
+        reading = Reading(self._readers, session, wanted, starts, begun)
+        failures: list[StoreError | Refused] = []
+        new = [name for name in wanted if name not in durable.since]
+
+        def begin(answer: Mapping[str, LogId]) -> None:
+            try:
+                reading.finish({answer[name] for name in new if name in answer})
+            except (StoreError, Refused) as failure:
+                failures.append(failure)
+
+        if not self._access.is_reloading:
+            reading.ask()
+        yield subscriptions.subscribe(session, durable, wanted, begin)
+        if failures:
+            if new and session.durable is durable:
+                yield subscriptions.unsubscribe(session, durable, new)
+            raise failures[0]
 
 
 def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
@@ -101,81 +194,3 @@ def _told(begun: Begun, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
 
 
 # The beginning
-
-
-def _starts(broker: Broker, message: Message, qos: SubscribeQos, channels: list[Channel], begun: Begun) -> list[Start]:
-    """The histories to be read. Where there is none, nothing can be recovered."""
-    starts: dict[str, Start] = {}
-    entries = qos.history_entries if qos.initial_update else 0
-    for channel in channels:
-        name = channel.name
-        if channel.is_wildcard:
-            kept = broker.subscribing.histories(channel) if entries else []
-            starts |= {each: Start(each, name, entries, qos.newest_first) for each in kept if each not in starts}
-            continue
-        since = (qos.since or {}).get(name)
-        replay = _replay(broker, message, channel)
-        if not broker.subscribing.has_history(channel):
-            if replay is not None and replay >= 0:
-                raise replaying.refusal(replay)
-            begun.is_recovered &= since is None
-        elif since is not None or replay is not None or "subscribe" in message.ext:
-            starts[name] = Start(name, name, entries, qos.newest_first, since, None if since is not None else replay)
-    return list(starts.values())
-
-
-def _replay(broker: Broker, message: Message, channel: Channel) -> int | None:
-    """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
-    numbers = message.ext.get("replay")
-    if not isinstance(numbers, dict) or broker.subscribing.numbers is None or not broker.topics.is_replayed(channel):
-        return None
-    number = replaying.read_number(numbers.get(channel.name, replaying.NEW))
-    return None if number == replaying.NEW else number
-
-
-def _begin(
-    broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
-) -> Steps[None]:
-    """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
-    if session.durable is not None and wanted:
-        yield from _begin_stored(broker, session, wanted, starts, begun)
-        return
-
-    def enter() -> None:
-        for name, choices in wanted.items():
-            broker.subscribing.enter(session, name, choices)
-
-    if starts and broker.access.has_store:
-        if broker.access.is_reloading:
-            raise StoreUnavailable(broker.access.trouble)
-        yield Reading(broker, session, wanted, starts, begun).begin(enter)
-    elif session.is_live:
-        enter()
-
-
-def _begin_stored(
-    broker: Broker, session: Session, wanted: Mapping[str, Choices], starts: list[Start], begun: Begun
-) -> Steps[None]:
-    """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
-    membership, durable = broker.durability.subscriptions, session.durable
-    assert durable is not None
-    if not starts:
-        yield membership.subscribe(session, durable, wanted)
-        return
-    reading = Reading(broker, session, wanted, starts, begun)
-    failures: list[StoreError | Refused] = []
-    new = [name for name in wanted if name not in durable.since]
-
-    def begin(answer: Mapping[str, LogId]) -> None:
-        try:
-            reading.finish({answer[name] for name in new if name in answer})
-        except (StoreError, Refused) as failure:
-            failures.append(failure)
-
-    if not broker.access.is_reloading:
-        reading.ask()
-    yield membership.subscribe(session, durable, wanted, begin)
-    if failures:
-        if new and session.durable is durable:
-            yield membership.unsubscribe(session, durable, new)
-        raise failures[0]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.sessions import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import EndReason, LogId
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
-
-def outdate(broker: Broker, session: Session, channel: str, newest: LogId) -> None:
+def outdate(unsettled: Unsettled, session: Session, channel: str, newest: LogId) -> None:
     """Take out of what waits for the session all earlier messages of this channel. What its client has got stays; `newest`
     is the place of the one that comes now, 0 if it has none."""
     durable = session.durable
     if not session.queue and (durable is None or not durable.open):
         return
-    unsettled = broker.dispatchers.unsettled
     if durable is not None:
         for place in _waiting(session, durable, channel, newest):
             unsettled.drop_stored(session, place, EndReason.FILTERED)

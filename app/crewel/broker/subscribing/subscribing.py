@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
+from crewel.broker.channels import Channels
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.subscribing.choice import Budgets, Heard, Question
 from crewel.broker.subscribing.newest import outdate
-from crewel.broker.subscribing.past import SERVICE, Past, past, told
 from crewel.broker.subscribing.replaying import Numbers
+from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
 from crewel.qos.subscribe import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -30,16 +32,29 @@ Choices = tuple[Choice, ...]
 class Subscribing:
     """Knows which sessions choose among the messages of their channels."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        unsettled: Unsettled,
+        topics: Topics,
+        groups: Groups,
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._unsettled = unsettled
+        self._topics = topics
+        self._groups = groups
         self.choosing: dict[Session, dict[str, Choices]] = {}
         """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
         asked about."""
         self.numbers: Numbers | None = None
         """Numbers events for the replay extension; None: it is not loaded."""
-        self._budgets = Budgets(broker.metrics, broker.loop.time)
+        self._budgets = Budgets(runtime.metrics, runtime.loop.time)
         self._question: Question | None = None  # about the message that sessions are being asked about
-        broker.registry.calls[SERVICE] = Past(broker).get
 
     # Messages
 
@@ -60,8 +75,24 @@ class Subscribing:
         if not hearing:
             return Heard.NO
         if all(each.newest_only for each in hearing):
-            outdate(self._broker, session, channel.name, entry.position)
+            outdate(self._unsettled, session, channel.name, entry.position)
         return _heard(session, hearing)
+
+    def chosen(
+        self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
+    ) -> list[Session]:
+        """The subscribers less those who have said that they do not want this message, and those to whom it has gone now
+        because they do not answer it."""
+        hearing = []
+        for session in subscribers:
+            heard = Heard.YES
+            if session in self.choosing:
+                heard = self.hears(session, channel, entry, sender, qos)
+            if heard is Heard.YES:
+                hearing.append(session)
+            elif heard is Heard.ONEWAY:
+                self._outbound.enqueue(session, entry.oneway())
+        return hearing
 
     def hears_old(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> Heard:
         """The same of a message of the history, for a subscription that wants this."""
@@ -89,14 +120,14 @@ class Subscribing:
 
     def number(self, channel: Channel, fields: Fields) -> None:
         """Give a message that goes into a history its number, if events of this channel can be replayed."""
-        if self.numbers is not None and self._broker.topics.is_replayed(channel):
+        if self.numbers is not None and self._topics.is_replayed(channel):
             self.numbers.write(fields)
 
     def has_history(self, channel: Channel) -> bool:
         """Whether messages of this channel are kept, or will be when the first one comes."""
-        topic = self._broker.topics.find(channel.name)
+        topic = self._topics.find(channel.name)
         if topic is None:
-            return self._broker.topics.usual(channel).history_max > 0
+            return self._topics.usual(channel).history_max > 0
         return topic.settings.history_max > 0 or topic.history_count > 0
 
     def histories(self, pattern: Channel) -> list[str]:
@@ -105,16 +136,10 @@ class Subscribing:
         beginning = pattern.name.rstrip("*")
         found = [
             name
-            for name, topic in self._broker.topics.known.items()
+            for name, topic in self._topics.known.items()
             if topic.history_count and name.startswith(beginning) and not topic.is_erased
         ]
         return [name for name in sorted(found) if matches(pattern.name, name)][:MAX_POSITIONS]
-
-    async def past(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
-        """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
-        Raises StoreError."""
-        entries = await past(self._broker, channel, count)
-        return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
 
     # What sessions want
 
@@ -158,24 +183,24 @@ class Subscribing:
         former = self.choosing.get(session, {}).get(pattern, ())
         self.choose(session, pattern, choices)
         if not group_of(choices):
-            self._broker.channels.subscribe(session, pattern)
+            self._channels.subscribe(session, pattern)
             return
         session.subscriptions.add(pattern)
         groups = [each.group for each in choices]
         for choice in former:
             if choice.group and choice.group not in groups:
-                self._broker.groups.leave(session, pattern, choice.group)
+                self._groups.leave(session, pattern, choice.group)
         for group in groups:
-            self._broker.groups.join(session, pattern, group)
+            self._groups.join(session, pattern, group)
 
     def leave(self, session: Session, pattern: str) -> None:
         """The session is subscribed to this pattern no more."""
         choices = self.choosing.get(session, {}).get(pattern, ())
         if group_of(choices):
             session.subscriptions.discard(pattern)
-            self._broker.groups.leave(session, pattern)
+            self._groups.leave(session, pattern)
         else:
-            self._broker.channels.unsubscribe(session, pattern)
+            self._channels.unsubscribe(session, pattern)
         self.choose(session, pattern, ())
 
     def forget(self, session: Session) -> None:

@@ -11,9 +11,15 @@ from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.channels import Channels
+from crewel.broker.clock import Clock
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.steps import resolve
-from crewel.broker.topics.erased import end_messages, end_shared, leave_group, take_leave
-from crewel.broker.topics.references import channel_of, is_queued, queued_anywhere, waits_in
+from crewel.broker.topics.erased import TopicEraser
+from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
@@ -22,7 +28,6 @@ from crewel.storage.histories import History, Shortened
 from crewel.topics.lifecycle import Event, Facts, State, after, state_of
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
     from crewel.broker.topics.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -37,9 +42,28 @@ _REST: Final = 50
 class Endings:
     """Watches the topics of one server, and ends them."""
 
-    def __init__(self, broker: Broker, topics: Topics) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        runtime: Runtime,
+        topics: Topics,
+        queued: QueuedTopics,
+        access: StoreAccess,
+        channels: Channels,
+        groups: Groups,
+        shared: SharedQueues,
+        clock: Clock,
+    ) -> None:
+        self._loop = runtime.loop
+        self._spawn = runtime.spawn
         self._topics = topics
+        self._queued = queued
+        self._access = access
+        self._channels = channels
+        self._groups = groups
+        self._shared = shared
+        self._clock = clock
+        self.eraser: TopicEraser
+        """Parts sessions from topics that are erased."""
         self._round: Iterator[Topic] = iter(())
         self._suspects: dict[Topic, None] = {}  # that may be without any reference
         self._rests_until = 0.0
@@ -54,13 +78,13 @@ class Endings:
     def sweep(self) -> None:
         """Take what has expired out of histories, and look for topics that nothing refers to any more."""
         self._expire()
-        now = self._broker.loop.time()
+        now = self._loop.time()
         for topic in self._next():
             if self._is_suspect(topic, now):
                 self._suspects[topic] = None
         if (self._suspects or self._parting) and self._rests_until <= now and not self._is_looking:
             self._is_looking = True
-            self._broker.spawn(self._look_everywhere())
+            self._spawn(self._look_everywhere())
 
     async def _look_everywhere(self) -> None:
         began = perf_counter()
@@ -69,7 +93,7 @@ class Endings:
                 if name not in self.erasing:
                     await self._part_from_groups(name)
             if self._suspects:
-                self._look_at_all(await queued_anywhere(self._broker))
+                self._look_at_all(await self._queued.queued_anywhere())
         except StoreError as error:
             log.warning("what waits in shared queues cannot be looked at: %s", error)
         finally:
@@ -77,10 +101,10 @@ class Endings:
             self._is_looking = False
 
     def _rest(self, began: float) -> None:
-        self._rests_until = self._broker.loop.time() + (perf_counter() - began) * _REST
+        self._rests_until = self._loop.time() + (perf_counter() - began) * _REST
 
     def _look_at_all(self, counts: Mapping[str, int]) -> None:
-        now = self._broker.loop.time()
+        now = self._loop.time()
         suspects, self._suspects = self._suspects, {}
         for topic in suspects:
             self._look(topic, counts, now)
@@ -101,7 +125,7 @@ class Endings:
             return False
         if topic.is_erased:
             return True
-        if topic.history_count or self._broker.channels.count(topic.name):
+        if topic.history_count or self._channels.count(topic.name):
             topic.unreferenced_at = None
             return False
         return topic.unreferenced_at is None or self._is_due(topic, now)
@@ -129,7 +153,7 @@ class Endings:
     def _end(self, topic: Topic) -> None:
         """End a topic whose time is over. Where there may be a history, the store says whether it is empty: a publish of which
         the answer was lost is not counted here."""
-        access = self._broker.access
+        access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
             self.forget(topic)
@@ -141,10 +165,10 @@ class Endings:
         if isinstance(answer, StoreError):
             return  # the next sweep asks again
         topic.history_count = answer.total
-        is_referenced = answer.total or topic.is_fresh or self._broker.channels.count(topic.name)
+        is_referenced = answer.total or topic.is_fresh or self._channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
-            access = self._broker.access
+            access = self._access
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max)
             access.writing.submit(step, lambda _: None, insists=True)
             self.forget(topic)
@@ -154,8 +178,8 @@ class Endings:
         delay = topic.settings.destroy_delay_ms
         if delay < 0:
             return None
-        since = self._broker.loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
-        return max(0, round((since - self._broker.loop.time()) * 1000) + delay)
+        since = self._loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
+        return max(0, round((since - self._loop.time()) * 1000) + delay)
 
     def forget(self, topic: Topic) -> None:
         """Know the topic no more."""
@@ -165,11 +189,11 @@ class Endings:
             del self._topics.known[topic.name]
 
     def _expire(self) -> None:
-        access = self._broker.access
+        access = self._access
         if self._is_expiring or access.trouble is not None or access.writing.is_closed:
             return
         self._is_expiring = True
-        now_ms = int(self._broker.clock() * 1000)
+        now_ms = int(self._clock() * 1000)
         step = histories.expire(access.keys, access.token, now_ms, _EXPIRED_AT_ONCE, access.facts_max)
         access.writing.submit(step, self._expired)
 
@@ -180,7 +204,7 @@ class Endings:
             return
         for name, removed, left in answer:
             if not name.startswith("/"):
-                self._broker.shared.expired(name, removed, left)
+                self._shared.expired(name, removed, left)
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
@@ -203,30 +227,29 @@ class Endings:
         return True
 
     async def _erase(self, name: str, topic: Topic | None, *, force: bool) -> None:
-        broker = self._broker
         try:
             upto = await self._erase_stored(name, topic, force=force)
         except StoreError:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
             raise
-        self._parting[name] = set(broker.groups.on(channel_of(name)))
+        self._parting[name] = set(self._groups.on(channel_of(name)))
         if force:
             # What one of these finds nowhere may be on its way to where the other has looked.
-            while await end_shared(broker, name, upto) + await end_messages(broker, name, upto):
+            while await self.eraser.end_shared(name, upto) + await self.eraser.end_messages(name, upto):
                 pass
-        await take_leave(broker, name, self._parting.get(name, ()))
+        await self.eraser.take_leave(name, self._parting.get(name, ()))
         await self._part_from_groups(name)
-        if topic is not None and not await is_queued(broker, name):
+        if topic is not None and not await self._queued.is_queued(name):
             self.forget(topic)
 
     async def _part_from_groups(self, name: str) -> None:
         """Let the groups that hear the topic know that it was erased, when nothing of it waits for them any more."""
         for queue in list(self._parting.get(name, ())):
-            if await waits_in(self._broker, queue, name):
+            if await self._queued.waits_in(queue, name):
                 continue
             if queue in self._parting.get(name, ()):  # and it has not begun again
-                await leave_group(self._broker, queue, name)
+                await self.eraser.leave_group(queue, name)
                 self.stays_in(queue)
         if not self._parting.get(name):
             self._parting.pop(name, None)
@@ -244,7 +267,7 @@ class Endings:
         """The store has a topic that was erased while messages of it waited."""
         topic.is_erased = topic.is_marked = True
         topic.is_fresh = False
-        self._parting[topic.name] = set(self._broker.groups.on(channel_of(topic.name)))
+        self._parting[topic.name] = set(self._groups.on(channel_of(topic.name)))
 
     def begun_again(self, topic: Topic) -> None:
         """A client publishes to an erased topic, or subscribes to it: for its remaining subscribers it is as before."""
@@ -254,9 +277,8 @@ class Endings:
     def _erase_stored(self, name: str, topic: Topic | None, *, force: bool) -> asyncio.Future[LogId]:
         """Erase what the store has. The future has the place up to which all that was published before has been taken when the
         store answers, and nothing that is published after; it raises StoreError."""
-        broker = self._broker
-        done: asyncio.Future[LogId] = broker.loop.create_future()
-        access = broker.access
+        done: asyncio.Future[LogId] = self._loop.create_future()
+        access = self._access
         if not access.has_store:
             self._emptied(name, topic)
             resolve(done, LogId(0))
@@ -285,7 +307,7 @@ class Endings:
             topic.is_fresh = False
 
     def _unmark(self, topic: Topic) -> None:
-        access = self._broker.access
+        access = self._access
         if topic.is_marked and not access.writing.is_closed:
             topic.is_marked = False
             step = histories.forget(access.keys, access.token, topic.name)

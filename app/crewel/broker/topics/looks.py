@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from asyncio import Future
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ptp.groups import Groups
 from crewel.broker.steps import resolve
-from crewel.broker.topics.references import channel_of, is_queued, queued, queued_anywhere
+from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
@@ -18,7 +21,6 @@ from crewel.storage.histories import History
 from crewel.topics.lifecycle import Facts, State, state_of
 
 if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
     from crewel.broker.topics.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -27,25 +29,37 @@ log = logging.getLogger(__name__)
 class Looks:
     """Finds out what refers to topics."""
 
-    def __init__(self, broker: Broker, topics: Topics) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        topics: Topics,
+        queued: QueuedTopics,
+        access: StoreAccess,
+        channels: Channels,
+        groups: Groups,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._topics = topics
+        self._queued = queued
+        self._access = access
+        self._channels = channels
+        self._groups = groups
+        self._loop = loop
 
     async def state(self, name: str) -> State:
         """The state of this topic."""
         try:
-            waits = await is_queued(self._broker, name)
+            waits = await self._queued.is_queued(name)
         except StoreError as error:
             log.warning("what waits in shared queues cannot be looked at: %s", error)
-            waits = queued(self._broker)[name] > 0
+            waits = self._queued.queued()[name] > 0
         return state_of(self.facts(name, is_queued=waits))
 
-    async def _queued(self) -> Counter[str]:
+    async def _counts(self) -> Counter[str]:
         try:
-            return await queued_anywhere(self._broker)
+            return await self._queued.queued_anywhere()
         except StoreError as error:
             log.warning("what waits in shared queues cannot be looked at: %s", error)
-            return queued(self._broker)
+            return self._queued.queued()
 
     def facts(self, name: str, *, is_queued: bool) -> Facts:
         """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
@@ -61,24 +75,24 @@ class Looks:
         return Facts(is_visible, has_history, is_queued, is_subscribed)
 
     def _is_subscribed(self, name: str) -> bool:
-        if self._broker.channels.count(name):
+        if self._channels.count(name):
             return True
         # A group's queue is named after its pattern; here only such groups are found whose pattern matches.
-        queues = [queue for queue in self._broker.groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
+        queues = [queue for queue in self._groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
         return any(not self._topics.endings.is_parting(queue) for queue in queues)
 
     async def view(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
-        counts = await self._queued()
+        counts = await self._counts()
         topic = self._topics.find(name)
         if topic is not None and (topic.history_count or topic.settings.history_max):
             await self.count(topic)
         view = self._view(name, counts)
         return None if view.state is State.DEAD else view
 
-    def count(self, topic: Topic) -> Future[None]:
+    def count(self, topic: Topic) -> asyncio.Future[None]:
         """Let the store say what the history holds; what it has answered is known when the future is done."""
-        done: Future[None] = self._broker.loop.create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
 
         def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
             if isinstance(answer, StoreError):
@@ -88,7 +102,7 @@ class Looks:
                 topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
             resolve(done, None)
 
-        access = self._broker.access
+        access = self._access
         if not access.has_store:
             resolve(done, None)
         else:
@@ -98,8 +112,8 @@ class Looks:
 
     async def views(self) -> list[TopicView]:
         """The same of all topics, by name; their histories as far as this server knows."""
-        counts = await self._queued()
-        channels = self._broker.channels
+        counts = await self._counts()
+        channels = self._channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
         views = [self._view(name, counts) for name in sorted({*self._topics.known, *subscribed, *counts})]
         return [view for view in views if view.state is not State.DEAD]
@@ -116,7 +130,7 @@ class Looks:
             topic.newest,
             topic.history_count,
             count,
-            self._broker.channels.count(name),
+            self._channels.count(name),
             self._topics.endings.dies_in_ms(topic) if state is State.UNREFERENCED else None,
         )
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.sessions import Session
 from crewel.broker.steps import finished
+from crewel.broker.topics.topics import Topics
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.qos.fields import Check, flag, read_fields
-
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
 
 SERVICE: Final = "/service/erase"
 
@@ -32,30 +30,41 @@ def _channel(value: object) -> Channel:
 _CHECKS: Final[Mapping[str, Check]] = {"channel": _channel, "force": flag}
 
 
-async def erase(broker: Broker, session: Session, data: Any) -> Fields:
-    """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
-    RemoteCallError, whose data are `errorCode` and `message`."""
-    try:
-        asked = read_fields(data, _CHECKS, "data")
-        if "channel" not in asked:
-            raise IllegalArgument("channel", "is missing")
-    except IllegalArgument as error:
-        raise _failed(error.code, error.message) from None
-    channel: Channel = asked["channel"]
-    force = asked.get("force", False)
-    fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
-    if not await finished(broker.guard.erase(session, channel, Message(fields, channel, None))):
-        raise _failed(
-            NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
-        )
-    audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
-    try:
-        if not await broker.topics.erase(channel.name, force=force):
-            raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
-        state = await broker.topics.state(channel.name)
-    except StoreError as error:
-        raise _failed(error.code, str(error)) from error
-    return {"channel": channel.name, "state": state.value}
+class EraseService:
+    """Answers the remote call."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        topics: Topics,
+    ) -> None:
+        self._guard = guard
+        self._topics = topics
+
+    async def erase(self, session: Session, data: Any) -> Fields:
+        """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
+        RemoteCallError, whose data are `errorCode` and `message`."""
+        try:
+            asked = read_fields(data, _CHECKS, "data")
+            if "channel" not in asked:
+                raise IllegalArgument("channel", "is missing")
+        except IllegalArgument as error:
+            raise _failed(error.code, error.message) from None
+        channel: Channel = asked["channel"]
+        force = asked.get("force", False)
+        fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
+        if not await finished(self._guard.erase(session, channel, Message(fields, channel, None))):
+            raise _failed(
+                NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
+            )
+        audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
+        try:
+            if not await self._topics.erase(channel.name, force=force):
+                raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
+            state = await self._topics.state(channel.name)
+        except StoreError as error:
+            raise _failed(error.code, str(error)) from error
+        return {"channel": channel.name, "state": state.value}
 
 
 def _failed(code: str, message: str) -> RemoteCallError:

@@ -11,17 +11,23 @@ from asyncio import Future, gather
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
+from crewel.broker.channels import Channels
+from crewel.broker.clock import Clock
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.limiting import Limits
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.looks import Looks
-from crewel.broker.topics.references import channel_of, queued
+from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.ruling import read_rules
-from crewel.broker.topics.service import SERVICE, erase
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
@@ -31,24 +37,34 @@ from crewel.storage.histories import StoredTopic
 from crewel.topics.configured import HISTORY_MAX, USUAL, TopicSettings
 from crewel.topics.lifecycle import State
 
-if TYPE_CHECKING:
-    from crewel.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 
 class Topics:
     """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._channels = broker.channels
-        self._rules = read_rules(broker.settings)
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: StoreAccess,
+        channels: Channels,
+        groups: Groups,
+        shared: SharedQueues,
+        limits: Limits,
+        clock: Clock,
+        queued: QueuedTopics,
+    ) -> None:
+        self._loop = runtime.loop
+        self._access = access
+        self._channels = channels
+        self._groups = groups
+        self._limits = limits
+        self._rules = read_rules(runtime.settings)
         self.known: dict[str, Topic] = {}
         """Those that are configured, and those that were erased and still have messages in queues."""
-        self.looks = Looks(broker, self)
-        self.endings = Endings(broker, self)
-        broker.registry.calls[SERVICE] = partial(erase, broker)
+        self.queued = queued
+        self.looks = Looks(self, queued, access, channels, groups, runtime.loop)
+        self.endings = Endings(runtime, self, queued, access, channels, groups, shared, clock)
 
     # What a publish asks
 
@@ -84,7 +100,7 @@ class Topics:
         if publisher is None or channel.name in self.known:
             return
         try:
-            self._broker.limits.new_channel(publisher)
+            self._limits.new_channel(publisher)
         except Limited:
             self._channels.forget_unused(channel.name)
             raise
@@ -103,7 +119,7 @@ class Topics:
 
     def _can_store(self) -> bool:
         """Whether a publish would get as far as the store: what it asks for must not outlive its refusal there."""
-        return self._broker.access.is_writable
+        return self._access.is_writable
 
     def refused(self, name: str) -> None:
         """A publish that was taken notice of was refused. If nothing else speaks for its topic, there is none."""
@@ -150,12 +166,12 @@ class Topics:
 
     def _shorten(self, topic: Topic) -> Future[None] | None:
         """Take out of the history what it is too short for now."""
-        most, access = topic.settings.history_max, self._broker.access
+        most, access = topic.settings.history_max, self._access
         if topic.history_count <= most or not access.has_store:
             return None
         if most:
             return self._tell_store(topic, encode({HISTORY_MAX: most}), most)
-        done: Future[None] = self._broker.loop.create_future()
+        done: Future[None] = self._loop.create_future()
 
         def cleared(answer: int | StoreError) -> None:
             if isinstance(answer, int | StoreUncertain):
@@ -205,7 +221,7 @@ class Topics:
 
     async def clear(self, name: str) -> int:
         """Remove the history of a topic; returns how many messages it had. Raises StoreError."""
-        topic, access = self.find(name), self._broker.access
+        topic, access = self.find(name), self._access
         if topic is None or not access.has_store:
             return 0
         step = histories.clear(access.keys, access.token, name)
@@ -259,7 +275,7 @@ class Topics:
         topic.asked = encode(differing) if topic.is_stored or (differing and (is_kept or settings.history_max)) else b""
 
     def _is_plain(self, channel: Channel, settings: TopicSettings) -> bool:
-        special = self._rules.apply_to(channel.patterns) or self._broker.groups.on(channel)
+        special = self._rules.apply_to(channel.patterns) or self._groups.on(channel)
         return not special and settings == USUAL
 
     def _store(self, topic: Topic) -> Future[None] | None:
@@ -280,10 +296,10 @@ class Topics:
 
     def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[None] | None:
         """`most`: as many messages are left in the history then."""
-        access = self._broker.access
+        access = self._access
         if not access.has_store:
             return None
-        done: Future[None] = self._broker.loop.create_future()
+        done: Future[None] = self._loop.create_future()
 
         def answered(answer: str | StoreError) -> None:
             if not isinstance(answer, StoreError):
@@ -300,7 +316,7 @@ class Topics:
 
     async def stored(self) -> list[StoredTopic]:
         """The topics that the store has, with settings or a history. Raises StoreError."""
-        access = self._broker.access
+        access = self._access
         found = await histories.topics(access.store)
         if access.is_reloading:
             found = [each if each.is_erased else await self._renewed(each) for each in found]
@@ -313,12 +329,12 @@ class Topics:
             topic.emptied()
         for stored in found:
             self._restore(stored)
-        for name in queued(self._broker).keys() - self.known.keys():
+        for name in self.queued.queued().keys() - self.known.keys():
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, stored: StoredTopic) -> StoredTopic:
         """The store has lost something: who has seen a history before must not take it for the same."""
-        access, epoch = self._broker.access, histories.new_epoch()
+        access, epoch = self._access, histories.new_epoch()
         await access.writing.ask(
             histories.configure(access.keys, access.token, stored.channel, b"", epoch, renews=True)
         )

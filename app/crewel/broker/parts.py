@@ -1,0 +1,362 @@
+"""The composition root of a broker: what its parts are made of, lower ones first, and which hook calls which part.
+
+A part gets what it needs when it is made. What it has to say to a part above it goes through a hook, an attribute that is
+bound once, here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+
+from crewel.broker.broadcasting import Broadcasting
+from crewel.broker.channels import Channels
+from crewel.broker.clock import Clock
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.durability.durability import Durability
+from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.events import Events
+from crewel.broker.guard import Guard
+from crewel.broker.ids import Ids
+from crewel.broker.inbound import Inbound
+from crewel.broker.letters.letters import Letters
+from crewel.broker.letters.redriving import Redriving
+from crewel.broker.limiting import Limits
+from crewel.broker.logins import Logins
+from crewel.broker.meta import MetaHandlers
+from crewel.broker.names import BEYOND_STORED, Names
+from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.overflow import Overflow
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.outbox.updates import Telling
+from crewel.broker.pipe import Hooks, Pipe
+from crewel.broker.posting import Posting
+from crewel.broker.ptp.destinations import Destinations
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.ptp.presence import Presence
+from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.publishing import Publishing
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
+from crewel.broker.session_table import SessionTable
+from crewel.broker.sessions import Host, Session
+from crewel.broker.subscribing.beginning import Readers
+from crewel.broker.subscribing.handling import SubscribeHandler
+from crewel.broker.subscribing.past import SERVICE as GET
+from crewel.broker.subscribing.past import GetService, HistoryReader
+from crewel.broker.subscribing.permissions import Permissions
+from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.sweeper import Sweeper
+from crewel.broker.topics.erased import TopicEraser
+from crewel.broker.topics.references import QueuedTopics
+from crewel.broker.topics.service import SERVICE as ERASE
+from crewel.broker.topics.service import EraseService
+from crewel.broker.topics.topics import Topics
+from crewel.security.tokens import AdminToken
+from crewel.settings import Settings
+
+
+class Parts:
+    """The parts of one broker. `host` is what sessions are told to be of."""
+
+    def __init__(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, extensions: Iterable[Hooks], host: Host
+    ) -> None:
+        self.settings = settings
+        self.runtime = Runtime(settings, loop)
+        self.access = StoreAccess(settings, loop)
+        """The store, or that there is none."""
+        self.sessions: dict[str, Session] = {}
+        self.clock = Clock()
+        self.ids = Ids(secrets.token_hex(4), self.clock)
+        self.names = Names(BEYOND_STORED if settings.storage.enabled else -1)
+        self.admin = AdminToken()
+        self.guard = Guard()
+        self.registry = Registry(self.runtime.spawn)
+        self.channels = Channels()
+        self.channels.make_lazy(settings.bayeux.lazy_channels)
+        self.browsers = Browsers(settings)
+        self.times = SessionTimes(settings)
+        self._make_outbox(extensions)
+        self._make_queues()
+        self._make_topics()
+        self._make_durability()
+        self._make_handlers(host)
+        self._bind_hooks()
+        self._show_figures()
+
+    def _make_outbox(self, extensions: Iterable[Hooks]) -> None:
+        """What one session has: its queue, its connect, its dispatcher."""
+        runtime, access = self.runtime, self.access
+        self.outbound = outbound = Outbound(
+            runtime.loop, runtime.settings, runtime.metrics, self.browsers, self.times, self._disconnect
+        )
+        outbound.pipe = Pipe(extensions)
+        self.events = Events(runtime, access, self.registry)
+        self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
+        self.unsettled = Unsettled(runtime, self.ids, self.expiry, access)
+        self.backlog = BacklogLoader(access, outbound, runtime.loop, runtime.spawn)
+        self.overflow = Overflow(runtime, outbound, self.unsettled, self.events, self.expiry, access)
+        self.dispatchers = Dispatchers(
+            runtime,
+            access,
+            self.sessions,
+            outbound,
+            self.unsettled,
+            self.expiry,
+            self.times,
+            self.events,
+            self.backlog,
+            self.overflow,
+        )
+        self.telling = Telling(runtime.loop, outbound, self.unsettled, self.expiry)
+
+    def _make_queues(self) -> None:
+        """What is not one session's: dead letters, shared queues, and who is limited to what."""
+        runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
+        self.letters = Letters(runtime, channels, outbound, self.registry, self.ids, access)
+        self.presence = Presence(runtime, channels, outbound, self.registry, self.ids, self.names)
+        self.groups = Groups(self.registry)
+        self.shared = SharedQueues(
+            runtime,
+            outbound,
+            self.dispatchers,
+            self.unsettled,
+            self.registry,
+            self.names,
+            self.groups,
+            self.letters,
+            access,
+        )
+        self.limits = Limits(
+            runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
+        )
+        self.redriving = Redriving(runtime, self.dispatchers, self.names, self.shared, access)
+
+    def _make_topics(self) -> None:
+        """Topics, and what sessions want of them."""
+        runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
+        self.queued = QueuedTopics(self.shared, access, self.sessions)
+        self.topics = Topics(runtime, access, channels, self.groups, self.shared, self.limits, self.clock, self.queued)
+        self.subscribing = Subscribing(runtime, channels, outbound, self.unsettled, self.topics, self.groups)
+        self.subscriptions = SubscriptionStore(
+            runtime,
+            self.dispatchers,
+            self.expiry,
+            self.shared.returning,
+            self.subscribing,
+            self.letters,
+            access,
+            self.backlog,
+        )
+        self.permissions = Permissions(channels, self.guard, self.groups, self.subscribing, self.subscriptions)
+        self.histories = HistoryReader(access, self.subscribing)
+
+    def _make_durability(self) -> None:
+        """The log, and what outlives this process."""
+        runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
+        appender = LogAppender(
+            runtime,
+            channels,
+            outbound,
+            self.dispatchers,
+            self.registry,
+            self.ids,
+            self.expiry,
+            self.topics,
+            self.groups,
+            self.shared,
+            self.subscribing,
+            access,
+            self.backlog,
+            self.overflow,
+        )
+        self.durability = Durability(
+            runtime,
+            access,
+            self.backlog,
+            self.subscriptions,
+            appender,
+            self.topics,
+            self.shared,
+            self.dispatchers,
+            self.letters,
+            self.events,
+            self.ids,
+        )
+        """What makes messages and sessions outlive this process, once there is a store."""
+        self.topics.endings.eraser = TopicEraser(
+            channels,
+            outbound,
+            self.unsettled,
+            self.ids,
+            self.groups,
+            self.shared,
+            access,
+            self.sessions,
+            self.queued,
+            self.subscribing,
+            self.subscriptions,
+            self.durability.committed,
+        )
+
+    def _make_handlers(self, host: Host) -> None:
+        """What answers clients."""
+        runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
+        dispatchers, names, shared, timing = self.dispatchers, self.names, self.shared, self.times
+        self.broadcasting = Broadcasting(
+            runtime,
+            channels,
+            outbound,
+            dispatchers,
+            self.registry,
+            self.ids,
+            self.events,
+            self.expiry,
+            self.topics,
+            self.groups,
+            self.subscribing,
+            self.clock,
+            access,
+        )
+        self.destinations = Destinations(
+            runtime, channels, outbound, dispatchers, self.ids, self.expiry, names, shared, access
+        )
+        self.publishing = Publishing(
+            runtime,
+            channels,
+            outbound,
+            self.registry,
+            self.ids,
+            self.guard,
+            self.limits,
+            self.topics,
+            self.broadcasting,
+            self.destinations,
+        )
+        self.posting = Posting(outbound, self.limits, self.publishing, host)
+        self.table = SessionTable(
+            runtime,
+            channels,
+            outbound,
+            dispatchers,
+            self.registry,
+            self.limits,
+            names,
+            self.groups,
+            self.subscribing,
+            timing,
+            self.subscriptions,
+            self.sessions,
+        )
+        self._make_logins(host)
+        self._make_meta(host)
+        self.registry.calls[ERASE] = EraseService(self.guard, self.topics).erase
+        self.registry.calls[GET] = GetService(
+            runtime.settings, self.histories, self.permissions, outbound, dispatchers
+        ).get
+
+    def _make_logins(self, host: Host) -> None:
+        self.logins = Logins(
+            self.runtime,
+            self.outbound,
+            self.dispatchers,
+            self.unsettled,
+            self.guard,
+            self.limits,
+            self.names,
+            self.admin,
+            self.shared,
+            self.subscribing,
+            self.times,
+            self.access,
+            self.durability,
+            self.table,
+            self.presence,
+            host,
+        )
+        self.sweeper = Sweeper(
+            self.runtime,
+            self.channels,
+            self.dispatchers,
+            self.expiry,
+            self.limits,
+            self.logins,
+            self.topics,
+            self.shared,
+            self.times,
+            self.durability,
+            self.table,
+            self.sessions,
+        )
+
+    def _make_meta(self, host: Host) -> None:
+        runtime, outbound = self.runtime, self.outbound
+        readers = Readers(runtime.loop, runtime.settings, self.access, outbound, self.subscribing)
+        handler = SubscribeHandler(
+            self.guard, self.topics, self.subscribing, self.permissions, self.access, self.subscriptions, readers
+        )
+        meta = MetaHandlers(
+            runtime,
+            self.channels,
+            outbound,
+            self.dispatchers,
+            self.guard,
+            self.limits,
+            self.logins,
+            self.names,
+            self.shared,
+            self.subscribing,
+            self.permissions,
+            self.browsers,
+            self.times,
+            self.subscriptions,
+            self.durability,
+            self.table,
+            handler,
+        )
+        self.inbound = Inbound(
+            runtime,
+            outbound,
+            self.dispatchers,
+            self.browsers,
+            self.times,
+            self.backlog,
+            self.publishing,
+            self.sessions,
+            meta,
+            host,
+        )
+
+    def _bind_hooks(self) -> None:
+        """What a part says to those above it."""
+        outbound, dispatchers, groups, shared = self.outbound, self.dispatchers, self.groups, self.shared
+        outbound.tell, outbound.ring, outbound.conclude = self.telling.tell, dispatchers.ring, dispatchers.conclude
+        outbound.bury, outbound.has_room = self.unsettled.bury_unsendable, self.overflow.has_room
+        dispatchers.on_able, dispatchers.on_room = shared.here, shared.freed
+        dispatchers.on_blocked, dispatchers.try_other = shared.returning.relieve, shared.returning.passes_on
+        dispatchers.end_session = self.durability.end_session = self.table.remove
+        self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.logins.restore
+        groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again
+        groups.on_member, groups.on_join = self.topics.endings.stays_in, shared.joined
+        groups.on_leave = shared.ring
+
+    def _show_figures(self) -> None:
+        metrics = self.runtime.metrics
+        metrics.gauge("sessions", lambda: len(self.sessions))
+        metrics.gauge("held_connects", lambda: self.outbound.held)
+        metrics.gauge("channels", lambda: len(self.channels))
+        metrics.gauge("subscriptions", lambda: self.channels.subscriptions)
+        metrics.gauge("queued_bytes", lambda: self.outbound.backlog.size)
+        metrics.gauge("addresses", lambda: len(self.limits.addresses))
+        metrics.gauge("topics", lambda: len(self.topics.known))
+
+    def _disconnect(self, session: Session) -> None:
+        self.table.disconnect(session)

@@ -1,0 +1,56 @@
+"""What the installed services listen to, and how they are called."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from inspect import isawaitable
+from typing import Any
+
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Accepted, Fields, Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.letters.dead_letter import DeadLetter
+from crewel.broker.sessions import Session
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Session, Message], Any]
+Hearer = Callable[[Accepted], Any]
+RemoteCall = Callable[[Session, Any], Any]
+
+
+class Registry:
+    """The functions of services, by channel or pattern. `spawn` runs those that have to be waited for."""
+
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        self._spawn = spawn
+        self.listeners: dict[str, list[Listener]] = {}
+        self.hearers: dict[str, list[Hearer]] = {}
+        self.calls: dict[str, RemoteCall] = {}
+        self.answers: dict[str, Callable[[Session, Message], Reply]] = {}
+        """Service channels that are answered in the reply to the publish itself."""
+        self.session_added: list[Callable[[Session], Any]] = []
+        self.session_removed: list[Callable[[Session, bool], Any]] = []
+        self.dead_letter: list[Callable[[DeadLetter], Any]] = []
+
+    def tell_hearers(self, channel: Channel, fields: Fields, sender: str = "") -> None:
+        """Call the functions of services that hear this channel."""
+        message = Accepted(fields, channel, sender)
+        for pattern in channel.patterns:
+            for hearer in self.hearers.get(pattern, ()):
+                self.call(hearer, message)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function of a service; its failure is its own."""
+        try:
+            result = function(*arguments)
+        except Exception:
+            log.exception("a service failed in %s", getattr(function, "__qualname__", function))
+        else:
+            if isawaitable(result):
+                self._spawn(_waited(result))
+
+
+async def _waited(awaitable: Any) -> None:
+    await awaitable

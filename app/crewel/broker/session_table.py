@@ -1,0 +1,146 @@
+"""The live sessions of a server by clientId: how one is added, handed to another client, brought back, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crewel.broker.channels import Channels
+from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.limiting import Limits
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.exchange import Peer
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.ptp.groups import Groups
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Event, Session
+from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.delivery.entry import Entry
+
+
+class SessionTable:
+    """Adds sessions and ends them; every part that knows of a session hears of its end from here."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        registry: Registry,
+        limits: Limits,
+        names: Names,
+        groups: Groups,
+        subscribing: Subscribing,
+        times: SessionTimes,
+        subscriptions: SubscriptionStore,
+        sessions: dict[str, Session],
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._registry = registry
+        self._limits = limits
+        self._names = names
+        self._groups = groups
+        self._subscribing = subscribing
+        self._times = times
+        self._subscriptions = subscriptions
+        self._sessions = sessions
+
+    def disconnect(self, session: Session) -> None:
+        """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
+        if session.is_live:
+            session.queue.append(Entry({"channel": "/meta/disconnect", "successful": True}))
+            self.remove(session, Event.DISCONNECT)
+
+    def add(self, session: Session) -> None:
+        """Let a session live whose handshake was granted."""
+        session.begin(self._loop.time(), connect_only=self._settings.bayeux.meta_connect_deliver_only)
+        self._sessions[session.id] = session
+        self._limits.begun(session)
+        if session.peer is not None and session.peer.pushes:
+            self._rebind(session.peer, session)
+        self._metrics.handshakes += 1
+        self._times.arm_time_out(session, session.added_at)
+        for added in self._registry.session_added:
+            self._registry.call(added, session)
+
+    def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
+        """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
+        del self._sessions[session.id]
+        self._limits.ended(session)
+        session.hand_over(newcomer, peer, connect_only=self._settings.bayeux.meta_connect_deliver_only)
+        self._limits.begun(session)
+        self._sessions[session.id] = session
+        if peer.pushes:
+            self._rebind(peer, session)
+        self._metrics.handshakes += 1
+        self._times.arm_time_out(session, self._loop.time())
+
+    def remove(self, session: Session, event: Event) -> None:
+        """End a session: by its disconnect, or by its silence."""
+        if not session.is_live:
+            return
+        session.move(event)  # first, so that a service that ends it once more ends nothing
+        self._sessions.pop(session.id, None)
+        self._limits.ended(session)
+        for removed in self._registry.session_removed:
+            self._registry.call(removed, session, event is not Event.DISCONNECT)
+        self._channels.unsubscribe_all(session)
+        self._subscribing.forget(session)
+        if session.name:
+            self._names.forget(session)
+        if session.dispatcher is not None or session.durable is not None or session in self._dispatchers.telling:
+            self._dispatchers.leave(session, event)
+        if session.durable is not None:
+            self._subscriptions.end(session.durable)
+            session.leave_store()
+        if session.held is not None:
+            self._outbound.release(session, self._loop.time())
+        if session.connect_only:
+            # Only connects carry its messages, and none will come.
+            session.drop_where(lambda entry: entry.channel != "/meta/disconnect")
+        if session.socket is not None:
+            self._outbound.push(session)
+            session.drop_socket()
+        if event is Event.SILENCE:
+            session.replace([])  # its socket may stay open, and would keep what it does not read
+        self._outbound.timers.forget(session)
+
+    def revive(self, session: Session, patterns: Iterable[str]) -> None:
+        """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
+        is longer than usual: nobody is to blame that the server was away, and a client that finds none tries less and less
+        often."""
+        session.revive(self._loop.time())
+        self._sessions[session.id] = session
+        self._limits.begun(session)
+        for pattern in patterns:
+            self._channels.subscribe(session, pattern)
+        self._times.arm_time_out(session, session.added_at + self._settings.delivery.restart_grace_ms / 1000)
+        for added in self._registry.session_added:
+            self._registry.call(added, session)
+
+    def set_aside(self, session: Session) -> None:
+        """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
+        self._limits.ended(session)
+        self._channels.unsubscribe_all(session)
+        self._subscribing.forget(session)
+        self._outbound.release(session, self._loop.time())
+        session.leave_socket()  # its next message finds the session that is brought back
+        session.leave_store()
+        self._sessions.pop(session.id, None)
+        self._names.forget(session)
+        self._groups.set_aside(session)
+        self._outbound.timers.forget(session)
+
+    def _rebind(self, socket: Peer, session: Session) -> None:
+        before = socket.session
+        if before is not None and before.socket is socket:
+            before.drop_socket()
+        socket.session = session
