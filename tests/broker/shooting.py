@@ -104,7 +104,8 @@ class Round:
         if self._cuts:  # as if each message had many receivers
             fan_outs = world.broker.outbound.fan_outs
             fan_outs.at_once, fan_outs.step, fan_outs.slice_s = 1, 1, -1.0
-            world.access.node.most_changes = 1
+            node = world.access.node
+            node.most_changes = node.most_letters = 1
         return world
 
     def _now(self) -> float:

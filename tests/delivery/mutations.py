@@ -9,11 +9,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node, Pending
+from crewel.delivery.node import Node
+from crewel.delivery.pending import Pending
 from crewel.delivery.recent import Audience, Recent, Taken
 from crewel.delivery.records import (
     Change,
     Commit,
+    Ended,
+    Letter,
     LogId,
     SessionName,
     SessionRecord,
@@ -151,7 +154,61 @@ class TakesForAllBesideOthers(Node):
         return True
 
 
+class MovesToWhereverItIs(Node):
+    def _last_part(self) -> Commit | None:
+        self._target = self.cursor
+        return super()._last_part()
+
+
+class MovesWithoutWhoIsAhead(Node):
+    def _last_part(self) -> Commit | None:
+        ahead, self._ahead = self._ahead, {}
+        commit = super()._last_part()
+        self._ahead |= ahead
+        return commit
+
+
+class NeedsWhatIsOpenNow(Node):
+    def _lows(self) -> Iterable[LogId]:
+        for durable in self._owing:
+            self._owing[durable] = durable.low or FAR
+        return super()._lows()
+
+
+class ForgetsWhatItWithholds(Node):
+    def _some_letters(self) -> Commit | None:
+        return None
+
+
 # Rules of the session
+
+
+class WithholdsWithoutOpening(Durable):
+    def changed(self, cursor: LogId, committed: LogId) -> Change | None:
+        untold, self.untold = self.untold, None
+        change = super().changed(cursor, committed)
+        self.untold = untold
+        return change
+
+
+class OpensWhatWasSpilled(Durable):
+    def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
+        opened, settled, unboxed = super()._open_changes(through)
+        if self.untold is not None:
+            kept = self.untold.kept
+            opened |= {each: kept[each] for each in kept if each in self._stored_inbox}
+        return opened, settled, unboxed
+
+
+class ReleasesAhead(Durable):
+    def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:
+        return super().take_ended(FAR if most else through, most)
+
+
+class NeedsNothingForLetters(Durable):
+    @property
+    def low(self) -> LogId | None:
+        return next(iter(self.open), None)
 
 
 class SettlesBeforeItTakes(Durable):
@@ -429,6 +486,14 @@ MUTATIONS = (
     Mutation("a commit books first what was taken for many", node=CommitsWhatIsBooked),
     Mutation("an audience is asked for anew when something has changed", node=KeepsItsAudiences),
     Mutation("nothing is taken for an audience while somebody is beside it", node=TakesForAllBesideOthers),
+    Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs),
+    Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
+    Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow),
+    Mutation("letters that are withheld are told", node=ForgetsWhatItWithholds),
+    Mutation("the message of a letter that is withheld is open", durable=WithholdsWithoutOpening),
+    Mutation("what was spilled is not opened a second time", durable=OpensWhatWasSpilled),
+    Mutation("a letter that is withheld waits for the cursor", durable=ReleasesAhead),
+    Mutation("a letter that is not told keeps its message in the log", durable=NeedsNothingForLetters),
     Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
     Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken),
     Mutation("who has booked a message settles it himself", node=NotesForWhoHasBooked),

@@ -98,6 +98,7 @@ class Server:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
         self.node.most_changes = 2  # few sessions stand for many: commits are divided
+        self.node.most_letters = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
@@ -364,11 +365,26 @@ class Server:
     def commit(self) -> None:
         if self.is_committing:
             return
-        commit = self.serving.commit()
+        node = self.serving
+        was_divided = node.is_divided
+        commit = node.commit()
         self._compare([] if commit is None else ends_of(commit))
+        if commit is None and not was_divided:
+            self._look_for_more(node)
         if commit is not None:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))
+
+    def _look_for_more(self, node: Node) -> None:
+        """There is nothing to commit: then the store knows of all that has ended up to the cursor."""
+        for durable in node.sessions.values():
+            untold = durable.untold
+            # A letter may wait behind one that the cursor has not passed.
+            is_blocked = untold is not None and untold.withheld and untold._letters[0].id > node._committed
+            withheld = untold.kept.keys() if untold is not None and is_blocked else set()
+            ended = durable._stored.keys() - durable.open.keys() - withheld
+            if late := [each for each in ended if each <= node._committed]:
+                raise Broken(f"{late} have ended for {durable.name}, and no commit tells it")
 
     def _committed(self, commit: Commit, answer: list[SessionName] | StoreError) -> None:
         self.is_committing = False

@@ -3,8 +3,20 @@
 from collections.abc import Iterable
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node, Pending
-from crewel.delivery.records import Change, Commit, Ended, EndReason, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.node import Node
+from crewel.delivery.pending import Pending
+from crewel.delivery.records import (
+    Change,
+    Commit,
+    Ended,
+    EndReason,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Transient,
+    Waiting,
+)
 
 A = ("/a", "/*")
 """The patterns of channel /a."""
@@ -429,12 +441,8 @@ class TestDividedCommits:
         for durable in served.durables[:3]:
             served.settle(durable, 11)
         served.node.most_changes = 1
-        commits = [served.committed() for _ in range(3)]
-        assert [(each.cursor, len(each.ended), len(self.opened(each))) for each in commits] == [
-            (10, 0, 1),
-            (10, 0, 1),
-            (11, 3, 0),
-        ]
+        commits = [served.committed() for _ in range(2)]
+        assert [(each.cursor, len(each.ended), len(self.opened(each))) for each in commits] == [(10, 0, 1), (11, 3, 1)]
 
     def test_one_for_which_all_sessions_have_ended_something_is_not_divided(self) -> None:
         served = self.served()
@@ -515,3 +523,159 @@ class TestDividedCommits:
         commit = served.node.commit()
         assert commit is not None
         assert served.node.committed(commit) == [served.durables[0]]
+
+
+class TestWithheldLetters:
+    """Many letters follow the cursor, a few with each commit, and until then their messages are open in the store."""
+
+    def served(self, count: int = 3, most: int = 2) -> Served:
+        served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))
+        served.node.most_letters = most
+        return served
+
+    def bury(self, served: Served, durable: Durable, log_id: int) -> None:
+        durable.bury(Letter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
+        served.node.touch(durable)
+
+    def buried(self, *log_ids: int, most: int = 2) -> Served:
+        """Each of these messages is a letter for each session."""
+        served = self.served(most=most)
+        for log_id in log_ids:
+            served.take(log_id)
+            for durable in served.durables:
+                self.bury(served, durable, log_id)
+        return served
+
+    def all(self, served: Served) -> list[Commit]:
+        commits = [served.committed()]
+        while served.node.has_more and (commit := served.commit()) is not None:
+            commits.append(commit)
+        assert served.commit() is None
+        return commits
+
+    def test_few_are_told_with_the_cursor(self) -> None:
+        (commit,) = self.all(self.buried(11, most=3))
+        assert (commit.cursor, len(commit.letters), commit.changes) == (11, 3, ())
+
+    def test_many_follow_and_no_commit_has_more_than_it_may(self) -> None:
+        commits = self.all(self.buried(11, 12))
+        assert [len(each.letters) for each in commits] == [0, 2, 2, 2]
+        assert [each.cursor for each in commits] == [12] * 4
+        assert [len(change.opened) for change in commits[0].changes] == [2, 2, 2]
+        told = [(letter.session, letter.id) for each in commits for letter in each.letters]
+        assert sorted(told) == [(f"client/joe/{number}", log_id) for number in (1, 2, 3) for log_id in (11, 12)]
+
+    def test_what_is_told_later_leaves_the_record_with_its_letter(self) -> None:
+        for commit in self.all(self.buried(11, 12))[1:]:
+            settled = [(change.name, log_id) for change in commit.changes for log_id in change.settled]
+            assert settled == [(letter.session, letter.id) for letter in commit.letters]
+            ended = [(each.session, log_id) for each in commit.ended for log_id in each.ids]
+            assert ended == settled
+            assert {each.reason for each in commit.ended} == {EndReason.DEAD}
+
+    def test_the_log_is_kept_until_the_last_is_told(self) -> None:
+        commits = self.all(self.buried(11, 12))
+        assert [each.low for each in commits] == [10, 10, 10, 12]
+
+    def test_messages_are_taken_and_told_in_between(self) -> None:
+        served = self.buried(11, 12)
+        served.committed()
+        served.take(13)
+        commits = [served.committed() for _ in range(3)]
+        assert [(each.cursor, len(each.letters)) for each in commits] == [(12, 2), (13, 0), (13, 2)]
+        opened = [
+            change.name for each in commits for change in each.changes for log_id in change.opened if log_id == 13
+        ]
+        assert sorted(opened) == [each.name for each in served.durables]
+
+    def test_newer_letters_wait_behind_them(self) -> None:
+        served = self.buried(11, 12)
+        served.committed()
+        served.take(13)
+        self.bury(served, served.durables[0], 13)
+        told = [letter.id for each in self.all(served) for letter in each.letters if letter.session == "client/joe/1"]
+        assert told == [11, 12, 13]
+
+    def test_those_beyond_the_cursor_wait_for_it(self) -> None:
+        served = self.served()
+        other = session("client/eve/1")
+        served.node.add(other)
+        pending = served.node.subscribing(other, ["/b"])
+        served.take(11)
+        for durable in served.durables:
+            self.bury(served, durable, 11)
+        commits = self.all(served)
+        assert [(each.cursor, len(each.letters)) for each in commits] == [(10, 0)]
+        served.node.answered(pending, held(pending, since=10))
+        assert [(each.cursor, len(each.letters)) for each in self.all(served)] == [(11, 0), (11, 2), (11, 1)]
+
+    def test_one_that_was_never_stored_is_withheld_too(self) -> None:
+        served = self.served()
+        (joe, *_) = served.durables
+        for number in range(5):
+            message = Transient(f"1-{number}-a", "1000000", "/a", b"{}")
+            joe.bury(Letter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message))
+        served.node.touch(joe)
+        assert [len(each.letters) for each in self.all(served)] == [2, 2, 1]
+
+    def test_long_bodies_make_smaller_portions(self) -> None:
+        served = self.served(most=20)
+        for log_id in (11, 12, 13):
+            served.node.take(LogId(log_id), A, Waiting(0, 40_000), served.durables)
+            for durable in served.durables:
+                self.bury(served, durable, log_id)
+        assert [len(each.letters) for each in self.all(served)] == [0] + [1] * 9
+
+    def test_a_session_ends_with_the_last_of_its_letters(self) -> None:
+        served = self.buried(11, 12)
+        (joe, *_) = served.durables
+        served.node.ending(joe, LogId(12))
+        passed = []
+        while (commit := served.node.commit()) is not None:
+            passed.append((len(commit.letters), served.node.committed(commit)))
+        assert passed[:2] == [(0, []), (2, [joe])]
+
+    def test_one_that_leaves_before_takes_its_letters_with_it(self) -> None:
+        served = self.buried(11, 12)
+        (joe, *_) = served.durables
+        served.committed()
+        served.node.leave(joe)
+        ended, letters = joe.take_ended()
+        assert [each.ids for each in ended] == [(11, 12)]
+        assert [each.id for each in letters] == [11, 12]
+        told = [letter.session for each in self.all(served) for letter in each.letters]
+        assert joe.name not in told
+        assert served.node._leaving == {joe: 10}
+
+    def test_one_that_goes_while_a_commit_is_divided_is_left_out(self) -> None:
+        served = self.served(5)
+        served.node.most_changes = 1
+        served.take(11)
+        served.committed()
+        served.node.drop(served.durables[3])
+        names = [change.name for each in self.all(served) for change in each.changes]
+        assert served.durables[3].name not in names
+
+    def test_a_spilled_message_is_not_opened_again_and_leaves_the_inbox(self) -> None:
+        served = self.served()
+        for log_id in (11, 12):
+            served.take(log_id)
+        served.committed()
+        for log_id in (11, 12):
+            for durable in served.durables:
+                self.bury(served, durable, log_id)
+        for durable in served.durables:
+            served.node.boxed(durable, [LogId(11), LogId(12)])
+        commits = self.all(served)
+        assert not any(change.opened or change.settled for each in commits for change in each.changes)
+        assert [len(change.unboxed) for each in commits for change in each.changes] == [2, 2, 2]
+
+    def test_a_commit_is_divided_by_what_it_opens(self) -> None:
+        served = self.served()
+        served.node.most_opened = 2
+        for log_id in (11, 12):
+            served.take(log_id)
+        commits = self.all(served)
+        assert [sum(len(change.opened) for change in each.changes) for each in commits] == [2, 2, 2]
+        assert not served.node.is_divided
+        assert [each.cursor for each in commits] == [10, 10, 12]

@@ -23,6 +23,7 @@ from crewel.delivery.records import (
     SessionRecord,
     Waiting,
 )
+from crewel.delivery.untold import Untold
 from crewel.qos.publish import NORMAL
 
 
@@ -31,7 +32,6 @@ class Durable(Owed):
     sorted."""
 
     __slots__ = (
-        "_letters",
         "_stored",
         "_stored_batch",
         "_stored_inbox",
@@ -49,6 +49,7 @@ class Durable(Owed):
         "owes",
         "parked",
         "since",
+        "untold",
         "was_adopted",
     )
 
@@ -83,7 +84,8 @@ class Durable(Owed):
         self._stored_inbox: set[LogId] = set()
         self._stored_notices: dict[str, LogId] = {}
         self._stored_batch = 0
-        self._letters: list[Letter] = []
+        self.untold: Untold | None = None
+        """Dead letters that the store does not have; None: it has them all."""
 
     @classmethod
     def adopted(cls, record: SessionRecord, sent: dict[Waiting, Waiting] | None = None) -> Durable:
@@ -261,14 +263,19 @@ class Durable(Owed):
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
         """The message has ended; False if it was not open, and then nothing happens. The end of a
         notice is not recorded."""
+        waiting = self._pop(log_id)
+        if waiting is None:
+            return self.notices.pop(log_id, None) is not None
+        self.note(log_id, reason)
+        return True
+
+    def _pop(self, log_id: LogId) -> Waiting | None:
         waiting = self.open.pop(log_id, None)
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)
-        if waiting is None:
-            return self.notices.pop(log_id, None) is not None
-        self.booked_size -= waiting.size
-        self.note(log_id, reason)
-        return True
+        if waiting is not None:
+            self.booked_size -= waiting.size
+        return waiting
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -280,9 +287,11 @@ class Durable(Owed):
 
     def bury(self, letter: Letter) -> None:
         """The message becomes a dead letter: it was open, or just arriving, or never stored."""
-        if letter.message is None and not self.settle(letter.id, EndReason.DEAD):
-            self.note(letter.id, EndReason.DEAD)
-        self._letters.append(letter)
+        message = letter.message
+        waiting = (self._pop(letter.id) or Waiting()) if message is None else Waiting(0, len(message.body))
+        if self.untold is None:
+            self.untold = Untold()
+        self.untold.add(letter, waiting)
 
     def boxed(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
@@ -370,14 +379,29 @@ class Durable(Owed):
     @property
     def low(self) -> LogId | None:
         """Everything before this id is needed no more in the log by this session; None if nothing is needed."""
-        return next(iter(self.open), None)
+        first = next(iter(self.open), None)
+        if self.untold is not None and self.untold.low:
+            return self.untold.low if first is None else min(first, self.untold.low)
+        return first
+
+    @property
+    def news(self) -> int:
+        """About how many messages the next commit opens."""
+        stored = len(self._stored) + len(self._stored_inbox)
+        untold = 0 if self.untold is None else len(self.untold)
+        return max(0, len(self.booked) + len(self.booked_inbox) - stored) + untold
+
+    @property
+    def withholds(self) -> bool:
+        """Whether letters are told later than with the next commit."""
+        return self.untold is not None and self.untold.withheld > 0
 
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.catch_up()
         has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
-        if not (has_more or self._stored_notices) and self.batch == self._stored_batch:
+        if not (has_more or self._stored_notices or self.untold) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes(self.through(cursor))
@@ -407,30 +431,39 @@ class Durable(Owed):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
         that is taken over counts everything open as sent."""
-        stored, open_now = self._stored, self.open
+        stored, open_now, inbox = self._stored, self.open, self.inbox
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
+        if self.untold is not None and (kept := self.untold.kept):
+            # One that was spilled while it ended lies in the inbox, and must not be open twice.
+            unknown = kept.keys() - stored.keys() - self._stored_inbox
+            opened |= {each: kept[each] for each in kept if each in unknown}
+            open_now, inbox = open_now | kept, inbox | kept
         settled = tuple(each for each in stored if each not in open_now and each <= through)
-        unboxed = tuple(each for each in self._stored_inbox if each not in self.inbox and each <= through)
+        unboxed = tuple(each for each in self._stored_inbox if each not in inbox and each <= through)
         return opened, settled, unboxed
 
-    def take_ended(self, through: LogId | None = None) -> tuple[list[Ended], list[Letter]]:
-        """How messages up to `through` (None: all) ended since this was asked last, and the letters of those that died."""
+    def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:
+        """How messages ended since this was asked last, and the letters of those that died: of messages up to `through`, with
+        some that were withheld, at a cost of `most` (`Untold.take`); or (None) of all. To be asked before `changed`."""
         self.catch_up()
-        if not (self._ended or self._letters):
-            return [], []
         told, self._ended = self._ended, {}
-        letters, self._letters = self._letters, []
-        if through is not None and self._newest > through:
+        if through is not None and told and self._newest > through:
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
-            self._letters = [each for each in letters if each.id > through]
-            letters = [each for each in letters if each.id <= through]
-        return [Ended(self.name, reason, tuple(ids)) for reason, ids in told.items()], letters
+        ended = [Ended(self.name, reason, tuple(ids)) for reason, ids in told.items()]
+        if self.untold is None:
+            return ended, []
+        letters = self.untold.take(through, most)
+        if not self.untold:
+            self.untold = None
+        if died := tuple(letter.id for letter in letters if letter.message is None):
+            ended.append(Ended(self.name, EndReason.DEAD, died))
+        return ended, letters
 
     @property
     def has_ended_ahead(self) -> bool:
-        """Whether something has ended that the store was not told of yet."""
-        return bool(self._ended or self._letters)
+        """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
+        return bool(self._ended or (self.untold is not None and len(self.untold)))
 
 
 def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:

@@ -7,41 +7,26 @@ have ended but are not passed, sessions that are ending.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from crewel.delivery.durable import Durable
+from crewel.delivery.pending import Interval, Pending
 from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
 MOST_CHANGES: Final = 1000
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
+_MOST_OPENED: Final = 2000
+"""Messages that one commit opens, if it can be divided: about as long."""
+_MOST_LETTERS: Final = 400
+"""Dead letters of one commit, fewer with long bodies: they take the store some 15 ms, and every publish waits for as long."""
 
-Interval = tuple[LogId, LogId | None]
-"""From after this entry, until this one or (None) until further notice."""
-
-Seen = tuple[LogId, Collection[str], Waiting]
-"""An entry: its id, the patterns of its channel, what is known of it."""
-
-
-class Pending:
-    """A subscribe or unsubscribe whose answer from the store is on its way. Entries that are taken meanwhile are
-    remembered: the store decides where the interval begins or ends, and no commit moves the cursor past where it was
-    asked."""
-
-    __slots__ = ("cursor", "durable", "ends", "patterns", "seen", "since")
-
-    def __init__(self, durable: Durable, patterns: Collection[str], cursor: LogId) -> None:
-        self.durable = durable
-        self.patterns = patterns
-        self.cursor = cursor
-        self.ends = False
-        """Whether it is an unsubscribe."""
-        self.since: dict[str, LogId] = {}
-        """What held before an unsubscribe, to be put back if it fails."""
-        self.seen: list[Seen] = []
-        """What was taken while it was pending."""
+_Found = tuple[list[Change], list[Ended], list[Letter]]
+"""What is to be told of some sessions."""
 
 
 class Node:
@@ -59,12 +44,22 @@ class Node:
         self._low = cursor
         self._number = 0
         self.most_changes = MOST_CHANGES
+        self.most_opened = _MOST_OPENED
+        self.most_letters = _MOST_LETTERS
         self.has_more = False
         """Whether another commit should follow the last one at once."""
-        self._parts = 0  # commits that may still come before the cursor moves
+        # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
+        self._target: LogId | None = None
+        self._todo: deque[Durable] = deque()
+        self._last: list[Durable] = []
         self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
+        self._withholds = False  # whether the letters that it finds are told later
+        self._withholding: dict[Durable, None] = {}  # sessions with letters that are told later
+        self._letters_are_next = False
         self._dirty: dict[Durable, None] = {}
-        self._owing: dict[Durable, None] = {}  # sessions with something open, by the last commit
+        self._owing: dict[
+            Durable, LogId
+        ] = {}  # sessions with something open, and their `low`, by the last look at them
         self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
         self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
@@ -96,16 +91,17 @@ class Node:
             del self.sessions[durable.name]
         self._leaving.pop(durable, None)
         self._pending.pop(durable, None)
-        for group in (self._dirty, self._owing, self._beside, self._behind, self._ahead, self._expiring):
+        groups = (self._dirty, self._owing, self._beside, self._behind, self._ahead, self._expiring, self._withholding)
+        for group in groups:
             group.pop(durable, None)
 
     def leave(self, durable: Durable) -> None:
         """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
         the log until `drop` tells that the store has answered, for the letters are copied from there."""
-        low = durable.low
+        lows = [low for low in (durable.low, self._owing.get(durable)) if low is not None]
         self.drop(durable)
-        if low is not None:
-            self._leaving[durable] = LogId(low - 1)
+        if lows:
+            self._leaving[durable] = LogId(min(lows) - 1)
 
     def touch(self, durable: Durable) -> None:
         """Something about this session has changed: the next commit looks at it."""
@@ -181,7 +177,9 @@ class Node:
             if later.ends and pattern in later.patterns:
                 later.since.setdefault(pattern, since)
                 later.cursor = min(later.cursor, pending.cursor)
-                later.seen = sorted({each[0]: each for each in (*pending.seen, *later.seen)}.values(), key=_place)
+                later.seen = sorted(
+                    {each[0]: each for each in (*pending.seen, *later.seen)}.values(), key=itemgetter(0)
+                )
                 return True
         return False
 
@@ -298,7 +296,7 @@ class Node:
                 taken.append(durable)
         for asking in self._pending.keys() - taken:
             for pending in self._pending[asking]:
-                if patterns_meet(pending.patterns, patterns):
+                if pending.meets(patterns):
                     pending.seen.append((log_id, patterns, waiting))
 
     def expiring(self, now: int) -> list[Durable]:
@@ -313,77 +311,158 @@ class Node:
 
     def commit(self) -> Commit | None:
         """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
-        while its outcome is unknown, and when it is applied say so with `committed`."""
-        self.has_more = False
-        begins = not self._parts
-        ahead = None if begins else self._ahead_of()
-        if ahead is not None:
-            return ahead
+        while its outcome is unknown, and when it is applied say so with `committed`.
+
+        A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is open up to there, and
+        what is at hand otherwise, and the last one moves the cursor. Many letters are withheld, and follow in turn with all
+        else, so that neither waits for long."""
+        self.has_more = True
+        if self._letters_are_next and self._target is None:
+            self._letters_are_next = False
+            commit = self._some_letters()
+            if commit is not None:
+                return commit
+        commit = self._next_part()
+        if self._target is None:
+            if commit is None:
+                commit = self._some_letters()
+            else:
+                self._letters_are_next = bool(self._withholding)
+            self.has_more = bool(self._withholding) and commit is not None
+        return commit
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether some parts of a commit are made, and others not: what ends now is not told by these."""
+        return self._target is not None
+
+    def _next_part(self) -> Commit | None:
+        if self._target is None and not self._begin():
+            return None
+        while not self._is_small(self._todo):
+            commit = self._part()
+            if commit is not None:
+                return commit
+        return self._last_part()
+
+    def _begin(self) -> bool:
+        """Fix where the cursor is to be, and the sessions to be looked at before. False: there is nothing to say."""
         cursor = min([self.cursor, *(each.cursor for group in self._pending.values() for each in group)])
         if cursor > self._committed:
             for durable in self._ahead:
                 self.touch(durable)
-        behind = [durable for durable in self._behind if cursor >= durable.floor]
-        passing = [durable for durable in self._beside if _has_passed(durable, self._committed)]
-        self._settled += self._settle_alike()
-        if cursor == self._committed and not (self._dirty or behind or passing):
-            self._parts = 0
-            return None
-        if begins and len(self._dirty) > self.most_changes:
-            self._parts = len(self._dirty) // self.most_changes + 1
-            ahead = self._ahead_of()
-            if ahead is not None:
-                return ahead
-        settled, self._settled, self._parts = self._settled, (), 0
-        looked_at = {**self._dirty, **dict.fromkeys([*behind, *passing])}
-        changes, ended, letters = self._changes(cursor, looked_at)
+        self._settled = self._settle_alike()
+        found = {**self._dirty, **dict.fromkeys(self._in_step(cursor))}
+        if cursor == self._committed and not found:
+            return False
+        self._target = cursor
+        self._todo.extend(found)
         self._dirty.clear()
+        costs = (each.untold.cost for each in found if each.untold is not None)
+        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
+        return True
+
+    def _in_step(self, cursor: LogId) -> Iterable[Durable]:
+        """Sessions of which more is to be told than they know, when the cursor is there."""
+        yield from (durable for durable in self._behind if cursor >= durable.floor)
+        yield from (durable for durable in self._beside if _has_passed(durable, self._committed))
+
+    def _is_small(self, durables: Collection[Durable]) -> bool:
+        """Whether one commit has room for what is to be told of these sessions."""
+        return len(durables) <= self.most_changes and sum(each.news for each in durables) <= self.most_opened
+
+    def _part(self) -> Commit | None:
+        """The next part, which moves no cursor: so it may be the last one that the store ever gets."""
+        chosen: list[Durable] = []
+        news = 0
+        while self._todo and len(chosen) < self.most_changes and news < self.most_opened:
+            durable = self._todo.popleft()
+            if durable.ending is not None:
+                self._last.append(durable)
+            else:
+                news += durable.news
+                chosen.append(durable)
+        return self._commit_of(self._committed, self._low, *self._changes(self._committed, chosen))
+
+    def _last_part(self) -> Commit | None:
+        """The part that moves the cursor. What was taken since the first part is left to the next commit, so that this is no
+        longer than it was then."""
+        assert self._target is not None
+        cursor, self._target = self._target, None
+        looked_at = dict.fromkeys([*self._todo, *self._last, *self._in_step(cursor)])
+        if cursor > self._committed:
+            looked_at |= self._ahead  # also of the parts before
+        self._todo.clear()
+        self._last = []
+        found = self._changes(cursor, looked_at)
         low = min([cursor, *self._lows()])
-        is_news = settled or changes or ended or letters or (cursor, low) != (self._committed, self._low)
-        if not is_news and all(durable.ending is None for durable in looked_at):
+        settled, self._settled = self._settled, ()
+        is_news = settled or (cursor, low) != (self._committed, self._low)
+        is_ending = any(durable.ending is not None for durable in looked_at)  # it is passed by this
+        self._low = low
+        return self._commit_of(cursor, low, *found, settled, is_news=bool(is_news or is_ending))
+
+    def _some_letters(self) -> Commit | None:
+        """The next of the letters that were withheld: their messages are open for the store, and the cursor has passed them."""
+        found: _Found = [], [], []
+        room = self.most_letters
+        for durable in list(islice(self._withholding, self.most_changes)):
+            untold = durable.untold
+            assert untold is not None
+            changes, ended, letters = self._changes(self._committed, [durable], room)
+            found[0].extend(changes)
+            found[1].extend(ended)
+            found[2].extend(letters)
+            room -= untold.spent
+            if room <= 0:
+                break
+        if not self._withholding:
+            self._low = min([self._committed, *self._lows()])
+        return self._commit_of(self._committed, self._low, *found)
+
+    def _commit_of(
+        self,
+        cursor: LogId,
+        low: LogId,
+        changes: list[Change],
+        ended: list[Ended],
+        letters: list[Letter],
+        settled: tuple[Settled, ...] = (),
+        *,
+        is_news: bool = False,
+    ) -> Commit | None:
+        if not (is_news or changes or ended or letters):
             return None
         self._number += 1
-        self._low = low
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
-
-    def _ahead_of(self) -> Commit | None:
-        """A commit that moves no cursor: it records what is open for some of the live sessions for which nothing has ended, and
-        leaves less for the one that does. None if that one is next. There are no more of these than the sessions ask
-        for that are there when the first is made: however much is published, the cursor moves."""
-        while self._parts > 1:
-            self._parts -= 1
-            quiet = (each for each in self._dirty if not (each.has_ended_ahead or each.ending is not None))
-            chosen = list(islice(quiet, self.most_changes))
-            changes, ended, letters = self._changes(self._committed, chosen)
-            for durable in chosen:
-                del self._dirty[durable]
-            if changes or ended or letters:
-                self.has_more = True
-                self._number += 1
-                return Commit(self._number, self._committed, self._low, tuple(changes), tuple(ended), tuple(letters))
-        return None
 
     def book(self, durables: Iterable[Durable]) -> None:
         """Book what was taken for these sessions: the next commit has to, and may have too many to do it at once."""
         self._catch_up(durables)
 
-    def _changes(self, cursor: LogId, durables: Iterable[Durable]) -> tuple[list[Change], list[Ended], list[Letter]]:
+    def _changes(self, cursor: LogId, durables: Iterable[Durable], released: int = 0) -> _Found:
+        """What is to be told of these sessions. `released`: what withheld letters may cost that are told too."""
         changes, ended, letters = [], [], []
         for durable in durables:
+            if durable.is_fenced:
+                continue  # it has gone since it was chosen
             durable.is_dirty = False
+            if self._withholds and durable.untold is not None:
+                durable.untold.withhold()
+            how, dead = durable.take_ended(durable.through(cursor), released)
+            ended += how
+            letters += dead
             change = durable.changed(cursor, self._committed)
             if change is not None:
                 changes.append(change)
-            how, dead = durable.take_ended(durable.through(cursor))
-            ended += how
-            letters += dead
             self._regroup(durable)
         return changes, ended, letters
 
     def _regroup(self, durable: Durable) -> None:
         durable.owes = bool(durable.booked or durable.booked_inbox)
-        if durable.booked:
-            self._owing[durable] = None
+        low = durable.low
+        if low is not None:
+            self._owing[durable] = low
         elif durable in self._owing:
             del self._owing[durable]
         if self._behind and not durable.was_adopted:
@@ -394,11 +473,16 @@ class Node:
             self._ahead[durable] = None
         elif self._ahead:
             self._ahead.pop(durable, None)
+        if durable.withholds:
+            self._withholding[durable] = None
+        elif self._withholding:
+            self._withholding.pop(durable, None)
 
     def _lows(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
-        # These are all that have something open: what has changed was looked at just now.
-        yield from (LogId(low - 1) for durable in self._owing if (low := durable.low) is not None)
+        # As they were looked at: what has ended since then is open for the store until it is told otherwise.
+        if self._owing:
+            yield LogId(min(self._owing.values()) - 1)
         for durable in self._behind:
             yield durable.floor
         yield from self._leaving.values()
@@ -407,16 +491,8 @@ class Node:
         """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
         them out of the store."""
         self._committed = commit.cursor
-        return [each for each in self._beside if each.ending is not None and each.ending <= commit.cursor]
-
-
-def patterns_meet(these: Collection[str], those: Collection[str]) -> bool:
-    """Whether the two have a pattern in common."""
-    return any(pattern in those for pattern in these)
-
-
-def _place(seen: Seen) -> LogId:
-    return seen[0]
+        passed = [each for each in self._beside if each.ending is not None and each.ending <= commit.cursor]
+        return [each for each in passed if not each.withholds]  # the others end with the last of their letters
 
 
 def _has_passed(durable: Durable, committed: LogId) -> bool:

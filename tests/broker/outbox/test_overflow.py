@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
+import orjson
 import pytest
 
+from crewel.storage import dead_letters
 from tests.broker.stored_world import Receiver, StoredWorld, data, store
 from tests.broker.work import instructions
 
@@ -78,3 +84,57 @@ def test_a_session_without_a_name_makes_letters_of_overflow_if_asked(make_stored
     Receiver(world).started("/a", queue={"maxEntries": 1})
     store(world, "/a", 1, 2)
     assert [letter.code for letter in world.letters()] == ["resource.overflow.queue.entries"]
+
+
+MESSAGES, RECEIVERS, MOST_LETTERS = 40, 200, 50
+
+
+def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None:
+    """One request for many receivers with full queues."""
+    world = make_stored()
+    world.access.node.most_letters = MOST_LETTERS
+    for number in range(RECEIVERS):
+        Receiver(world).started("/a", name=f"joe{number}/1", queue={"maxEntries": 1})
+    (kept,) = store(world, "/a", "fills the queues")
+
+    ids = publish_all(world, range(MESSAGES))
+    told = Counter((session, log_id) for session, reason, log_id in world.ended() if reason == "dead")
+    assert told == {(f"client/joe{n}/1", int(each)): 1 for n in range(RECEIVERS) for each in ids}
+    assert world.wait(dead_letters.count(world.store, dead_letters.DeadLetterFilter())) == MESSAGES * RECEIVERS
+    assert max(letters_of_commits(world)) <= MOST_LETTERS
+    assert {log_id for session in world.access.node.sessions.values() for log_id in session.open} == {int(kept)}
+
+
+def publish_all(world: StoredWorld, numbers: Iterable[int]) -> list[str]:
+    """Publish these side by side; their ids."""
+
+    async def publish() -> list[str]:
+        return await asyncio.gather(*(world.broker.publish_stored("/a", number) for number in numbers))
+
+    return world.wait(publish())
+
+
+def letters_of_commits(world: StoredWorld) -> list[int]:
+    """How many messages died with each commit, by the facts."""
+    facts: Any = world.wait(world.store.reader.xrange(world.store.keys.facts))
+    ended = [orjson.loads(fields[b"d"])["ended"] for _, fields in facts if fields[b"t"] == b"ended"]
+    return [sum(len(each["ids"]) for each in fact if each["reason"] == "dead") for fact in ended]
+
+
+def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_stored()
+    world.access.node.most_letters = 2
+    Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
+    (kept,) = store(world, "/a", "fills the queue")
+    world.commit()
+    commit, counted = world.access.node.commit, itertools.count()
+    monkeypatch.setattr(world.access.node, "commit", lambda: commit() if next(counted) < 3 else None)
+    ids = publish_all(world, range(8))
+    assert len(world.letters()) in (2, 4)
+    world.crash()
+    after = make_stored(prefix=world.prefix)
+    letters = [letter.id for letter in after.letters()]
+    (durable,) = after.access.node.sessions.values()
+    assert sorted([*map(int, letters), *durable.open]) == sorted([int(kept), *map(int, ids)])

@@ -335,7 +335,8 @@ class Durability:
             resolve(done, None)
 
     async def _commit(self) -> None:
-        waiting = [] if self._under_way is not None else list(self._waiting)
+        is_begun = self._under_way is not None or self._access.node.is_divided
+        waiting = [] if is_begun else list(self._waiting)
         while await self._commit_once():
             pass  # it was one of several
         self._committed_all(waiting)

@@ -20,7 +20,7 @@ from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.subscribing.subscribing import Choices, Subscribing, as_stored, group_of
 from crewel.delivery.durable import Durable
-from crewel.delivery.node import Pending
+from crewel.delivery.pending import Pending
 from crewel.delivery.records import EndReason, Letter, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
