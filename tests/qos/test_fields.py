@@ -1,6 +1,7 @@
 """The checks of fields: what they take, and the words in which they refuse."""
 
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.errors import IllegalArgument
+from crewel.qos.connect import BURST, CONNECT, DISPATCHER, QUEUE, Burst, ConnectQos, QueueQos, Retries
 from crewel.qos.fields import (
     MAX_NUMBER,
     Check,
+    Option,
+    Options,
     flag,
     json_values,
     list_of,
@@ -19,6 +23,8 @@ from crewel.qos.fields import (
     text,
     whole,
 )
+from crewel.qos.publish import DESTINATION, PUBLISH, Destination, PublishQos
+from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -130,3 +136,55 @@ def test_a_name_from_outside_does_not_break_the_three_parts_of_the_error() -> No
 def test_whatever_comes_is_taken_or_refused_and_never_a_failure(value: Any, check: Check) -> None:
     with suppress(IllegalArgument):
         assert read_fields({"f": value}, {"f": check}, "it").keys() == {"f"}
+
+
+class TestOptions:
+    PLACE = Options(
+        Option("numEntries", "entries", whole(0), "How many"), Option("newestFirst", "newest_first", flag, "Order")
+    )
+
+    def test_read_returns_python_names(self) -> None:
+        assert self.PLACE.read({"numEntries": 3, "newestFirst": True}, "history") == {
+            "entries": 3,
+            "newest_first": True,
+        }
+
+    def test_read_names_the_field_on_the_wire(self) -> None:
+        with pytest.raises(IllegalArgument, match="numEntries"):
+            self.PLACE.read({"numEntries": -1}, "history")
+
+    def test_part_requires_its_fields(self) -> None:
+        check = self.PLACE.part(dict, "numEntries")
+        assert check({"numEntries": 3}) == {"entries": 3}
+        with pytest.raises(ValueError, match="an object with `numEntries`"):
+            check({"newestFirst": True})
+
+    def test_write_returns_wire_names_of_what_is_given(self) -> None:
+        assert self.PLACE.write({"entries": 3, "newest_first": None}) == {"numEntries": 3}
+
+    def test_write_refuses_an_unknown_option(self) -> None:
+        with pytest.raises(TypeError, match="no option order"):
+            self.PLACE.write({"order": 1})
+
+    def test_meaning_ends_as_a_sentence(self) -> None:
+        assert self.PLACE.meaning("entries") == "How many."
+
+
+@pytest.mark.parametrize(
+    ("options", "record"),
+    [
+        (PUBLISH, PublishQos),
+        (DESTINATION, Destination),
+        (CONNECT, ConnectQos),
+        (BURST, Burst),
+        (QUEUE, QueueQos),
+        (DISPATCHER, Retries),
+    ],
+)
+def test_every_option_is_a_field_of_its_record(options: Options, record: type[Any]) -> None:
+    assert set(options.wire_names) == {each.name for each in fields(record) if each.init}
+
+
+def test_subscribe_options_are_the_fields_of_choice_and_start() -> None:
+    known = {each.name for record in (Choice, SubscribeQos) for each in fields(record)} - {"choice"}
+    assert set(SUBSCRIBE.wire_names) | set(HISTORY.wire_names) == known

@@ -72,7 +72,7 @@ ASKED: list[tuple[str, Any, str, Any]] = [
     ("subscribable", False, "subscribable", False),
     ("replyTo", "/ret/1/300001", "reply_to", "/ret/1/300001"),
     ("key", "k" * 256, "key", "k" * 256),
-    ("clientProperties", {"n": 1, "b": {"base64": "AA=="}}, "client_properties", {"n": 1, "b": {"base64": "AA=="}}),
+    ("clientProperties", {"n": 1, "b": {"base64": "AA=="}}, "properties", {"n": 1, "b": {"base64": "AA=="}}),
     ("administrative", True, "administrative", True),
 ]
 

@@ -25,15 +25,15 @@ def test_nothing_asked_for_is_as_usual() -> None:
     qos = read_subscribe_qos({})
     assert qos == SubscribeQos()
     assert qos.choice == USUAL
-    assert (qos.history_entries, qos.newest_first, qos.initial_update, qos.multi_subscribe) == (1, True, True, True)
+    assert (qos.history, qos.newest_first, qos.initial_update, qos.multi_subscribe) == (1, True, True, True)
     assert (qos.persistent, qos.since) == (False, None)
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"history": {"numEntries": -1}}, SubscribeQos(history_entries=-1)),
-        ({"history": {"numEntries": 0, "newestFirst": False}}, SubscribeQos(history_entries=0, newest_first=False)),
+        ({"history": {"numEntries": -1}}, SubscribeQos(history=-1)),
+        ({"history": {"numEntries": 0, "newestFirst": False}}, SubscribeQos(history=0, newest_first=False)),
         ({"history": {}}, SubscribeQos()),
         ({"initialUpdate": False}, SubscribeQos(initial_update=False)),
         ({"multiSubscribe": False}, SubscribeQos(multi_subscribe=False)),

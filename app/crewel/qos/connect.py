@@ -5,13 +5,12 @@ Everything is checked here, so that nobody behind it looks at JSON. Times are mi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import Check, flag, number, one_of, read_fields, text, whole
+from crewel.qos.fields import Option, Options, flag, number, one_of, text, whole
 from crewel.qos.names import ANONYMOUS, Name, parse_name
 
 MAX_SECRET: Final = 8192
@@ -87,41 +86,33 @@ class QueueQos:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often, and after how long, failed deliveries are repeated; None: what the server has configured."""
+    """How often, and after how long, failed deliveries are repeated (`DISPATCHER`); None: what the server has configured."""
 
     retries: int | None = None
     delay_ms: int | None = None
     factor: float = 1.0
-    """How many times as long as the one before each further pause of a row is."""
     max_delay_ms: int | None = None
-    """The longest pause; None: as long as the factor makes it."""
     absence: bool = True
-    """Whether a client that is away counts as failing: it is given up after as long as all retries would take."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectQos:
-    """One login. The defaults are those of a handshake without `ext.session`."""
+    """One login; `CONNECT` says what each field means. The defaults are those of a handshake without `ext.session`; None:
+    what the server has configured, or nothing."""
 
     name: Name | None = None
     token: str | None = None
     resume: str | None = None
-    """The secret that the last login of the session was given."""
     update: bool = False
     settle: Settle = Settle.BATCH
     ack_wait_ms: int | None = None
-    """How long a sent message waits for its status; -1: for ever. None: what the server has configured."""
     ping_interval_ms: int = 0
     burst: Burst = Burst()
     ptp: bool = True
-    """Whether messages may be addressed to the session."""
     persistent: bool = False
     timeout_ms: int = 86_400_000
-    """How long a named session lives without any request."""
     max_sessions: int = 10
-    """Most sessions of the subject, this one included."""
     clear_sessions: bool = False
-    """Whether the subject's other sessions end first."""
     dispatcher: Retries | None = None
     """None: not given, which is not the same as given with the defaults."""
     queue: QueueQos = QueueQos()
@@ -148,69 +139,102 @@ def _overflow(value: object) -> OverflowPolicy:
     return OverflowPolicy(one_of(*OverflowPolicy)(value))
 
 
-def _part(checks: Mapping[str, Check], names: Mapping[str, str], make: type[Any]) -> Check:
-    """An object in the object: its fields on the wire, and what they are called in `make`."""
-
-    def check(value: object) -> Any:
-        if not isinstance(value, dict):
-            raise ValueError("an object")  # noqa: TRY004 - one error for all that does not fit
-        return make(**{names[name]: found for name, found in read_fields(value, checks, "").items()})
-
-    return check
-
-
-_BURST: Final = _part(
-    {"maxEntries": whole(1), "maxBytes": whole(1)}, {"maxEntries": "max_entries", "maxBytes": "max_bytes"}, Burst
+_MOST_ENTRIES: Final = Option("maxEntries", "max_entries", whole(1), "Most messages")
+_MOST_BYTES: Final = Option("maxBytes", "max_bytes", whole(1), "Most bytes")
+BURST: Final = Options(_MOST_ENTRIES, _MOST_BYTES)
+"""The options of a login's `burst`."""
+QUEUE: Final = Options(_MOST_ENTRIES, _MOST_BYTES, Option("onOverflow", "policy", _overflow, "What a full queue does"))
+"""The options of a login's `queue`."""
+DISPATCHER: Final = Options(
+    Option(
+        "retries",
+        "retries",
+        whole(0, or_else=-1),
+        "How many failures `communication.*` in a row a session survives; then it ends. -1: for ever, 0: it ends at once",
+    ),
+    Option("delay", "delay_ms", whole(0), "How long after the first failure messages go out again, ms"),
+    Option(
+        "factor",
+        "factor",
+        number(1, 10),
+        "How many times as long as the one before each further pause of a row is, 1 to 10",
+    ),
+    Option("maxDelay", "max_delay_ms", whole(1), "The longest pause, ms"),
+    Option(
+        "absence",
+        "absence",
+        flag,
+        "Whether a client that is away counts as failing: then a named session whose login gave `dispatcher` ends after as long"
+        " as all retries would take. `false`: it waits for its `timeout`",
+    ),
 )
-_RETRIES: Final = _part(
-    {
-        "retries": whole(0, or_else=-1),
-        "delay": whole(0),
-        "factor": number(1, 10),
-        "maxDelay": whole(1),
-        "absence": flag,
-    },
-    {"retries": "retries", "delay": "delay_ms", "factor": "factor", "maxDelay": "max_delay_ms", "absence": "absence"},
-    Retries,
-)
-_BOUNDS: Final = _part(
-    {"maxEntries": whole(1), "maxBytes": whole(1), "onOverflow": _overflow},
-    {"maxEntries": "max_entries", "maxBytes": "max_bytes", "onOverflow": "policy"},
-    QueueQos,
-)
+"""The options of a login's `dispatcher`."""
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    "name": _name,
-    "token": text(MAX_SECRET),
-    "resume": text(MAX_SECRET),
-    "update": flag,
-    "settle": _settle,
-    "ackWait": whole(1, or_else=-1),
-    "pingInterval": whole(0),
-    "burst": _BURST,
-    "ptp": flag,
-    "persistent": flag,
-    "timeout": whole(1),
-    "maxSessions": whole(1),
-    "clearSessions": flag,
-    "dispatcher": _RETRIES,
-    "queue": _BOUNDS,
-}
-
-_CALLED: Final = {
-    "ackWait": "ack_wait_ms",
-    "pingInterval": "ping_interval_ms",
-    "timeout": "timeout_ms",
-    "maxSessions": "max_sessions",
-    "clearSessions": "clear_sessions",
-}
+CONNECT: Final = Options(
+    Option("name", "name", _name, "The name of the session, `client/joe/1`, or of its subject"),
+    Option("token", "token", text(MAX_SECRET), "A JSON Web Token, or the admin token", "security.md"),
+    Option("resume", "resume", text(MAX_SECRET), "The secret that the last login of the session was given"),
+    Option(
+        "update",
+        "update",
+        flag,
+        "Receive with each message where it comes from, and report its status; needs `ext.ack`, and is answered `false`"
+        " without",
+        "settling.md",
+    ),
+    Option("settle", "settle", _settle, "`message`: an acknowledged message stays open until its status comes"),
+    Option(
+        "ackWait",
+        "ack_wait_ms",
+        whole(1, or_else=-1),
+        "How long it stays open at most, with `settle` `message`, ms; -1: for ever",
+    ),
+    Option(
+        "pingInterval",
+        "ping_interval_ms",
+        whole(0),
+        "A held connect is answered empty after so many ms at the latest, so that a client that is gone is noticed; 0: as"
+        " configured",
+    ),
+    Option(
+        "burst",
+        "burst",
+        BURST.part(Burst),
+        '`{"maxEntries", "maxBytes"}`: most messages of one response; the rest comes with the next connect',
+    ),
+    Option("ptp", "ptp", flag, "Whether messages may be addressed to the session", "point-to-point.md"),
+    Option(
+        "persistent",
+        "persistent",
+        flag,
+        "Insist on a session that outlives the server: needs a chosen number, `ext.ack` and a store, and is refused without",
+    ),
+    Option("timeout", "timeout_ms", whole(1), "How long a named session lives without a request, ms"),
+    Option("maxSessions", "max_sessions", whole(1), "Most sessions of the subject, this one included"),
+    Option("clearSessions", "clear_sessions", flag, "End the subject's other sessions first"),
+    Option(
+        "dispatcher",
+        "dispatcher",
+        DISPATCHER.part(Retries),
+        '`{"retries", "delay", "factor", "maxDelay", "absence"}`: what a failure of its own does',
+        "#retries-and-absence",
+    ),
+    Option(
+        "queue",
+        "queue",
+        QUEUE.part(QueueQos),
+        '`{"maxEntries", "maxBytes", "onOverflow"}`: most that waits; `maxEntries` up to `bayeux.max_queue_messages`.'
+        " `onOverflow`: `deadMessage`, `dropOldest` or `disconnect`. `maxBytes` and dead letters are for sessions that the"
+        " store has",
+    ),
+)
+"""The options of a login, `ext.session`."""
 
 
 def read_connect_qos(given: object, max_entries: int) -> ConnectQos:
     """The login that `ext.session` asks for, in a server that keeps at most `max_entries` messages a session. Raises
     IllegalArgument, which names the field."""
-    fields = read_fields(given, _CHECKS, "session")
-    qos = ConnectQos(**{_CALLED.get(name, name): value for name, value in fields.items()})
+    qos = ConnectQos(**CONNECT.read(given, "session"))
     if qos.queue.max_entries is not None and qos.queue.max_entries > max_entries:
         raise IllegalArgument("queue.maxEntries", f"must be a whole number from 1 to {max_entries}")
     if qos.persistent and (qos.name is None or not qos.name.is_chosen):

@@ -1,7 +1,8 @@
-"""Checks for the fields of a request's `ext`: each turns what JSON brought into a value, or says what it expected.
+"""Options, and the checks of the fields that carry them in a request's `ext`.
 
-A check is called with the value and raises ValueError with words for what would fit. `read_fields` runs a table of them
-over an object and names the field that does not fit.
+An option is one row of a table: the server reads the field by it, the client writes it, command line and docs take their texts
+from it. A check turns what JSON brought into a value, or raises ValueError with words for what would fit; `read_fields`
+runs them over an object and names the field that does not fit.
 """
 
 from __future__ import annotations
@@ -9,14 +10,69 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from crewel.errors import IllegalArgument
 
 Check = Callable[[object], Any]
 
+
+class Option(NamedTuple):
+    """One field of an `ext`. Its default is that of the record that it is read into."""
+
+    wire: str
+    """Its name on the wire."""
+    name: str
+    """Its name in Python: of the field of the record, and of the client's keyword."""
+    check: Check
+    meaning: str
+    """What it says, in a sentence without an end, for docs and command line."""
+    page: str = ""
+    """The page of the docs that tells more."""
+
+
 MAX_NUMBER: Final = 2**53 - 1
 """Largest whole number that every client can write."""
+
+
+class Options:
+    """The options of one object, as a table: all that is known of each stands in its row."""
+
+    def __init__(self, *rows: Option) -> None:
+        self.rows = rows
+        self._checks = {row.wire: row.check for row in rows}
+        self._names = {row.wire: row.name for row in rows}
+        self.wire_names = {row.name: row.wire for row in rows}
+        """Names on the wire by names in Python."""
+
+    def read(self, given: object, where: str) -> dict[str, Any]:
+        """The options that are there, checked, by their names in Python. Raises IllegalArgument, as `read_fields`."""
+        return {self._names[wire]: value for wire, value in read_fields(given, self._checks, where).items()}
+
+    def part(self, make: Callable[..., Any], *required: str) -> Check:
+        """The check of an object in the object: `make` takes its options by their names. Those required must be there."""
+
+        def check(value: object) -> Any:
+            if not isinstance(value, dict) or not value.keys() >= set(required):
+                raise ValueError("an object" + "".join(f" with `{wire}`" for wire in required))
+            return make(**self.read(value, ""))
+
+        return check
+
+    def write(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options by their names on the wire, from those by their names in Python; None is as if it was not given. Raises
+        TypeError for one that there is not."""
+        return {self._wire(name): value for name, value in given.items() if value is not None}
+
+    def _wire(self, name: str) -> str:
+        try:
+            return self.wire_names[name]
+        except KeyError:
+            raise TypeError(f"there is no option {name}") from None
+
+    def meaning(self, name: str) -> str:
+        """The sentence of the option of this name in Python, with its end."""
+        return next(f"{row.meaning}." for row in self.rows if row.name == name)
 
 
 def read_fields(given: object, checks: Mapping[str, Check], where: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
-from crewel.qos.fields import Check, flag, json_values, list_of, one_of, read_fields, text, whole
+from crewel.qos.fields import Check, Option, Options, flag, json_values, list_of, one_of, read_fields, text, whole
 from crewel.qos.names import Name, parse_name
 
 NORMAL: Final = 5
@@ -56,34 +56,23 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class PublishQos:
-    """How one message is to be handled. The defaults are those of a publish without `ext.publish`."""
+    """How one message is to be handled; `PUBLISH` says what each field means. The defaults are those of a publish without
+    `ext.publish`."""
 
     persistent: bool = False
-    """Whether it is stored before it is answered."""
     priority: int = NORMAL
     life_time_ms: int = FOR_EVER
-    """How long it lives; 0: it is volatile, which is never in a history."""
     force_destroy: bool = False
-    """Whether it goes out of queues too when its life is over; else it only leaves the history."""
     force_update: bool = True
-    """Whether subscribers hear it although it says the same as the newest of its topic's history."""
     readonly: bool = False
-    """Of the topic: whether it takes no second message."""
     destroy_delay_ms: int = 60_000
-    """Of the topic: how long it lives when nothing refers to it; -1: for ever."""
     history_max: int = 0
-    """Of the topic: how many messages its history keeps."""
     destinations: tuple[Destination, ...] = ()
     subscribable: bool = True
-    """Whether subscribers hear it too, if it has destinations."""
     reply_to: str = ""
-    """The channel on which its publisher waits for an answer."""
     key: str = ""
-    """Makes a repeat of the publish harmless: it answers with the id of the first."""
-    client_properties: dict[str, Any] = field(default_factory=dict)
-    """What the publisher says beside the data; it travels with the message."""
+    properties: dict[str, Any] = field(default_factory=dict)
     administrative: bool = False
-    """Whether it configures the topic anew and is delivered to nobody."""
 
     is_volatile: bool = field(init=False)
     """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
@@ -123,8 +112,8 @@ class PublishQos:
             fields["forceDestroy"] = True
         if self.reply_to:
             fields["replyTo"] = self.reply_to
-        if self.client_properties:
-            fields["clientProperties"] = self.client_properties
+        if self.properties:
+            fields["clientProperties"] = self.properties
         return fields
 
 
@@ -164,15 +153,14 @@ def _distribute(value: object) -> Distribute:
     return Distribute(one_of(*Distribute)(value))
 
 
-_DESTINATION: Final[Mapping[str, Check]] = {"to": _address, "forceQueuing": flag, "distribute": _distribute}
+DESTINATION: Final = Options(
+    Option("to", "to", _address, "The session, `client/joe/1`, or the subject, `client/joe`, that gets it"),
+    Option("forceQueuing", "force_queuing", flag, "While no session of the subject is there, it waits"),
+    Option("distribute", "distribute", _distribute, "`one`: one of the subject's sessions gets it, not `all`"),
+)
+"""The options of one destination."""
+
 _HISTORY: Final[Mapping[str, Check]] = {"maxEntries": whole(0)}
-
-
-def _destination(value: object) -> Destination:
-    if not isinstance(value, dict) or "to" not in value:
-        raise ValueError("an object with `to`")
-    fields = read_fields(value, _DESTINATION, "")
-    return Destination(fields["to"], fields.get("forceQueuing", False), fields.get("distribute", Distribute.ALL))
 
 
 def _history(value: object) -> int:
@@ -181,38 +169,63 @@ def _history(value: object) -> int:
     return int(read_fields(value, _HISTORY, "").get("maxEntries", 0))
 
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    "persistent": flag,
-    "priority": _priority,
-    "lifeTime": whole(0, or_else=FOR_EVER),
-    "forceDestroy": flag,
-    "forceUpdate": flag,
-    "readonly": flag,
-    "destroyDelay": whole(0, or_else=-1),
-    "history": _history,
-    "destination": list_of(_destination, MAX_DESTINATIONS),
-    "subscribable": flag,
-    "replyTo": _channel,
-    "key": text(MAX_KEY),
-    "clientProperties": json_values,
-    "administrative": flag,
-}
-
-_CALLED: Final = {
-    "lifeTime": "life_time_ms",
-    "forceDestroy": "force_destroy",
-    "forceUpdate": "force_update",
-    "destroyDelay": "destroy_delay_ms",
-    "history": "history_max",
-    "destination": "destinations",
-    "replyTo": "reply_to",
-    "clientProperties": "client_properties",
-}
+PUBLISH: Final = Options(
+    Option("persistent", "persistent", flag, "It is stored before it is answered", "guarantees.md"),
+    Option(
+        "priority",
+        "priority",
+        _priority,
+        "0 to 9, or MIN, LOW, NORM, HIGH, MAX: of what waits for a session, a higher one goes first",
+    ),
+    Option(
+        "lifeTime",
+        "life_time_ms",
+        whole(0, or_else=FOR_EVER),
+        "How long it lives, ms; -1: for ever, 0: it is in no history",
+        "topics.md#how-long-a-message-lives",
+    ),
+    Option("forceDestroy", "force_destroy", flag, "Whether it goes out of queues too when its life is over"),
+    Option(
+        "forceUpdate",
+        "force_update",
+        flag,
+        "Whether subscribers receive it although it says the same as the newest of the topic's history",
+    ),
+    Option("readonly", "readonly", flag, "Of the topic: it takes no second message", "topics.md"),
+    Option(
+        "destroyDelay",
+        "destroy_delay_ms",
+        whole(0, or_else=-1),
+        "Of the topic: how long it lives when nothing refers to it, ms; -1: for ever",
+        "topics.md",
+    ),
+    Option("history", "history_max", _history, "Of the topic: how many messages its history keeps", "topics.md"),
+    Option(
+        "destination",
+        "destinations",
+        list_of(DESTINATION.part(Destination, "to"), MAX_DESTINATIONS),
+        "The sessions and subjects that it is addressed to",
+        "point-to-point.md",
+    ),
+    Option("subscribable", "subscribable", flag, "Whether subscribers receive it too, if it has destinations"),
+    Option("replyTo", "reply_to", _channel, "The channel on which an answer is awaited", "request-reply.md"),
+    Option(
+        "key",
+        "key",
+        text(MAX_KEY),
+        f"Up to {MAX_KEY} characters: publishing again with the same key, on the same channel and from the same subject within"
+        " two minutes, delivers nothing and answers the first one's id",
+    ),
+    Option("clientProperties", "properties", json_values, "JSON values that travel with it"),
+    Option(
+        "administrative", "administrative", flag, "It configures the topic anew and is delivered to nobody", "topics.md"
+    ),
+)
+"""The options of a publish, `ext.publish`."""
 
 
 def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
     """What `ext.publish` asks for; what it leaves out is as `usual`. Raises IllegalArgument, which names the field."""
     if usual is DEFAULT and given == {"persistent": True} and given["persistent"] is True:
         return _PERSISTENT  # as nearly all of them
-    fields = read_fields(given, _CHECKS, "publish")
-    return replace(usual, **{_CALLED.get(name, name): value for name, value in fields.items()})
+    return replace(usual, **PUBLISH.read(given, "publish"))

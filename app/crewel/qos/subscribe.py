@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import Check, flag, read_fields, text, whole
-from crewel.qos.filters import MAX_LENGTH, Filter
+from crewel.qos.fields import Check, Option, Options, flag, read_fields, text, whole
+
+if TYPE_CHECKING:
+    from crewel.qos.filters import Filter
 
 ALL: Final = -1
 """The `numEntries` that asks for a whole history."""
@@ -38,26 +40,22 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which messages of its channels a subscription wants, and how. The defaults are those of a plain one."""
+    """Which messages of its channels a subscription wants, and how; `SUBSCRIBE` says what each field means. The defaults are
+    those of a plain one."""
 
     local: bool = True
-    """Whether it hears what its own session publishes."""
     notify: bool = True
-    """Whether it is told that a topic was erased."""
     update_oneway: bool = False
-    """Whether messages go out once, and nobody waits for their acknowledgement."""
     newest_only: bool = False
-    """Whether a newer message of a channel takes the place of one that still waits."""
     group: str = ""
-    """The group of which one member gets each message."""
     filter: Filter | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The fields that are not as usual, by their names on the wire."""
         return {
-            wire: value.text if isinstance(value, Filter) else value
-            for wire, name in _CALLED.items()
-            if name in Choice.__slots__ and (value := getattr(self, name)) != getattr(USUAL, name)
+            row.wire: value.text if row.name == "filter" else value
+            for row in SUBSCRIBE.rows
+            if row.name in Choice.__slots__ and (value := getattr(self, row.name)) != getattr(USUAL, row.name)
         }
 
 
@@ -69,18 +67,12 @@ class SubscribeQos:
     """One subscribe."""
 
     choice: Choice = USUAL
-    history_entries: int = 1
-    """How many messages of the history come first."""
+    history: int = 1
     newest_first: bool = True
-    """Whether they come in the order from the newest to the oldest."""
     initial_update: bool = True
-    """Whether they come at all."""
     multi_subscribe: bool = True
-    """Whether it stands beside an earlier subscription to the same channel; else it takes its place."""
     persistent: bool = False
-    """Whether it must survive a restart of the server."""
     since: Mapping[str, Position] | None = None
-    """How far the receiver is in the histories of these channels."""
 
 
 def _group(value: object) -> str:
@@ -90,6 +82,11 @@ def _group(value: object) -> str:
 
 
 def _filter(value: object) -> Filter:
+    from crewel.qos.filters import (  # late: client and command line, which read the table too, filter nothing
+        MAX_LENGTH,
+        Filter,
+    )
+
     return Filter(text(MAX_LENGTH)(value))
 
 
@@ -100,7 +97,6 @@ def _log_id(value: object) -> int:
 
 
 _POSITION: Final[Mapping[str, Check]] = {"epoch": text(64, 0), "id": _log_id}
-_HISTORY: Final[Mapping[str, Check]] = {"numEntries": whole(0, or_else=ALL), "newestFirst": flag}
 
 
 def _position(channel: str, value: object) -> Position:
@@ -130,52 +126,98 @@ def _since(value: object) -> dict[str, Position]:
     return positions
 
 
-def _history(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("an object")  # noqa: TRY004 - one error for all that does not fit
-    return read_fields(value, _HISTORY, "")
+HISTORY: Final = Options(
+    Option(
+        "numEntries",
+        "history",
+        whole(0, or_else=ALL),
+        "How many messages of the topic's history come first, the newest; -1: all, 0: none",
+        "topics.md",
+    ),
+    Option(
+        "newestFirst",
+        "newest_first",
+        flag,
+        "Whether they come from the newest to the oldest, within one priority: higher ones come first",
+    ),
+)
+"""The options of a subscribe's `history`."""
 
+SUBSCRIBE: Final = Options(
+    Option("history", "history", HISTORY.part(dict), "What comes first of the topic's history"),
+    Option("initialUpdate", "initial_update", flag, "Whether it comes at all"),
+    Option("local", "local", flag, "Whether the session receives what it publishes itself"),
+    Option(
+        "notify",
+        "notify",
+        flag,
+        "Whether a session with `update` receives a notice when the topic is erased",
+        "topics.md",
+    ),
+    Option(
+        "multiSubscribe",
+        "multi_subscribe",
+        flag,
+        "Whether it stands beside an earlier subscription to the same channel, or takes its place",
+        "#subscribing-again",
+    ),
+    Option(
+        "updateOneway",
+        "update_oneway",
+        flag,
+        "Whether messages go out once, and need neither be acknowledged nor settled: for a session that acknowledges, and wants"
+        " speed on one channel",
+    ),
+    Option(
+        "persistent",
+        "persistent",
+        flag,
+        "Whether it must survive a restart of the server. Subscriptions of a session with `ext.ack` always do; for any other"
+        " one, `true` is refused",
+    ),
+    Option(
+        "newestOnly",
+        "newest_only",
+        flag,
+        "Whether a message that still waits gives way to a newer one of its channel",
+    ),
+    Option(
+        "group",
+        "group",
+        _or_none(_group),
+        "The group of which one member gets each message; needs `ext.ack`",
+        "point-to-point.md",
+    ),
+    Option(
+        "filter",
+        "filter",
+        _or_none(_filter),
+        "A JMESPath expression over data, channel, clientProperties and sender that is true for the messages to be delivered",
+        "#filters",
+    ),
+    Option(
+        "since",
+        "since",
+        _or_none(_since),
+        "How far the client is: what follows comes, or nothing old at all",
+        "#what-was-missed",
+    ),
+)
+"""The options of a subscribe, `ext.subscribe`."""
 
-_CHECKS: Final[Mapping[str, Check]] = {
-    "history": _history,
-    "initialUpdate": flag,
-    "local": flag,
-    "notify": flag,
-    "multiSubscribe": flag,
-    "updateOneway": flag,
-    "persistent": flag,
-    "newestOnly": flag,
-    "group": _or_none(_group),
-    "filter": _or_none(_filter),
-    "since": _or_none(_since),
-}
-
-_CALLED: Final = {
-    "initialUpdate": "initial_update",
-    "multiSubscribe": "multi_subscribe",
-    "persistent": "persistent",
-    "since": "since",
-    "local": "local",
-    "notify": "notify",
-    "updateOneway": "update_oneway",
-    "newestOnly": "newest_only",
-    "group": "group",
-    "filter": "filter",
-}
-
-_NOT_IN_A_GROUP: Final = ("since", "filter", "newestOnly", "updateOneway")
+_NOT_IN_A_GROUP: Final = ("since", "filter", "newest_only", "update_oneway")
 
 
 def read_subscribe_qos(given: object) -> SubscribeQos:
     """The subscribe that `ext.subscribe` asks for. Raises IllegalArgument, which names the field."""
-    fields = {name: value for name, value in read_fields(given, _CHECKS, "subscribe").items() if value is not None}
+    options = {name: value for name, value in SUBSCRIBE.read(given, "subscribe").items() if value is not None}
     for name in _NOT_IN_A_GROUP:
-        if "group" in fields and fields.get(name):
-            raise IllegalArgument(name, "must be left out where a group is named: its members share what comes")
-    history = fields.pop("history", {})
-    named = {_CALLED[name]: value for name, value in fields.items()}
-    choice = Choice(**{name: named.pop(name) for name in Choice.__slots__ if name in named})
-    return SubscribeQos(choice, history.get("numEntries", 1), history.get("newestFirst", True), **named)
+        if "group" in options and options.get(name):
+            raise IllegalArgument(
+                SUBSCRIBE.wire_names[name], "must be left out where a group is named: its members share what comes"
+            )
+    choice = Choice(**{name: options.pop(name) for name in Choice.__slots__ if name in options})
+    return SubscribeQos(choice, **options.pop("history", {}), **options)
 
 
 def read_choice(stored: Mapping[str, Any]) -> Choice:

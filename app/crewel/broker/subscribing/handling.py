@@ -94,7 +94,7 @@ class SubscribeHandler:
     def _starts(self, message: Message, qos: SubscribeQos, channels: list[Channel], begun: Begun) -> list[Start]:
         """The histories to be read. Where there is none, nothing can be recovered."""
         starts: dict[str, Start] = {}
-        entries = qos.history_entries if qos.initial_update else 0
+        entries = qos.history if qos.initial_update else 0
         for channel in channels:
             name = channel.name
             if channel.is_wildcard:
