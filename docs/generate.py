@@ -59,6 +59,35 @@ def filter_functions() -> str:
     return table(("function", "answers"), ((f"`{name}`", meaning) for name, meaning in FUNCTIONS.items()))
 
 
+def wire_options(options: Options, record: object) -> str:
+    """Return the table of the fields of an `ext`: their defaults are those of the record that they are read into."""
+    rows = []
+    for option in options.rows:
+        more = f" ([more]({option.page}))" if option.page else ""
+        rows.append((code(option.wire), default_of(getattr(record, option.name)), f"{option.meaning}{more}."))
+    return table(("field", "default", "meaning"), rows)
+
+
+def default_of(value: object) -> str:
+    """Return a default as the wire has it; options that are objects, and None, are as configured or not there."""
+    is_simple = isinstance(value, bool | int | float | StrEnum) and value is not None
+    return code(json.dumps(value)) if is_simple else ""
+
+
+def subscribe_options() -> str:
+    """Return the table of `ext.subscribe`."""
+    record, history = SubscribeQos(), {f"history.{row.wire}": row for row in HISTORY.rows}
+    rows = [row._replace(wire=wire) for wire, row in history.items()]
+    rows += [row for row in SUBSCRIBE.rows if row.name != "history"]
+    return wire_options(Options(*rows), _Both(record, record.choice))
+
+
+def client_options(*options: Iterable[Option]) -> str:
+    """Return the table of the client's keywords."""
+    rows = [(code(option.name), f"{option.meaning}.") for each in options for option in each]
+    return table(("option", "meaning"), rows)
+
+
 def topic_states() -> str:
     """Return the table of what the state of a topic follows from."""
     rows = (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.message import Fields
-from crewel.client.ack import AckExtension, BatchGate
+from crewel.client.extension import AckExtension, BatchGate
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"

@@ -1,9 +1,30 @@
-"""Replies find whoever waits for them."""
+"""Which transport is chosen, and which reply belongs to which request."""
 
 import pytest
 
-from crewel.client.errors import TransportError
-from crewel.client.exchanges import Exchanges
+from crewel.client.connection import Exchanges, common_transports
+from crewel.client.errors import NegotiationError, TransportError
+
+OURS = ["websocket", "long-polling"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "common"),
+    [
+        (["long-polling", "websocket", "callback-polling"], ["websocket", "long-polling"]),
+        (["long-polling"], ["long-polling"]),
+        (None, OURS),
+        ("long-polling", OURS),
+    ],
+)
+def test_our_order_decides_among_what_the_server_lists(offered: object, common: list[str]) -> None:
+    assert common_transports(OURS, offered) == common
+
+
+@pytest.mark.parametrize("offered", [[], ["eventsource"], [7, None]])
+def test_nothing_in_common_is_an_error(offered: object) -> None:
+    with pytest.raises(NegotiationError, match="offers"):
+        common_transports(OURS, offered)
 
 
 async def test_a_reply_reaches_the_request_with_its_id() -> None:

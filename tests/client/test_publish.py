@@ -6,7 +6,8 @@ import pytest
 
 from crewel.client import Destination, PublishRefused, Reply
 from crewel.client.errors import publish_refused
-from crewel.client.publishing import publication
+from crewel.client.publish import PublishOptions, publication
+from crewel.qos.publish import DESTINATION, PUBLISH
 
 STORED = {"ext": {"publish": {"id": "17", "state": "OK"}}}
 TWO = [
@@ -104,3 +105,10 @@ def test_an_odd_reply_tells_nothing(told: Any) -> None:
 def test_odd_states_of_a_destination_are_not_ok() -> None:
     (state,) = Reply({"ext": {"publish": {"destinations": [{"to": 5, "state": True}]}}}).destinations
     assert (state.to, state.state, state.is_ok) == ("", "", False)
+
+
+def test_publish_options_are_those_of_the_table() -> None:
+    assert (
+        PublishOptions.__annotations__.keys()
+        == (PUBLISH.wire_names.keys() - {"destinations"}) | DESTINATION.wire_names.keys()
+    )

@@ -8,10 +8,9 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import ErrorAnswer, Message, PublishRefused, Response, TransportError, create_response
-from crewel.client.answers import Answers
+from crewel.client.connection import Answers
 from crewel.client.errors import ClientError
-from crewel.client.requests import Serials, _name
-from crewel.client.responders import Responder
+from crewel.client.requests import Responder, Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
@@ -89,7 +88,7 @@ class TestAnswers:
         assert answers.late == 1
 
     async def test_it_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("crewel.client.answers._REMEMBERED", 2)
+        monkeypatch.setattr("crewel.client.connection._ANSWERS_REMEMBERED", 2)
         answers = Answers()
         channels = [f"{PREFIX}300000{n}" for n in range(3)]
         for channel in channels:

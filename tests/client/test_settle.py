@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from crewel.client.errors import PublishRefused
-from crewel.client.settling import INTERNAL_ERROR, Handling, Ledger, Statuses, described
+from crewel.client.errors import INTERNAL_ERROR, PublishRefused, described
+from crewel.client.message import Handling
+from crewel.client.settle import Ledger, Statuses
 
 FAILED = {"errorCode": "user.update.error", "message": "no"}
 

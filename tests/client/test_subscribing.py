@@ -7,12 +7,11 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Message
-from crewel.client.life import Life
 from crewel.client.router import Interest, Router
-from crewel.client.states import Event
-from crewel.client.subscriber import Subscriber
-from crewel.client.subscribing import subscribe_ext
-from crewel.client.subscription import Overflow, Subscription
+from crewel.client.session import Subscriber
+from crewel.client.states import Event, Life
+from crewel.client.subscription import Overflow, SubscribeOptions, Subscription, subscribe_ext
+from crewel.qos.subscribe import HISTORY, SUBSCRIBE
 from tests.client.test_router import nobody
 
 
@@ -298,3 +297,7 @@ def test_a_message_tells_what_the_server_told() -> None:
 
 def test_an_interest_begins_nowhere() -> None:
     assert not Interest("/a", None).progress
+
+
+def test_subscribe_options_are_those_of_the_table() -> None:
+    assert SubscribeOptions.__annotations__.keys() == SUBSCRIBE.wire_names.keys() | HISTORY.wire_names.keys()

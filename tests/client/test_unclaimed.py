@@ -8,13 +8,12 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
-from crewel.client.ack import AckExtension
-from crewel.client.config import Settling
-from crewel.client.login import reporting
-from crewel.client.router import Router
-from crewel.client.settling import Handling, Ledger
+from crewel.client.config import Settling, reporting
+from crewel.client.extension import AckExtension
+from crewel.client.message import Handling
+from crewel.client.router import DEAD_MESSAGE, Router, Unclaimed
+from crewel.client.settle import Ledger
 from crewel.client.subscription import Subscription
-from crewel.client.unclaimed import DEAD_MESSAGE, Unclaimed
 from tests.client.support import LIMIT_S
 from tests.client.test_router import nobody, subscribed
 from tests.client.test_update import World, delivery, ok

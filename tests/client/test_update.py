@@ -8,11 +8,10 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow, Subscription
-from crewel.client.ack import AckExtension
-from crewel.client.errors import NoReplyError
+from crewel.client.errors import INTERNAL_ERROR, NoReplyError
+from crewel.client.extension import AckExtension
 from crewel.client.router import Router
-from crewel.client.settling import INTERNAL_ERROR, Ledger
-from crewel.client.update import UpdateExtension
+from crewel.client.settle import Ledger, UpdateExtension
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
 

@@ -65,7 +65,7 @@ def client(url: str, transports: list[str] | None, token: str | None, **more: An
 
 def patient_client(url: str, transports: list[str] | None, token: str | None, patience_s: float) -> "Client":
     """A client that tries for so many seconds to reach the server, often; 0: once."""
-    from crewel.client.repeating import PAUSES
+    from crewel.client.publish import PAUSES
 
     return client(url, transports, token, open_timeout=patience_s, backoff=PAUSES)
 

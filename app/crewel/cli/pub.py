@@ -87,7 +87,7 @@ def pub(
 
 
 def _check(channel: str, data: str | None) -> None:
-    from crewel.client.publishing import publication
+    from crewel.client.publish import publication
 
     try:
         publication(channel, None, None)

@@ -6,11 +6,9 @@
         async for message in subscription:
             print(message.channel, message.data)
 
-It knows the protocol (`crewel.bayeux`) and nothing of the server.
+It knows the protocol (`crewel.bayeux`) and its options (`crewel.qos`), and nothing of the server.
 """
 
-from crewel.client.backoff import BackoffRule
-from crewel.client.batch import Batch
 from crewel.client.client import Client
 from crewel.client.errors import (
     AccessDenied,
@@ -46,14 +44,12 @@ from crewel.client.errors import (
     UpgradeRefusedError,
 )
 from crewel.client.extension import Extension
-from crewel.client.life import Transition
-from crewel.client.message import Message
-from crewel.client.publishing import Destination, PublishOptions
-from crewel.client.replies import DestinationState, Reply
-from crewel.client.responders import Response, create_response
-from crewel.client.states import Event, State
-from crewel.client.subscribing import Position, SubscribeOptions
-from crewel.client.subscription import Overflow, Subscription
+from crewel.client.message import DestinationState, Message, Reply
+from crewel.client.publish import Batch, Destination, PublishOptions
+from crewel.client.requests import Response, create_response
+from crewel.client.retry import BackoffRule
+from crewel.client.states import Event, State, Transition
+from crewel.client.subscription import Overflow, Position, SubscribeOptions, Subscription
 
 __all__ = [
     "AccessDenied",

@@ -14,37 +14,22 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
-from crewel.client.backoff import BackoffRule
-from crewel.client.batch import Batch
-from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling
-from crewel.client.errors import (
-    ClientError,
-    RemoteCallFailedError,
-    RemoteCallTimeoutError,
-    publish_refused,
-)
+from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling, asked, reporting
+from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, described, publish_refused
 from crewel.client.extension import Extension
-from crewel.client.life import OnState
-from crewel.client.login import asked, reporting
-from crewel.client.message import UNSUBSCRIBE, Message, channel_name, is_successful
-from crewel.client.publishing import PublishOptions, publication
-from crewel.client.repeating import checked, repeated
-from crewel.client.replies import Reply, told_of
-from crewel.client.requests import Requests
-from crewel.client.responders import OnRequest, Responder
-from crewel.client.router import Router
+from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, told_of
+from crewel.client.publish import Batch, PublishOptions, checked, publication, repeated
+from crewel.client.requests import OnRequest, Requests, Responder
+from crewel.client.retry import BackoffRule
+from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
-from crewel.client.settling import described
-from crewel.client.states import State
-from crewel.client.subscribing import SubscribeOptions, subscribe_ext
-from crewel.client.subscription import Overflow, Release, Subscription
-from crewel.client.unclaimed import Unclaimed
+from crewel.client.states import OnState, State
+from crewel.client.subscription import Overflow, Release, SubscribeOptions, Subscription, subscribe_ext
 
 log = logging.getLogger("crewel.client")
 
 OnMessage = Callable[[Message], Awaitable[None] | None]
 """What is called with each message of a subscription; it may be a coroutine function."""
-
 QUEUE_BOUND = 1000
 """How many messages of one subscription wait to be read, unless the application says otherwise."""
 

@@ -1,4 +1,4 @@
-"""What an application decides about its client, checked once."""
+"""What an application decides about its client, checked once; `ext.session` of its handshake follows from it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from yarl import URL
 
 from crewel.bayeux.message import Fields
-from crewel.client.backoff import BackoffRule
+from crewel.client.retry import BackoffRule
+from crewel.qos.connect import CONNECT, DISPATCHER
 
 TRANSPORTS = ("websocket", "long-polling")
 """The transports there are, in the order in which they are tried by default."""
 
 SETTLES = ("message", "batch")
 """What settles a message that did not fail."""
-
 RETRIES = 5
 """How often a message is repeated after a failure of the client, unless the application says otherwise."""
 DELAY_MS = 1000
@@ -95,26 +95,28 @@ class Settling:
     @property
     def fields(self) -> Fields:
         """What `ext.session` asks for."""
-        return {
-            "update": self.update,
-            "settle": self.settle if self.update else None,
-            "ackWait": self.ack_wait_ms,
-            "pingInterval": self.ping_interval_ms,
-        }
+        return CONNECT.write(
+            {
+                "update": self.update or None,
+                "settle": self.settle if self.update else None,
+                "ack_wait_ms": self.ack_wait_ms,
+                "ping_interval_ms": self.ping_interval_ms,
+            }
+        )
 
     def retrying(self, login: Fields) -> Fields:
         """The same `ext.session` with what a failure of this client does, for one that reports failures or asks for some of
         it. What its `dispatcher` says by itself stays."""
-        asked = {
-            "retries": self.retries,
-            "delay": self.delay_ms,
-            "factor": self.delay_factor,
-            "maxDelay": self.max_delay_ms,
-            "absence": self.absence,
-        }
         own = login.get("dispatcher")
-        given = dict(own) if isinstance(own, dict) else {}
-        given |= {name: value for name, value in asked.items() if value is not None}
+        given = (dict(own) if isinstance(own, dict) else {}) | DISPATCHER.write(
+            {
+                "retries": self.retries,
+                "delay_ms": self.delay_ms,
+                "factor": self.delay_factor,
+                "max_delay_ms": self.max_delay_ms,
+                "absence": self.absence,
+            }
+        )
         if not login.get("update") and not given:
             return login
         # Left out, `dispatcher` would also say how long the session outlives its client.
@@ -185,3 +187,20 @@ def _http(text: str) -> str:
     if url.scheme not in _SCHEMES or not url.host:
         raise ValueError(f"not an http or ws URL: {text}")
     return str(url.with_scheme(_SCHEMES[url.scheme]))
+
+
+def reporting(login: Fields, *, is_kept: bool = False) -> Fields:
+    """What a client asks for that acknowledges and has not said whether it settles. A session that waits for its client may
+    have more for it than it listens to; with `update` the client can leave that open, where an acknowledgement settles all.
+    `is_kept`: the client keeps what takes its session over."""
+    waits = is_kept or login.get("name") or login.get("resume")
+    # The application reads at its leisure: a message that is not acknowledged yet has not failed.
+    return {"update": True, "settle": "batch", "ackWait": -1, **login} if waits and "settle" not in login else login
+
+
+def asked(session: Fields | None, **more: Any) -> Fields:
+    """What `ext.session` asks for: these fields, and those that are neither None nor False."""
+    return {
+        **(session or {}),
+        **{name: value for name, value in more.items() if value is not None and value is not False},
+    }

@@ -1,13 +1,15 @@
 """Requests out and replies in, over whichever transport is in use.
 
-Owns the transports, the ids, the extensions' pipe and the requests that wait;
-knows nothing of when to shake hands or to connect again: `session.py` does.
+Owns the transports, the ids, the extensions' pipe and the requests that wait
+for a reply, a result or an answer; knows nothing of when to shake hands or to
+connect again: `session.py` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 
@@ -15,20 +17,21 @@ import aiohttp
 
 from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
-from crewel.client.ack import AckExtension, BatchGate
-from crewel.client.answers import Answers
 from crewel.client.config import Config
-from crewel.client.errors import MessageDroppedError, NoReplyError, RequestTimeoutError, TransportError
-from crewel.client.exchanges import Exchanges
-from crewel.client.extension import Extension, Pipe
-from crewel.client.login import LoginExtension
-from crewel.client.message import CONNECT, HANDSHAKE, Message, is_delivery, is_successful
+from crewel.client.errors import (
+    MessageDroppedError,
+    NegotiationError,
+    NoReplyError,
+    RequestTimeoutError,
+    TransportError,
+)
+from crewel.client.extension import AckExtension, BatchGate, Extension, LoginExtension, Pipe
+from crewel.client.message import CONNECT, HANDSHAKE, Handling, Message, is_delivery, is_successful
 from crewel.client.router import Router
-from crewel.client.settling import Handling
-from crewel.client.transports.base import Transport, Wiring
+from crewel.client.settle import UpdateExtension
+from crewel.client.transports import Transport, Wiring
 from crewel.client.transports.long_polling import LongPolling
 from crewel.client.transports.websocket import WebSocket
-from crewel.client.update import UpdateExtension
 
 _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
     WebSocket.name: WebSocket,
@@ -36,6 +39,8 @@ _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
 }
 
 _SERVICES: Final = "/service/"
+_ANSWERS_REMEMBERED: Final = 10_000
+"""How many answered requests are remembered, to tell what comes twice from what comes late."""
 
 
 class Connection:
@@ -242,3 +247,143 @@ def _still_to_come(payload: list[Fields]) -> int:
     """How many deliveries a handshake reply announced (reference 3.3) that are not in the same payload."""
     announced = sum(fields["x-messages"] for fields in payload if isinstance(fields.get("x-messages"), int))
     return announced - sum(map(is_delivery, payload)) if announced else 0
+
+
+def common_transports(ours: Sequence[str], offered: object) -> list[str]:
+    """Ours that the server lists, in our order; all of ours if it lists nothing.
+
+    The handshake reply carries the server's full list, and choosing is the
+    client's part (reference 1.3).
+
+    Raises:
+        NegotiationError: there is none.
+    """
+    if not isinstance(offered, list):
+        return list(ours)
+    common = [name for name in ours if name in offered]
+    if not common:
+        raise NegotiationError(f"the server offers {offered}, this client {list(ours)}")
+    return common
+
+
+class Exchanges:
+    """The replies and remote call results that are still awaited."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, asyncio.Future[Fields]] = {}
+        self._results: dict[str, asyncio.Future[Fields]] = {}
+
+    @contextmanager
+    def replies(self, ids: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
+        """Await the replies to these ids within the block; afterwards they are of no interest."""
+        with _awaited(self._replies, ids) as futures:
+            yield futures
+
+    @contextmanager
+    def result(self, message_id: str) -> Iterator[asyncio.Future[Fields]]:
+        """Await the result of the remote call with this id within the block."""
+        with _awaited(self._results, [message_id]) as (future,):
+            yield future
+
+    def is_awaited_result(self, fields: Fields) -> bool:
+        """Whether this is the result of a remote call that still waits: a delivery with the id of the call."""
+        return is_delivery(fields) and fields.get("id") in self._results
+
+    def settle(self, fields: Fields) -> bool:
+        """Hand a received message to whoever awaits it; whether anybody did."""
+        if self.is_awaited_result(fields):
+            return _resolve(self._results[fields["id"]], fields)
+        if is_delivery(fields) or fields.get("id") not in self._replies:
+            return False
+        return _resolve(self._replies[fields["id"]], fields)
+
+    def fail_replies(self, error: Exception) -> None:
+        """The connection is gone: no reply will come over it. Results may, over the next one."""
+        _fail(self._replies, error)
+
+    def fail_all(self, error: Exception) -> None:
+        """The session is gone: neither replies nor results will come."""
+        _fail(self._replies, error)
+        _fail(self._results, error)
+
+
+@contextmanager
+def _awaited(table: dict[str, asyncio.Future[Fields]], ids: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
+    loop = asyncio.get_running_loop()
+    futures = [loop.create_future() for _ in ids]
+    table.update(zip(ids, futures, strict=True))
+    try:
+        yield futures
+    finally:
+        for message_id, future in zip(ids, futures, strict=True):
+            table.pop(message_id, None)
+            _dismiss(future)
+
+
+def _dismiss(future: asyncio.Future[Fields]) -> None:
+    # A failure that came after its waiter had gone is nobody's: looking at it keeps asyncio from reporting it.
+    if not future.cancel() and not future.cancelled():
+        future.exception()
+
+
+def _resolve(future: asyncio.Future[Fields], fields: Fields) -> bool:
+    if future.done():
+        return False
+    future.set_result(fields)
+    return True
+
+
+def _fail(table: dict[str, asyncio.Future[Fields]], error: Exception) -> None:
+    for future in table.values():
+        if not future.done():
+            future.set_exception(error)
+
+
+class Answers:
+    """The answers that are still awaited, by the reply channel of their request."""
+
+    def __init__(self) -> None:
+        self.duplicates = 0
+        """How many answers came to requests that had one."""
+        self.late = 0
+        """How many came that nobody waits for, or not any more."""
+        self._awaited: dict[str, asyncio.Future[Fields]] = {}
+        self._answered: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def __contains__(self, reply_to: object) -> bool:
+        return reply_to in self._awaited
+
+    @contextmanager
+    def awaited(self, reply_to: str) -> Iterator[asyncio.Future[Fields]]:
+        """Await the answer on this channel within the block; afterwards it is of no interest."""
+        with _awaited(self._awaited, [reply_to]) as (answer,):
+            yield answer
+
+    def is_awaited(self, fields: Fields) -> bool:
+        """Whether this is an answer that a request waits for."""
+        return fields.get("channel") in self._awaited and is_delivery(fields)
+
+    def settle(self, fields: Fields) -> bool:
+        """Hand a received message to the request that it answers; whether there is one. Counts answers without one."""
+        channel = fields.get("channel")
+        if not isinstance(channel, str) or not channel.startswith(REPLIES) or not is_delivery(fields):
+            return False
+        answer = self._awaited.pop(channel, None)
+        if answer is None or answer.done():
+            self.duplicates += channel in self._answered
+            self.late += channel not in self._answered
+            return False
+        self._answered[channel] = None
+        if len(self._answered) > _ANSWERS_REMEMBERED:
+            del self._answered[next(iter(self._answered))]
+        answer.set_result(fields)
+        return True
+
+    def fail(self, error: Exception, *, kept: str = "") -> None:
+        """No answer will come any more, but on channels that begin with `kept`."""
+        for channel, answer in self._awaited.items():
+            if not (kept and channel.startswith(kept)) and not answer.done():
+                answer.set_exception(error)

@@ -39,8 +39,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.bayeux.message import Fields
-from crewel.client.replies import DestinationState, destinations_of
+from crewel.client.message import DestinationState, Failure, destinations_of
 from crewel.errors import CrewelError
+
+_LONGEST_WAIT_MS: Final = 3_600_000
+_IDENTICAL = "user.configuration.identicalClient"
+UNKNOWN_SESSION = frozenset({401, 402})
+"""Codes that say "I do not know you" (Faye: 401)."""
+INTERNAL_ERROR: Final = "user.update.internalError"
+"""The code of an exception that brings none."""
 
 
 class ClientError(CrewelError):
@@ -259,10 +266,6 @@ def is_below(code: str, prefix: str) -> bool:
     return code == prefix or code.startswith(f"{prefix}.")
 
 
-_LONGEST_WAIT_MS: Final = 3_600_000
-_IDENTICAL = "user.configuration.identicalClient"
-
-
 def _dotted(reply: Fields, text: str) -> tuple[str, str]:
     """The dotted code and the words for people that a reply carries beside its `error`, or the code in that."""
     ext = reply.get("ext")
@@ -284,3 +287,9 @@ def split_error(error: str) -> tuple[int, tuple[str, ...], str]:
     if not (code.isascii() and code.isdigit() and separator):
         return 0, (), error
     return int(code), tuple(arguments.split(",")) if arguments else (), text
+
+
+def described(error: BaseException) -> Failure:
+    """What the server is told of an exception: its `error_code`, if it has one, and what it says."""
+    code = getattr(error, "error_code", None)
+    return (code if isinstance(code, str) and code else INTERNAL_ERROR, str(error) or type(error).__name__)

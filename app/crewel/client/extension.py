@@ -1,7 +1,11 @@
-"""What plugs into the client's message pipe, and the pipe itself.
+"""What plugs into the client's message pipe, the pipe itself, and the client's own extensions for `ext.session` and `ext.ack`.
 
 The interface is the official client's: an extension sees every message that
 goes out and every message that comes in, may change it, and may drop it.
+
+The server numbers each answer to a connect; the number in the next connect
+says that everything up to there has arrived. Until it sees that number the
+server keeps the messages and sends them again (reference 5.1).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import logging
 from collections.abc import Callable
 
 from crewel.bayeux.message import Fields
+from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful
 
 log = logging.getLogger("crewel.client")
 
@@ -74,3 +79,198 @@ def _through(hooks: list[Callable[[Fields], Fields | None]], message: Fields) ->
             return None
         message = passed
     return message
+
+
+class LoginExtension(Extension):
+    """`ext.session`; empty if the application asks for nothing, for the server's answer tells more than that."""
+
+    def __init__(self, asked: Fields) -> None:
+        self._asked = asked
+        self.kept: str | None = None
+        """The secret that an earlier process has kept in a file, until a login has shown whether it is still good."""
+        self.reply: Fields = {}
+        """What the server answered to the last handshake that it granted."""
+
+    @property
+    def resume(self) -> str | None:
+        """What takes this session over, from here or from elsewhere; it is a secret."""
+        return _text(self.reply.get("resume")) or _text(self._asked.get("resume")) or self.kept
+
+    def forget_kept(self) -> bool:
+        """Show the secret of the earlier process no more; whether it was shown."""
+        was_shown = self.kept is not None and self.kept == self.resume
+        self.kept = None
+        return was_shown
+
+    @property
+    def max_message_bytes(self) -> int | None:
+        """The largest payload that the server takes, if it tells that."""
+        told = self.reply.get("maxMessageBytes")
+        return told if isinstance(told, int) and told > 0 else None
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Adds the field to handshakes."""
+        if message.get("channel") == HANDSHAKE:
+            ext = message.get("ext")
+            # Who says nothing of who it is wants no session back either.
+            asks = bool(self._asked or self.kept)
+            asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
+            message["ext"] = {**(ext if isinstance(ext, dict) else {}), "session": asked}
+        return message
+
+    def incoming(self, message: Fields) -> Fields:
+        """Keeps the answer."""
+        ext = message.get("ext")
+        if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(ext, dict):
+            answer = ext.get("session")
+            self.reply = answer if isinstance(answer, dict) else {}
+            self.kept = None
+        return message
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+class AckExtension(Extension):
+    """`ext.ack`: `true` in the handshake, then the last batch seen in every connect, or the one before it for as long as
+    the application is not done with it, where that matters: `is_handled` tells."""
+
+    def __init__(self, is_handled: Callable[[], bool] = lambda: True) -> None:
+        self._is_handled = is_handled
+        self._told = self._telling = 0
+        self._connect: object = None
+        self.enabled = False
+        """Whether the server of this session acknowledges too."""
+        self.batch = 0
+        """The last batch that was handed over."""
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Adds the field to handshakes and connects."""
+        if message.get("channel") == HANDSHAKE:
+            self.enabled, self.batch, self._told, self._telling = False, 0, 0, 0
+            _ext_of(message)["ack"] = True
+        elif message.get("channel") == CONNECT and self.enabled:
+            # A connect that was lost has told nothing: what it said beside its acknowledgement may not have arrived either.
+            self._connect = message.get("id")
+            self._telling = min(self.batch if self._is_handled() else self._told, self.batch)
+            _ext_of(message)["ack"] = self._telling
+        return message
+
+    def incoming(self, message: Fields) -> Fields:
+        """Learns whether the server acknowledges, and the batch numbers."""
+        ext = message.get("ext")
+        if not isinstance(ext, dict) or not is_successful(message):
+            return message
+        if message.get("channel") == HANDSHAKE:
+            self._negotiated(ext.get("ack"))
+        elif message.get("channel") == CONNECT:
+            if message.get("id") == self._connect:
+                self._told = self._telling
+            if _is_batch(ext.get("ack")):
+                self.batch = ext["ack"]
+        return message
+
+    def _negotiated(self, answer: object) -> None:
+        # The second form comes from servers that deliver with the handshake reply: that was batch `batch`.
+        if isinstance(answer, dict):
+            self.enabled = answer.get("enabled") is True
+            self.batch = answer["batch"] if _is_batch(answer.get("batch")) else 0
+        else:
+            self.enabled = answer is True
+
+
+class BatchGate:
+    """Keeps deliveries back until the connect reply that closes their batch is there.
+
+    `has_room` is asked with the deliveries of a batch before they are handed
+    over. If it says no, none is, and the reply loses its batch number, so that
+    the next connect does not acknowledge them and the server sends them again.
+    `is_awaited` tells the result of a remote call, which need not wait for a
+    connect: sent again, it finds nobody waiting any more.
+    """
+
+    def __init__(
+        self,
+        ack: AckExtension,
+        has_room: Callable[[list[Fields]], bool],
+        is_awaited: Callable[[Fields], bool] = lambda fields: False,
+    ) -> None:
+        self._ack = ack
+        self._has_room = has_room
+        self._is_awaited = is_awaited
+        self._kept: list[Fields] = []
+        self._opening = 0
+        self.refused = False
+        """Whether the last batch was refused for want of room."""
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether deliveries that were announced with the handshake reply are still to come."""
+        return self._opening > 0
+
+    def expect(self, deliveries: int) -> None:
+        """The handshake reply announced this many deliveries more, in frames of their own.
+
+        They are the batch that the first connect acknowledges, which therefore has to wait for them.
+        """
+        if deliveries > 0:
+            self._opening = deliveries
+
+    def reset(self) -> None:
+        """The connection is gone: what it left unfinished will be sent again."""
+        self._kept.clear()
+        if self._opening:
+            self._opening, self._ack.batch = 0, 0
+
+    def admit(self, payload: list[Fields], whole: bool) -> list[Fields]:
+        """What to process now. `whole`: the payload is a complete HTTP response, not one frame of many."""
+        if not self._ack.enabled or (whole and not any(_closes_batch(fields) for fields in payload)):
+            return payload
+        out: list[Fields] = []
+        # Some servers put the connect reply first and its messages after it: within one payload order does not matter.
+        for fields in sorted(payload, key=_closes_batch):
+            if _closes_batch(fields):
+                out += self._close(fields)
+            elif not is_delivery(fields) or self._is_awaited(fields):
+                out.append(fields)
+            else:
+                out += self._keep(fields)
+        return out
+
+    def _keep(self, fields: Fields) -> list[Fields]:
+        self._kept.append(fields)
+        if not self._opening or len(self._kept) < self._opening:
+            return []
+        self._opening = 0
+        batch, self._kept = self._kept, []
+        return batch
+
+    def _close(self, reply: Fields) -> list[Fields]:
+        batch, self._kept = self._kept, []
+        self.refused = not self._has_room(batch)
+        if self.refused:
+            return [_without_batch(reply)]
+        return [*batch, reply]
+
+
+def _closes_batch(fields: Fields) -> bool:
+    return fields.get("channel") == CONNECT
+
+
+def _without_batch(reply: Fields) -> Fields:
+    ext = reply.get("ext")
+    if not isinstance(ext, dict):
+        return reply
+    return {**reply, "ext": {name: value for name, value in ext.items() if name != "ack"}}
+
+
+def _is_batch(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _ext_of(message: Fields) -> Fields:
+    if not isinstance(message.get("ext"), dict):
+        message["ext"] = {}
+    ext: Fields = message["ext"]
+    return ext

@@ -1,22 +1,101 @@
-"""The message an application gets, and the tests that tell received messages apart."""
+"""What the server sends: messages, what the application does with one, and replies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
-from crewel.client.settling import Part
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"
 DISCONNECT = "/meta/disconnect"
 SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
-
 _ADDRESSED = "__subId:PtP"
 _ERASED = "ERASED"
+
+Failure = tuple[str, str]
+"""A dotted code, and words for people."""
+
+
+class Handling:
+    """One delivery in the application's hands. It ends when all who were given it are done; the first failure counts."""
+
+    __slots__ = ("_ended", "_failure", "_left", "_tell")
+
+    def __init__(self, ended: Callable[[Handling, Failure | None], None], tell: Callable[[str], None]) -> None:
+        self._left = 1  # the client itself, which is handing it out
+        self._failure: Failure | None = None
+        self._ended = ended
+        self._tell = tell
+
+    def part(self) -> Part:
+        """One more has to be done with it."""
+        self._left += 1
+        return Part(self)
+
+    def failed(self, code: str, text: str) -> None:
+        """Somebody could not do it."""
+        if self._failure is None:
+            self._failure = (code, text)
+
+    def working(self) -> None:
+        """Somebody is still at it."""
+        if self._left:
+            self._tell("WORKING")
+
+    def unclaimed(self) -> None:
+        """No listener takes it."""
+        self._tell("UNCLAIMED")
+
+    def claimed(self) -> None:
+        """A listener takes it after all."""
+        self._tell("WORKING")
+
+    def end(self) -> None:
+        """Somebody is done with it."""
+        self._left -= 1
+        if not self._left:
+            self._ended(self, self._failure)
+
+
+class Part:
+    """What one subscription has to do with a message; it is done with it once."""
+
+    __slots__ = ("_handling", "is_deferred", "is_done")
+
+    def __init__(self, handling: Handling) -> None:
+        self._handling = handling
+        self.is_done = False
+        self.is_deferred = False
+        """Whether the application settles it by itself."""
+
+    def settle(self) -> None:
+        """It went well."""
+        if not self.is_done:
+            self.is_done = True
+            self._handling.end()
+
+    def reject(self, code: str, text: str) -> None:
+        """It went wrong."""
+        if not self.is_done:
+            self._handling.failed(code, text)
+            self.settle()
+
+    def working(self) -> None:
+        """It goes on."""
+        if not self.is_done:
+            self._handling.working()
+
+    def give_up(self) -> Handling | None:
+        """Hand it to another listener, which has to end the handling; None if it is done with."""
+        if self.is_done:
+            return None
+        self.is_done = True
+        return self._handling
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +269,57 @@ def channel_name(channel: str) -> str:
     if parsed is None:
         raise ValueError(f"not a channel name: {channel!r}")
     return parsed.name
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationState:
+    """How one destination of a publish fared."""
+
+    to: str
+    """The address, as it was given."""
+    state: str
+    """`OK`, or another word if it did not get the message."""
+    error_code: str = ""
+    """Why not, as a dotted code."""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the message is on its way there, or waits for it."""
+        return self.state == "OK"
+
+
+class Reply(dict[str, Any]):
+    """The server's reply to a publish: its fields, the id of the message, and how each destination fared."""
+
+    @property
+    def message_id(self) -> str | None:
+        """The message's id; None if the server was not asked for it, by `persistent` or anything else in `ext.publish`."""
+        message_id = told_of(self, "publish").get("id")
+        return message_id if isinstance(message_id, str) else None
+
+    @property
+    def destinations(self) -> tuple[DestinationState, ...]:
+        """How each destination fared, in the order of the publish; empty if it had none."""
+        return destinations_of(self)
+
+
+def told_of(reply: Fields, part: str) -> Fields:
+    """This part of a reply's `ext`; empty if it has none."""
+    ext = reply.get("ext")
+    told = ext.get(part) if isinstance(ext, dict) else None
+    return told if isinstance(told, dict) else {}
+
+
+def destinations_of(reply: Fields) -> tuple[DestinationState, ...]:
+    """How each destination fared, as the reply to a publish tells it, successful or not."""
+    told = told_of(reply, "publish").get("destinations")
+    return tuple(_state(each) for each in told if isinstance(each, dict)) if isinstance(told, list) else ()
+
+
+def _state(told: Fields) -> DestinationState:
+    to, state, error_code = (told.get(name) for name in ("to", "state", "errorCode"))
+    return DestinationState(
+        to if isinstance(to, str) else "",
+        state if isinstance(state, str) else "",
+        error_code if isinstance(error_code, str) else "",
+    )

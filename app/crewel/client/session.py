@@ -16,59 +16,43 @@ import asyncio
 import copy
 import logging
 import math
+import os
 import random
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from crewel.bayeux.message import Fields
-from crewel.client.advice import Advice, Reconnect, read_advice
-from crewel.client.backoff import Backoff
 from crewel.client.config import Config
-from crewel.client.connection import Connection
+from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
+    UNKNOWN_SESSION,
     ClientError,
     DisconnectedError,
     HandshakeRefused,
     NameTaken,
+    NotConnectedError,
     RefusedError,
+    SubscribeRefused,
     TransportError,
     UpgradeRefusedError,
     ended,
     handshake_refused,
 )
 from crewel.client.extension import Extension
-from crewel.client.life import Life
-from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, is_successful
-from crewel.client.negotiation import common_transports
-from crewel.client.router import Router
-from crewel.client.secret_file import read_secret, write_secret
-from crewel.client.states import Event, State
-from crewel.client.subscriber import UNKNOWN_SESSION, Subscriber
+from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, is_successful, told_of
+from crewel.client.retry import Advice, Backoff, NameWait, Reconnect, read_advice
+from crewel.client.router import Interest, Router
+from crewel.client.states import Event, Life, State
+from crewel.client.subscription import Progress
 
 log = logging.getLogger("crewel.client")
 
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
-_NAME_SLACK = 5.0
-"""Seconds for which a client tries beyond the time at which its name should be free."""
-_NAME_PAUSE = 0.05
-
-
-class NameWait:
-    """How long a client waits for its name while the session's last client is gone: as long as the server says."""
-
-    def __init__(self, limit: float | None) -> None:
-        self._limit = limit
-        self._until: float | None = None
-
-    def delay(self, error: NameTaken, now: float) -> float | None:
-        """Seconds until the next attempt; None: there is no use in waiting, or not any more."""
-        if error.retry_after is None:
-            return None
-        if self._until is None:
-            known = error.retry_after + _NAME_SLACK
-            self._until = now + (known if self._limit is None else min(known, self._limit))
-        delay = error.retry_after + _NAME_PAUSE
-        return delay if now + delay <= self._until else None
+_TOGETHER = 100
+"""How many are asked for in one payload: servers bound its messages and its bytes."""
+_LONGEST_SECRET = 8192
 
 
 class Session:
@@ -345,3 +329,134 @@ class Session:
 
 def _refusal(reply: Fields) -> RefusedError | None:
     return None if is_successful(reply) else RefusedError(reply)
+
+
+class Subscriber:
+    """Asks each channel once a session, whoever wants it."""
+
+    def __init__(self, connection: Connection, router: Router, life: Life, network_delay: float) -> None:
+        self._connection = connection
+        self._router = router
+        self._life = life
+        self._network_delay = network_delay
+
+    async def subscribe(self, interest: Interest) -> None:
+        """Tell the server of a channel, unless it knows.
+
+        Raises:
+            SubscribeRefused: it does not want it; the channel's local subscriptions have ended.
+        """
+        while not interest.confirmed:
+            await self._life.ready(self._network_delay)
+            if interest.refusal is not None:
+                raise interest.refusal  # somebody else has asked
+            if interest.asked is not None:
+                await interest.asked.wait()  # no longer than the request of whoever asks
+                continue
+            moved = self._life.moved
+            for refusal in await self._ask([interest]):
+                raise refusal
+            if not interest.confirmed:
+                # 402: the session is gone, as the loop is about to learn from its next connect.
+                await self._next_move(moved)
+
+    async def catch_up(self) -> None:
+        """Tell the server of every channel that it does not know yet. Those it refuses end."""
+        interests = self._router.unconfirmed()
+        for first in range(0, len(interests), _TOGETHER):
+            await self._ask(interests[first : first + _TOGETHER])
+
+    async def _next_move(self, moved: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self._network_delay):
+                await moved.wait()
+        except TimeoutError:
+            raise NotConnectedError("the server does not know the session") from self._life.failure
+
+    async def _ask(self, interests: list[Interest]) -> list[SubscribeRefused]:
+        """Tell the server of these channels in one payload; the refusals."""
+        client_id = self._connection.client_id
+        messages = [_subscribe_message(interest) for interest in interests]
+        with _being_asked(interests):
+            replies = await self._connection.exchange(messages, self._network_delay)
+        refusals = []
+        for interest, message, reply in zip(interests, messages, replies, strict=True):
+            if is_successful(reply):
+                # The reply may be about a session that was lost while it was on its way.
+                interest.confirmed = client_id == self._connection.client_id
+                _take_position(interest, message, reply)
+            elif RefusedError(reply).code not in UNKNOWN_SESSION:
+                refusals.append(SubscribeRefused(reply))
+                self._router.refuse(interest, refusals[-1])
+        return refusals
+
+
+@contextmanager
+def _being_asked(interests: list[Interest]) -> Iterator[None]:
+    settled = asyncio.Event()
+    for interest in interests:
+        interest.asked = settled
+    try:
+        yield
+    finally:
+        settled.set()
+        for interest in interests:
+            interest.asked = None
+
+
+def _subscribe_message(interest: Interest) -> Fields:
+    message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
+    if interest.ext is not None:
+        message["ext"] = copy.deepcopy(interest.ext)
+        if interest.progress and "since" in _asked(message):
+            message["ext"]["subscribe"]["since"] = interest.progress.position
+    return message
+
+
+def _asked(message: Fields) -> Fields:
+    return told_of(message, "subscribe")
+
+
+def _take_position(interest: Interest, message: Fields, reply: Fields) -> None:
+    """Note where the subscription begins. What is recovered is still to come, and counts from where it was asked for."""
+    told = told_of(reply, "subscribe")
+    recovered = told.get("recovered")
+    interest.recovered = recovered if isinstance(recovered, bool) else None
+    told_position = told.get("position")
+    position = {
+        channel: {name: text for name, text in place.items() if isinstance(text, str)}
+        for channel, place in (told_position.items() if isinstance(told_position, dict) else ())
+        if isinstance(place, dict)
+    }
+    since = _asked(message).get("since")
+    if interest.recovered and isinstance(since, dict):
+        position |= {channel: position[channel] | place for channel, place in since.items() if channel in position}
+    interest.progress = Progress()
+    interest.progress.begin(position)
+    for subscription in interest.subscriptions:
+        subscription.confirmed(interest.recovered, position)
+
+
+def read_secret(path: Path) -> str | None:
+    """What was kept; None if there is no such file, or nothing in it. Raises ClientError for a file that cannot be read."""
+    try:
+        with path.open(encoding="ascii") as source:
+            return source.read(_LONGEST_SECRET).strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"the resume file {path} cannot be read: {error}") from None
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Keep it, for the owner of the file only. Raises ClientError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # A new file, and not the old one: that may be a link, or readable by others.
+        with suppress(FileNotFoundError):
+            beside.unlink()
+        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as target:
+            target.write(f"{secret}\n")
+        beside.replace(path)
+    except OSError as error:
+        raise ClientError(f"the resume file {path} cannot be written: {error}") from None

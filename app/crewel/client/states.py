@@ -1,4 +1,4 @@
-"""The life of a client's session, as a table.
+"""The life of a client's session, as a table, and where one session stands in it.
 
 Theory of operation: the session loop (`session.py`) feeds events, the table
 says which state follows, and an event that the table does not know in a state
@@ -11,7 +11,15 @@ time-out, for the session to become usable again.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
+
+from crewel.client.errors import DisconnectedError, NotConnectedError
+
+log = logging.getLogger("crewel.client")
 
 
 class State(Enum):
@@ -112,3 +120,75 @@ def next_state(state: State, event: Event) -> State:
         return TRANSITIONS[state][event]
     except KeyError:
         raise ImpossibleTransitionError(f"{event.value!r} while {state.value!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of the session: what an `on_state` listener is told."""
+
+    old: State
+    new: State
+    event: Event
+    reason: Exception | None
+    client_id: str | None
+
+
+OnState = Callable[[Transition], None]
+
+
+class Life:
+    """Where the session stands, and what went wrong last."""
+
+    def __init__(self, client_id: Callable[[], str | None]) -> None:
+        self.state = State.NEW
+        self.listeners: list[OnState] = []
+        self.failure: Exception | None = None
+        """Why there is no session at the moment, as far as is known."""
+        self._client_id = client_id
+        self._moved = asyncio.Event()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is over or about to be."""
+        return self.state in ENDING
+
+    @property
+    def moved(self) -> asyncio.Event:
+        """Set by the next change of state."""
+        return self._moved
+
+    def move(self, event: Event, reason: Exception | None = None) -> None:
+        """Follow the table, and tell the listeners if the state has changed."""
+        old, self.state = self.state, next_state(self.state, event)
+        if old is self.state:
+            return
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+        log.info("%s -> %s: %s%s", old.value, self.state.value, event.value, f" ({reason})" if reason else "")
+        step = Transition(old, self.state, event, reason, self._client_id())
+        for listener in tuple(self.listeners):
+            try:
+                listener(step)
+            except Exception:
+                log.exception("an on_state listener failed")
+
+    async def settled(self) -> None:
+        """Wait until requests can be sent, or never will be."""
+        while self.state not in USABLE | ENDING:
+            await self._moved.wait()
+
+    async def ready(self, timeout: float) -> None:
+        """Wait until requests can be sent.
+
+        Raises:
+            NotConnectedError: no session within `timeout` seconds.
+            DisconnectedError: there will be none.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self.settled()
+        except TimeoutError:
+            cause = f" ({self.failure})" if self.failure else ""
+            raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}{cause}") from self.failure
+        if self.is_ending:
+            raise DisconnectedError("the session is over") from self.failure

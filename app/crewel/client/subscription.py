@@ -1,4 +1,4 @@
-"""One local subscription: a bounded queue between the connection and the application.
+"""One local subscription: what it may ask for, and a bounded queue between the connection and the application.
 
 The connection never waits for a queue: a client that stops reading answers
 also stops its heartbeat, and the server ends its session. So a full queue has
@@ -9,15 +9,91 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypedDict, Unpack
 
-from crewel.client.errors import SubscriptionEndedError, SubscriptionOverflowError
+from crewel.bayeux.message import Fields
+from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError
 from crewel.client.message import Message
-from crewel.client.settling import INTERNAL_ERROR
-from crewel.client.subscribing import Position, Progress
+from crewel.qos.subscribe import HISTORY, SUBSCRIBE
+
+Position = Mapping[str, Mapping[str, str]]
+"""How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are the server's, and nobody else's to read."""
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """What a subscription may ask for: the options of `crewel.qos.subscribe` (docs/subscribing.md). What is not given, or None,
+    is as the server has it."""
+
+    history: int | None
+    newest_first: bool | None
+    initial_update: bool | None
+    since: Position | None
+    """The `position` of an earlier subscription; `recovered` tells whether all that followed it comes."""
+    filter: str | None
+    group: str | None
+    local: bool | None
+    notify: bool | None
+    multi_subscribe: bool | None
+    update_oneway: bool | None
+    newest_only: bool | None
+    persistent: bool | None
+
+
+def subscribe_ext(ext: Fields | None, **options: Unpack[SubscribeOptions]) -> Fields | None:
+    """The `ext` of a subscribe with these options; None if there is nothing to say. Raises TypeError for an option that
+    there is not."""
+    given: dict[str, Any] = dict(options)
+    history = HISTORY.write({name: given.pop(name, None) for name in HISTORY.wire_names})
+    asked: Fields = SUBSCRIBE.write(given)
+    if history:
+        asked["history"] = history
+    elif "since" in asked:
+        asked.setdefault("initialUpdate", False)  # a channel that it does not name begins now
+    if not asked:
+        return ext
+    before = ext.get("subscribe") if ext is not None else None
+    return {**(ext or {}), "subscribe": {**(before if isinstance(before, dict) else {}), **asked}}
+
+
+class Progress:
+    """How far a receiver is in the histories of some channels.
+
+    In a queue the higher priorities go first. So a message says that all older ones of its priority and above have come, and
+    nothing of those below: only messages of the lowest priority that was seen move the place. What a newer one has overtaken
+    is then asked for again, with some that have come already.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, str]] = {}
+        self._lowest: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    @property
+    def position(self) -> dict[str, dict[str, str]]:
+        """The position, for `since`."""
+        return {channel: dict(place) for channel, place in self._places.items()}
+
+    def begin(self, position: Position) -> None:
+        """Be there, in the histories that this position names, and stay where it was in all others."""
+        for channel, place in position.items():
+            self._places[channel] = dict(place)
+            self._lowest.pop(channel, None)
+
+    def advance(self, message: Message) -> None:
+        """Move on to this message, if it is one of a history: neither an old one of it, nor one that no history keeps."""
+        place = self._places.get(message.channel)
+        if place is None or message.id is None:
+            return
+        if message.is_initial or message.is_addressed or message.is_erased or message.life_time_ms == 0:
+            return
+        if message.priority <= self._lowest.get(message.channel, message.priority):
+            self._lowest[message.channel] = message.priority
+            place["id"] = message.id
 
 
 class Overflow(Enum):

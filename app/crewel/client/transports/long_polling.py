@@ -14,7 +14,7 @@ import aiohttp
 from crewel.bayeux.message import Fields
 from crewel.client.errors import RequestTimeoutError, TransportError
 from crewel.client.message import CONNECT
-from crewel.client.transports.base import Wiring, decode, encode, reason, too_large
+from crewel.client.transports import Wiring, decode, encode, reason, too_large
 
 _HEADERS = {"Content-Type": "application/json"}
 

@@ -14,7 +14,7 @@ import aiohttp
 
 from crewel.bayeux.message import Fields
 from crewel.client.errors import RequestTimeoutError, TransportError, UpgradeRefusedError
-from crewel.client.transports.base import Wiring, decode, encode, reason
+from crewel.client.transports import Wiring, decode, encode, reason
 
 log = logging.getLogger("crewel.client")
 

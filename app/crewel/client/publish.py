@@ -1,0 +1,199 @@
+"""What a publish may ask for, the message that says so, batches, and publishing again until the server has answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from random import random
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
+
+from crewel.bayeux.channel import parse
+from crewel.bayeux.message import Fields
+from crewel.client.errors import (
+    UNKNOWN_SESSION,
+    ClientError,
+    MessageTooLargeError,
+    NotConnectedError,
+    NotStored,
+    PublishRefused,
+    RequestTimeoutError,
+    TransportError,
+    publish_refused,
+)
+from crewel.client.message import Reply, channel_name, is_successful
+from crewel.client.retry import Backoff, BackoffRule
+from crewel.qos.fields import Options
+from crewel.qos.publish import DESTINATION, PUBLISH
+
+Distribute = Literal["all", "one"]
+_PLAIN: Final = Options(*(row for row in PUBLISH.rows if row.name not in ("destinations", "history_max")))
+"""The options that the client passes on as they are."""
+_Request = Callable[[list[Fields]], Awaitable[list[Fields]]]
+MAX_RETRY_S: Final = 100.0
+"""How long a publish may be tried again: servers keep a key for 120 s, and the last attempt may take a while."""
+PAUSES: Final = BackoffRule(initial=0.1, factor=2.0, maximum=2.0)
+"""Between two attempts."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One receiver of a point-to-point message (docs/point-to-point.md)."""
+
+    to: str
+    """A session, `client/joe/1`, or a subject, `client/joe`."""
+    force_queuing: bool = False
+    """Whether a message to a subject that nobody is waits until somebody is."""
+    distribute: Distribute = "all"
+    """Which of a subject's sessions get it."""
+
+
+Address = str | Destination
+"""A destination, or only its name."""
+
+
+class PublishOptions(TypedDict, total=False):
+    """What a publish may ask for beside its data: the options of `crewel.qos.publish` (docs/client.md). What is not given, or
+    None, is as the server has it. Times are in milliseconds and go to the server as they are.
+    """
+
+    persistent: bool | None
+    priority: int | str | None
+    life_time_ms: int | None
+    force_destroy: bool | None
+    force_update: bool | None
+    to: Address | Iterable[Address] | None
+    """Its destinations."""
+    force_queuing: bool | None
+    """As in `Destination`, for those that are names only."""
+    distribute: Distribute | None
+    """As in `Destination`, for those that are names only."""
+    subscribable: bool | None
+    reply_to: str | None
+    key: str | None
+    properties: Fields | None
+    readonly: bool | None
+    history_max: int | None
+    destroy_delay_ms: int | None
+    administrative: bool | None
+
+
+def publication(channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> Fields:
+    """The message that publishes `data`. Raises ValueError if nobody can publish to this channel, TypeError for an option
+    that there is not."""
+    name = channel_name(channel)
+    parsed = parse(name)
+    if parsed is None or parsed.is_wildcard or name.startswith("/meta/"):
+        raise ValueError(f"nothing can be published to {channel}")
+    message: Fields = {"channel": name, "data": data}
+    qos = _qos(**options)
+    if qos:
+        asked = ext.get("publish") if ext is not None else None
+        ext = {**(ext or {}), "publish": {**(asked if isinstance(asked, dict) else {}), **qos}}
+    return message if ext is None else {**message, "ext": ext}
+
+
+def _qos(
+    *,
+    to: Address | Iterable[Address] | None = None,
+    force_queuing: bool | None = None,
+    distribute: Distribute | None = None,
+    history_max: int | None = None,
+    **same: Any,
+) -> Fields:
+    qos = _PLAIN.write(same)
+    if history_max is not None:
+        qos["history"] = {"maxEntries": history_max}
+    if to is not None:
+        addresses = [to] if isinstance(to, str | Destination) else to
+        qos["destination"] = [_destination(each, force_queuing, distribute) for each in addresses]
+    elif force_queuing is not None or distribute is not None:
+        raise ValueError("force_queuing and distribute say something of `to`, which is not given")
+    return qos
+
+
+def _destination(address: Address, force_queuing: bool | None, distribute: Distribute | None) -> Fields:
+    if not isinstance(address, Destination):
+        address = Destination(address, force_queuing or False, distribute or "all")
+    is_one = address.distribute != "all"
+    return DESTINATION.write(
+        {
+            "to": address.to,
+            "force_queuing": address.force_queuing or None,
+            "distribute": address.distribute if is_one else None,
+        }
+    )
+
+
+class Batch:
+    """Collects until its block ends, then sends everything at once, in order.
+
+    If the block raises, nothing is sent. If the server refuses some of the
+    messages, leaving the block raises `PublishRefused` for the first of them;
+    `replies` tells of each.
+    """
+
+    def __init__(self, request: _Request) -> None:
+        self._request = request
+        self._messages: list[Fields] = []
+        self.replies: list[Reply] = []
+        """One reply for each message, in the order of publishing, once the block has ended."""
+
+    def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
+        """Add one message. Raises ValueError if nobody can publish to this channel."""
+        self._messages.append(publication(channel, data, ext, **options))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None or not self._messages:
+            return
+        messages, self._messages = self._messages, []
+        self.replies = [Reply(reply) for reply in await self._request(messages)]
+        for reply in self.replies:
+            if not is_successful(reply):
+                raise publish_refused(reply)
+
+
+def checked(retry_for: float) -> float:
+    """`retry_for`, in seconds. Raises ValueError beyond the time for which a key is good."""
+    if not 0 <= retry_for <= MAX_RETRY_S:
+        raise ValueError(
+            f"retry_for is 0 to {MAX_RETRY_S:g} seconds, for servers forget a key after 120, not {retry_for:g}"
+        )
+    return retry_for
+
+
+async def repeated(attempt: Callable[[], Awaitable[_T]], retry_for: float) -> _T:
+    """What the first successful attempt returns. Raises the last failure when `retry_for` seconds have passed, and at once
+    what no repeat can mend."""
+    loop = asyncio.get_running_loop()
+    deadline, pauses = loop.time() + retry_for, Backoff(PAUSES, random)
+    failure: ClientError | None = None
+    try:
+        async with asyncio.timeout_at(deadline):
+            while True:
+                try:
+                    return await attempt()
+                except (TransportError, NotConnectedError, PublishRefused) as error:
+                    if not _may_be_repeated(error):
+                        raise
+                    failure = error
+                await asyncio.sleep(pauses.failed())
+    except TimeoutError:
+        raise failure or RequestTimeoutError(f"no answer within {retry_for:g} s") from None
+
+
+def _may_be_repeated(error: ClientError) -> bool:
+    """Whether it has not been stored, or the outcome is unknown. After a lost session the client makes another."""
+    if isinstance(error, MessageTooLargeError):
+        return False
+    return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION
