@@ -5,6 +5,7 @@ stands between them is replaced. `--check` writes nothing, names the pages that
 are stale and exits with 1.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -18,8 +19,11 @@ from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
 from crewel.pipeline.schemas import TABLES
-from crewel.qos.connect import OverflowPolicy
+from crewel.qos.connect import CONNECT, DISPATCHER, ConnectQos, OverflowPolicy, Retries
+from crewel.qos.fields import Option
 from crewel.qos.filters import FUNCTIONS
+from crewel.qos.publish import DESTINATION, PUBLISH, PublishQos
+from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.facts import FACTS
 from crewel.storage.layout import KEYS
@@ -59,33 +63,53 @@ def filter_functions() -> str:
     return table(("function", "answers"), ((f"`{name}`", meaning) for name, meaning in FUNCTIONS.items()))
 
 
-def wire_options(options: Options, record: object) -> str:
-    """Return the table of the fields of an `ext`: their defaults are those of the record that they are read into."""
+def wire_options(options: Iterable[Option], *records: object) -> str:
+    """Return the table of the fields of an `ext`; the default of each is that of the record that it is read into."""
     rows = []
-    for option in options.rows:
+    for option in options:
+        default = next(getattr(record, option.name) for record in records if hasattr(record, option.name))
+        shown = code(json.dumps(default)) if isinstance(default, bool | int | float | str) and default != "" else ""
         more = f" ([more]({option.page}))" if option.page else ""
-        rows.append((code(option.wire), default_of(getattr(record, option.name)), f"{option.meaning}{more}."))
+        rows.append((code(option.wire), shown, f"{option.meaning}{more}."))
     return table(("field", "default", "meaning"), rows)
 
 
-def default_of(value: object) -> str:
-    """Return a default as the wire has it; options that are objects, and None, are as configured or not there."""
-    is_simple = isinstance(value, bool | int | float | StrEnum) and value is not None
-    return code(json.dumps(value)) if is_simple else ""
+def publish_options() -> str:
+    """Return the table of `ext.publish`."""
+    rows = [row._replace(wire="history.maxEntries") if row.wire == "history" else row for row in PUBLISH.rows]
+    return wire_options(rows, PublishQos())
 
 
 def subscribe_options() -> str:
     """Return the table of `ext.subscribe`."""
-    record, history = SubscribeQos(), {f"history.{row.wire}": row for row in HISTORY.rows}
-    rows = [row._replace(wire=wire) for wire, row in history.items()]
-    rows += [row for row in SUBSCRIBE.rows if row.name != "history"]
-    return wire_options(Options(*rows), _Both(record, record.choice))
+    history = [row._replace(wire=f"history.{row.wire}") for row in HISTORY.rows]
+    others = [row for row in SUBSCRIBE.rows if row.wire != "history"]
+    return wire_options([*history, *others], SubscribeQos(), Choice())
 
 
-def client_options(*options: Iterable[Option]) -> str:
-    """Return the table of the client's keywords."""
-    rows = [(code(option.name), f"{option.meaning}.") for each in options for option in each]
-    return table(("option", "meaning"), rows)
+def session_options() -> str:
+    """Return the table of `ext.session`."""
+    return wire_options(CONNECT.rows, ConnectQos())
+
+
+def dispatcher_options() -> str:
+    """Return the table of the `dispatcher` of `ext.session`."""
+    return wire_options(DISPATCHER.rows, Retries())
+
+
+def client_options(options: Iterable[Option]) -> str:
+    """Return the table of the Python client's keywords."""
+    return table(("option", "meaning"), ((code(option.name), f"{option.meaning}.") for option in options))
+
+
+def client_publish_options() -> str:
+    """Return the table of what a publish of the Python client takes."""
+    return client_options([*(row for row in PUBLISH.rows if row.wire != "destination"), *DESTINATION.rows])
+
+
+def client_subscribe_options() -> str:
+    """Return the table of what a subscription of the Python client takes."""
+    return client_options([*HISTORY.rows, *(row for row in SUBSCRIBE.rows if row.wire != "history")])
 
 
 def topic_states() -> str:
@@ -273,6 +297,12 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "topic-rules": topic_rules,
     "filter-functions": filter_functions,
+    "publish-options": publish_options,
+    "subscribe-options": subscribe_options,
+    "session-options": session_options,
+    "dispatcher-options": dispatcher_options,
+    "client-publish-options": client_publish_options,
+    "client-subscribe-options": client_subscribe_options,
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
     "metrics": figures,

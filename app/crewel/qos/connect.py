@@ -187,7 +187,7 @@ CONNECT: Final = Options(
         "ackWait",
         "ack_wait_ms",
         whole(1, or_else=-1),
-        "How long it stays open at most, with `settle` `message`, ms; -1: for ever",
+        "How long a message stays open at most, with `settle` `message`, ms; -1: for ever",
     ),
     Option(
         "pingInterval",

@@ -208,7 +208,13 @@ PUBLISH: Final = Options(
         "point-to-point.md",
     ),
     Option("subscribable", "subscribable", flag, "Whether subscribers receive it too, if it has destinations"),
-    Option("replyTo", "reply_to", _channel, "The channel on which an answer is awaited", "request-reply.md"),
+    Option(
+        "replyTo",
+        "reply_to",
+        _channel,
+        "The channel on which an answer is awaited; delivered as `ext.replyTo`",
+        "request-reply.md",
+    ),
     Option(
         "key",
         "key",
@@ -217,9 +223,7 @@ PUBLISH: Final = Options(
         " two minutes, delivers nothing and answers the first one's id",
     ),
     Option("clientProperties", "properties", json_values, "JSON values that travel with it"),
-    Option(
-        "administrative", "administrative", flag, "It configures the topic anew and is delivered to nobody", "topics.md"
-    ),
+    Option("administrative", "administrative", flag, "It configures the topic and is not delivered", "topics.md"),
 )
 """The options of a publish, `ext.publish`."""
 

@@ -145,7 +145,7 @@ HISTORY: Final = Options(
 
 SUBSCRIBE: Final = Options(
     Option("history", "history", HISTORY.part(dict), "What comes first of the topic's history"),
-    Option("initialUpdate", "initial_update", flag, "Whether it comes at all"),
+    Option("initialUpdate", "initial_update", flag, "Whether messages of the history come at all"),
     Option("local", "local", flag, "Whether the session receives what it publishes itself"),
     Option(
         "notify",
