@@ -26,7 +26,7 @@ from crewel.qos.publish import DESTINATION, PUBLISH, PublishQos
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE, Choice, SubscribeQos
 from crewel.settings.table import as_text, declared, declared_rules
 from crewel.storage.facts import FACTS
-from crewel.storage.layout import KEYS
+from crewel.storage.keys import KEYS
 from crewel.storage.streams import EVENTS, GROUP
 from crewel.topics import lifecycle as topic_life
 
@@ -203,7 +203,7 @@ def facts() -> str:
 
 def fact_fields() -> str:
     """Return the table of what the facts hold."""
-    rows = ((f"`{each.name}`", f"`{name}`", meaning) for each in FACTS for name, meaning in each.fields.items())
+    rows = ((f"`{each.name}`", f"`{name}`", field.meaning) for each in FACTS for name, field in each.fields.items())
     return table(("type", "field", "meaning"), rows)
 
 

@@ -4,14 +4,13 @@ from it, and nothing else says what a column is called."""
 from typing import Final
 
 from crewel.pipeline.schemas.bronze import BRONZE, BYTES, GAP, LONGEST_PAYLOAD, PLACE, RAW, STREAMS
-from crewel.pipeline.schemas.events import BUCKETS_MS, EVENT_VERSIONS, EVENTS
+from crewel.pipeline.schemas.events import EVENT_VERSIONS, EVENTS
 from crewel.pipeline.schemas.facts import FACTS
 from crewel.pipeline.schemas.gold import FINDINGS, GOLD
 from crewel.pipeline.schemas.table import Column, Layer, Table, unique
 
 __all__ = [
     "BRONZE",
-    "BUCKETS_MS",
     "BYTES",
     "EVENTS",
     "EVENT_VERSIONS",

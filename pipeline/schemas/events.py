@@ -6,12 +6,10 @@ from typing import Final
 
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
 from crewel.pipeline.schemas.table import Column, Layer, Table
+from crewel.storage.streams import BUCKETS_MS
 
 EVENT_VERSIONS: Final = (1,)
 """The versions of groups that are understood; all others are kept in `corrupt`."""
-
-BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 300000, 3600000)
-"""Upper bounds of the buckets of a latency, in milliseconds, inclusive; what took longer is in one more."""
 
 _RUN: Final = (
     Column("node", "string", "Name of the server."),

@@ -1,4 +1,4 @@
-"""How the JSON of facts and events is typed: for each table of silver, which entries it is made of and how. Data, no functions.
+"""How the JSON of facts and events is typed: for each table of silver, which entries it is made of and how.
 
 Columns are expressions of Spark SQL. Fields that a server of long ago did not write are null, and have a value here that says
 the same; a field that must be there and is not makes the entry corrupt.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from crewel.pipeline.schemas import TABLES, Table
+from crewel.storage.facts import FACTS as WRITTEN
+from crewel.storage.facts import FactType
 
 FACT_VERSIONS: Final = (1,)
 """The versions of facts that are understood. A fact that says nothing is of version 1."""
@@ -39,8 +41,19 @@ class Event:
     columns: Mapping[str, str]
 
 
-def _fact(name: str, types: str, ddl: str, sound: str, rows: str) -> Fact:
-    return Fact(TABLES[f"fact_{name}"], tuple(types.split()), ddl, sound, rows)
+def _fact(name: str, types: str, sound: str, rows: str) -> Fact:
+    first = types.split(maxsplit=1)[0]
+    (written,) = (each for each in WRITTEN if each.name == first)
+    return Fact(TABLES[f"fact_{name}"], tuple(types.split()), _ddl(written), sound, rows)
+
+
+def _ddl(written: FactType) -> str:
+    """The fields of the JSON, as the server says what it writes: `"ended[].ids"` is a field of the structures in `ended`."""
+    fields = {name: field.type for name, field in written.fields.items()}
+    for name in [name for name, kind in fields.items() if kind == "array<struct>"]:
+        inner = [(each, each.removeprefix(f"{name}[].")) for each in fields if each.startswith(f"{name}[].")]
+        fields[name] = f"array<struct<{', '.join(f'`{short}`: {fields.pop(each)}' for each, short in inner)}>>"
+    return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())
 
 
 def _there(*fields: str) -> str:
@@ -55,7 +68,6 @@ def _struct(columns: Mapping[str, str]) -> str:
     return "named_struct(" + ", ".join(f"'{name}', {text}" for name, text in columns.items()) + ")"
 
 
-_IDS: Final = "array<bigint>"
 _TEXTS: Final = "array<string>"
 _NO_TEXTS: Final = f"CAST(array() AS {_TEXTS})"
 _GROUPS: Final = f"coalesce(d.`groups`, {_NO_TEXTS})"
@@ -64,14 +76,12 @@ FACTS: Final = (
     _fact(
         "published",
         "published",
-        f"first bigint, channels {_TEXTS}",
         _there("first", "channels") + " AND NOT exists(d.channels, c -> c IS NULL)",
         "transform(d.channels, (c, i) -> named_struct('log_id', d.first + i, 'channel', c))",
     ),
     _fact(
         "addressed",
         "addressed",
-        f"id bigint, channel string, sessions {_TEXTS}, queues {_TEXTS}",
         _there("id", "channel"),
         "concat("
         + ", ".join(
@@ -84,7 +94,6 @@ FACTS: Final = (
     _fact(
         "leased",
         "leased",
-        f"queue string, leases array<struct<session string, ids {_IDS}>>",
         _there("queue", "leases") + " AND NOT exists(d.leases, l -> l.session IS NULL OR l.ids IS NULL)",
         "flatten(transform(d.leases, l -> transform(l.ids, i ->"
         " named_struct('log_id', i, 'queue', d.queue, 'session', l.session))))",
@@ -92,28 +101,24 @@ FACTS: Final = (
     _fact(
         "returned",
         "returned",
-        f"queue string, ids {_IDS}",
         _there("queue", "ids"),
         "transform(d.ids, i -> named_struct('log_id', i, 'queue', d.queue))",
     ),
     _fact(
         "erased",
         "erased",
-        "channel string, messages bigint",
         _there("channel"),
         _one(channel="d.channel", messages="coalesce(d.messages, 0L)"),
     ),
     _fact(
         "sessions",
         "opened-session closed-session",
-        "session string",
         _there("session"),
         _one(session="d.session", what="CASE t WHEN 'opened-session' THEN 'opened' ELSE 'closed' END"),
     ),
     _fact(
         "subscribed",
         "subscribed",
-        f"session string, patterns {_TEXTS}, `from` bigint, `groups` {_TEXTS}, options map<string, string>",
         _there("session", "patterns", "`from`"),
         # What was asked for a pattern may change while its subscription goes on, and that of a group begins none.
         "transform(array_union(d.patterns, coalesce(map_keys(d.options), "
@@ -134,7 +139,6 @@ FACTS: Final = (
     _fact(
         "unsubscribed",
         "unsubscribed",
-        f"session string, patterns {_TEXTS}, `from` {_IDS}, until bigint, `groups` {_TEXTS}",
         _there("session", "patterns", "`from`", "until") + " AND size(d.patterns) = size(d.`from`)",
         "zip_with(d.patterns, d.`from`, (p, i) -> "
         + _struct(
@@ -145,7 +149,6 @@ FACTS: Final = (
     _fact(
         "ended",
         "ended",
-        f"ended array<struct<session string, reason string, code string, ids {_IDS}>>",
         _there("ended") + " AND NOT exists(d.ended, e -> e.session IS NULL OR e.reason IS NULL OR e.ids IS NULL"
         " OR exists(e.ids, i -> i IS NULL))",
         "transform(flatten(transform(d.ended, e -> transform(e.ids, i ->"
@@ -155,7 +158,6 @@ FACTS: Final = (
     _fact(
         "redriven",
         "redriven",
-        "letter string, message string, id bigint, session string, channel string, code string, returns bigint",
         _there("letter", "message", "id", "code"),
         _one(
             letter="d.letter",
@@ -170,14 +172,12 @@ FACTS: Final = (
     _fact(
         "discarded",
         "discarded",
-        f"letters {_TEXTS}, who string",
         _there("letters"),
         "transform(d.letters, l -> named_struct('letter', l, 'who', d.who))",
     ),
     _fact(
         "held",
         "held",
-        "session string, who string, since bigint, code string, id string, reason string, active boolean, sink boolean",
         _there("session", "since"),
         _one(
             session="d.session",
@@ -190,7 +190,7 @@ FACTS: Final = (
             sink="coalesce(d.sink, false)",
         ),
     ),
-    _fact("released", "released", "session string", _there("session"), _one(session="d.session")),
+    _fact("released", "released", _there("session"), _one(session="d.session")),
 )
 """How facts are typed."""
 

@@ -2,8 +2,8 @@
 
 from pyspark.sql import SparkSession
 
-from crewel.pipeline.schemas import BUCKETS_MS
 from crewel.pipeline.transformations.latency import backlog, latency
+from crewel.storage.streams import BUCKETS_MS
 from tests.pipeline.frames import frame, silver, time, told
 
 MINUTE = 60_000

@@ -2,11 +2,10 @@
 
 import pytest
 
-from crewel.pipeline.schemas import BUCKETS_MS, EVENT_VERSIONS, FINDINGS, LONGEST_PAYLOAD, STREAMS, TABLES, Table
+from crewel.pipeline.schemas import EVENT_VERSIONS, FINDINGS, LONGEST_PAYLOAD, STREAMS, TABLES, Table
 from crewel.pipeline.schemas.table import Column, Layer, unique
 from crewel.storage.facts import FACTS as WRITTEN_FACTS
-from crewel.storage.layout import KEYS
-from crewel.storage.streams import BUCKETS_MS as WRITTEN_BUCKETS
+from crewel.storage.keys import KEYS
 from crewel.storage.streams import EVENTS as WRITTEN_EVENTS
 from crewel.storage.streams import SCHEMA
 
@@ -35,8 +34,7 @@ def test_every_type_of_fact_and_of_event_has_a_table() -> None:
     assert events == {name for name in TABLES if name.startswith("event_")} - {"event_groups"}
 
 
-def test_the_buckets_the_version_and_the_streams_are_those_that_the_server_writes() -> None:
-    assert BUCKETS_MS == WRITTEN_BUCKETS
+def test_the_version_and_the_streams_are_those_that_the_server_writes() -> None:
     assert SCHEMA in EVENT_VERSIONS
     assert {*STREAMS} <= {key.name for key in KEYS}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.storage.checks import Facts, check_format, check_server
+from crewel.storage.checks import StoreInfo, check_format, check_server
 from crewel.storage.keys import FORMAT
 
 GOOD = {
@@ -18,10 +18,12 @@ GOOD = {
 }
 
 
-def facts(**other: str) -> Facts:
+def facts(**other: str) -> StoreInfo:
     """Return what a good store says, with some lines changed, or left out if empty."""
     rows = GOOD | other
-    return Facts("\r\n".join(["# Server", *(f"{name}:{value}" for name, value in rows.items() if value), ""]).encode())
+    return StoreInfo(
+        "\r\n".join(["# Server", *(f"{name}:{value}" for name, value in rows.items() if value), ""]).encode()
+    )
 
 
 def test_a_good_store_is_trusted() -> None:

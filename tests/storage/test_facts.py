@@ -54,6 +54,28 @@ async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store
     assert seen == known
 
 
+async def test_each_field_has_the_type_that_the_schema_says(store: Store) -> None:
+    owner = await started(store)
+    await do_everything(owner)
+    types = {each.name: each.fields for each in facts.FACTS}
+    for fact in await facts.read(store):
+        for name, value in fact.fields.items():
+            assert fits(value, types[fact.type][name].type), (fact.type, name, value)
+        for kind in ("ended", "leases"):
+            for each in fact.fields.get(kind, []):
+                for name, value in each.items():
+                    assert fits(value, types[fact.type][f"{kind}[].{name}"].type), (fact.type, kind, name, value)
+
+
+def fits(value: object, kind: str) -> bool:
+    """Whether a value of JSON is of a type of the schema; an empty list of Lua is `{}`."""
+    if kind.startswith("array<"):
+        inner = kind.removeprefix("array<").removesuffix(">")
+        return value == {} or (isinstance(value, list) and all(fits(each, inner) for each in value))
+    python = {"bigint": int, "string": str, "boolean": bool, "struct": dict, "map<string, string>": dict}[kind]
+    return type(value) is python
+
+
 async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
     owner = await started(store)
     await do_everything(owner)
@@ -103,4 +125,4 @@ def test_the_letters_of_others_tell_no_codes() -> None:
 
 def test_every_reason_is_documented() -> None:
     (ended,) = (each for each in facts.FACTS if each.name == "ended")
-    assert all(f"`{reason.value}`" in ended.fields["ended[].reason"] for reason in EndReason)
+    assert all(f"`{reason.value}`" in ended.fields["ended[].reason"].meaning for reason in EndReason)

@@ -2,8 +2,7 @@
 
 import re
 
-from crewel.storage.keys import Keys
-from crewel.storage.layout import KEYS
+from crewel.storage.keys import KEYS, Keys
 from crewel.storage.scripts import scripts
 
 ONLY_READ = {"history", "followed"}

@@ -12,8 +12,7 @@ import hiredis
 import pytest
 
 from crewel.errors import StoreUncertain
-from crewel.storage.line import Line
-from crewel.storage.reader import pool_of
+from crewel.storage.connection import Connection, pool_of
 from tests.store_process import StoreProcess
 
 LIMIT_S = 15
@@ -24,7 +23,7 @@ UNKNOWN = b"*1\r\n$7\r\nUNHEARD\r\n"
 class Asking:
     """A line, and what was said of it."""
 
-    def __init__(self, line: Callable[[Callable[[str], None]], Line]) -> None:
+    def __init__(self, line: Callable[[Callable[[str], None]], Connection]) -> None:
         self.lost: list[str] = []
         self.line = line(self._lose)
 
@@ -46,7 +45,7 @@ async def asking(url: str) -> AsyncIterator[Asking]:
     pool = pool_of(url, "line:")
     connection = pool.make_connection()
     await connection.connect()
-    asking = Asking(lambda lost: Line(connection, lost))
+    asking = Asking(lambda lost: Connection(connection, lost))
     yield asking
     asking.line.close("the test is over")
     await pool.aclose()
@@ -104,7 +103,7 @@ async def test_what_nobody_can_make_sense_of_ends_the_line(said: bytes, reason: 
 
 
 async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 0.1)
+    monkeypatch.setattr("crewel.storage.connection.LIMIT_S", 0.1)
     async with saying(b":1\r\n") as url, asking(url) as there:
         one, missing = await there.ask(PING, PING)
         assert one == 1
@@ -114,7 +113,7 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: p
 
 async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One timer serves many exchanges: it must neither end a later one too early nor forget it."""
-    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 1.0)
+    monkeypatch.setattr("crewel.storage.connection.LIMIT_S", 1.0)
     async with saying(b":1\r\n") as url, asking(url) as there:
         assert await there.ask(PING) == [1]
         await asyncio.sleep(0.5)
@@ -126,7 +125,7 @@ async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_stall_of_the_loop_is_no_outage_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer lies unread in the socket when the timer fires, long after its time."""
-    monkeypatch.setattr("crewel.storage.line.LIMIT_S", 0.3)
+    monkeypatch.setattr("crewel.storage.connection.LIMIT_S", 0.3)
     async with saying(b":1\r\n") as url, asking(url) as there:
         asked = asyncio.create_task(there.ask(PING))
         await asyncio.sleep(0)

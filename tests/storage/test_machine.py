@@ -4,7 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from crewel.storage.machine import memory_bytes
+from crewel.storage.embedded import memory_bytes
 from tests.storage.test_embedded import opened
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

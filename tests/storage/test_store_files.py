@@ -18,12 +18,10 @@ import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.lasting import Storage
-from crewel.storage.checks import Facts
+from crewel.storage.checks import Space, StoreInfo
 from crewel.storage.embedded import server_binary
-from crewel.storage.file_tail import cut, examine
-from crewel.storage.space import Space
 from crewel.storage.store import Store
-from crewel.storage.store_files import Damaged
+from crewel.storage.store_files import Damaged, cut_off, examine
 from tests.storage.conftest import settings_for
 from tests.storage.owner import started
 
@@ -185,8 +183,8 @@ async def test_a_rewrite_that_failed_is_asked_for_again(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-def facts(**rows: object) -> Facts:
-    return Facts("".join(f"{name}:{value}\r\n" for name, value in rows.items()).encode())
+def facts(**rows: object) -> StoreInfo:
+    return StoreInfo("".join(f"{name}:{value}\r\n" for name, value in rows.items()).encode())
 
 
 def test_a_rewrite_is_asked_for_once_a_minute_at_most(tmp_path: Path) -> None:
@@ -208,7 +206,7 @@ def test_a_rewrite_is_asked_for_only_where_it_has_room(tmp_path: Path) -> None:
 def test_a_file_that_has_grown_is_rewritten_where_the_disk_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crewel.storage.space.FREE_DISK", 1 << 62)
+    monkeypatch.setattr("crewel.storage.checks.FREE_DISK", 1 << 62)
     space = Space(tmp_path)
     grown = facts(used_memory=1000, aof_current_size=2001)
     assert "MiB left" in (space.why_full(grown) or "")
@@ -258,7 +256,7 @@ def test_a_tail_is_cut_and_kept(tmp_path: Path) -> None:
     file.write_bytes(SET + b"nonsense" + entry(1_795_190_671_003_112))
     tail = examine(file)
     assert "with 1 messages, 1795190671003112 of 2026-11-20T" in str(tail)
-    kept = cut(tail)
+    kept = cut_off(tail)
     assert file.read_bytes() == SET
     assert kept.read_bytes() == b"nonsense" + entry(1_795_190_671_003_112)
     assert kept.parent == tmp_path

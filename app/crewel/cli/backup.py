@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crewel.settings import Settings
     from crewel.settings.lasting import Storage
     from crewel.storage.backups import Contents
-    from crewel.storage.reader import Reader
+    from crewel.storage.connection import Reader
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
@@ -64,17 +64,17 @@ def restore(
 
 async def _backup(settings: "Settings", file: Path) -> "Contents":
     from crewel.storage import backups
-    from crewel.storage.snapshot import snapshot
-    from crewel.storage.visits import visit
+    from crewel.storage.admin_connection import admin_connection
+    from crewel.storage.backups import snapshot
 
     storage = settings.storage
     _check_source(storage)
     _check_target(file)
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
-        async with visit(storage) as visited:
+        async with admin_connection(storage) as connection:
             with progress("copying", "bytes") as show:
-                async with snapshot(visited, directory, show) as reader:
+                async with snapshot(connection, directory, show) as reader:
                     with (directory / "whole").open("xb") as made, progress("writing", "keys") as show_keys:
                         os.fchmod(made.fileno(), 0o600)
                         contents = await _write(reader, storage, made, show_keys)
@@ -178,21 +178,21 @@ async def _restore(storage: "Storage", file: Path, force: bool) -> "Contents":
 
 async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> None:
     from crewel.storage import backups
-    from crewel.storage.visits import visit
+    from crewel.storage.admin_connection import admin_connection
 
-    async with visit(storage) as visited:
-        await visited.require_fit()
-        if await visited.is_in_use():
+    async with admin_connection(storage) as connection:
+        await connection.require_fit()
+        if await connection.is_in_use():
             raise CrewelError("a server is using this store: end it first")
-        if await visited.has_keys():
+        if await connection.has_keys():
             if not force:
                 raise CrewelError(
                     f"the store has keys under {storage.prefix!r} already: --force removes them, another"
                     " storage.prefix leaves them"
                 )
-            await backups.clear(visited.reader, visited.keys)
+            await backups.clear(connection.reader, connection.keys)
         with progress("restoring", "commands", commands) as show:
-            await backups.apply(file, visited.reader, visited.keys, show)
+            await backups.apply(file, connection.reader, connection.keys, show)
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.lasting import Storage
 from crewel.settings.table import shown
-from crewel.storage.checks import Facts, check_format, check_server
-from crewel.storage.space import FREE_DISK
-from crewel.storage.visits import Visit, visit
+from crewel.storage.admin_connection import AdminConnection, admin_connection
+from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _FEW_DESCRIPTORS = 10_000
@@ -64,12 +63,12 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
 async def _of_store(settings: Settings) -> AsyncIterator[Finding]:
     storage, trial = await asyncio.to_thread(_without_traces, settings.storage)
     try:
-        async with visit(storage) as visited:
-            facts = await visited.facts()
+        async with admin_connection(storage) as connection:
+            info = await connection.info()
             where = shown(settings, "storage.url") or f"the server's own in {settings.storage.data_dir}"
             note = " (no server has run here yet; this was a trial elsewhere)" if trial else ""
-            yield Finding("store", State.OK, f"{facts.kind} {facts.version}, {where}{note}")
-            for finding in await _of_contents(visited, facts):
+            yield Finding("store", State.OK, f"{info.kind} {info.version}, {where}{note}")
+            for finding in await _of_contents(connection, info):
                 yield finding
     except CrewelError as error:
         yield Finding("store", State.WRONG, str(error), "see storage.url, or store.log in storage.data_dir")
@@ -86,53 +85,53 @@ def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
     return storage.model_copy(update={"data_dir": trial}), trial
 
 
-async def _of_contents(visited: Visit, facts: Facts) -> list[Finding]:
+async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Finding]:
     return [
-        _fitness(facts),
-        await _fsync(visited),
-        _memory(facts),
-        await _format(visited),
-        await _clock(visited),
+        _fitness(info),
+        await _fsync(connection),
+        _memory(info),
+        await _format(connection),
+        await _clock(connection),
     ]
 
 
-def _fitness(facts: Facts) -> Finding:
+def _fitness(info: StoreInfo) -> Finding:
     try:
-        check_server(facts)
+        check_server(info)
     except CrewelError as error:
         return Finding("durability", State.WRONG, str(error))
-    return Finding("durability", State.OK, f"appends to a file, evicts nothing ({facts.policy})")
+    return Finding("durability", State.OK, f"appends to a file, evicts nothing ({info.policy})")
 
 
-async def _fsync(visited: Visit) -> Finding:
+async def _fsync(connection: AdminConnection) -> Finding:
     try:
-        _, value = await visited.ask("CONFIG", "GET", "appendfsync")
+        _, value = await connection.ask("CONFIG", "GET", "appendfsync")
     except (StoreError, ValueError):
         return Finding("fsync", State.UNKNOWN, "the store does not tell", "see appendfsync in its configuration")
     found = value.decode()
     if found == "always":
         return Finding("fsync", State.OK, "always: a crash loses nothing")
     if found == "everysec":
-        meant = visited.storage.url is None and visited.storage.fsync == "everysec"
+        meant = connection.storage.url is None and connection.storage.fsync == "everysec"
         return Finding("fsync", State.OK if meant else State.WARNING, "everysec: a crash may lose two seconds")
     return Finding("fsync", State.WRONG, f"{found}: a crash may lose half a minute", "set `appendfsync always`")
 
 
-def _memory(facts: Facts) -> Finding:
-    used = f"{facts.used_memory / 2**20:,.0f} MiB used"
-    if not facts.max_memory:
+def _memory(info: StoreInfo) -> Finding:
+    used = f"{info.used_memory / 2**20:,.0f} MiB used"
+    if not info.max_memory:
         return Finding("memory", State.OK, f"{used}, no limit")
-    share = facts.used_memory / facts.max_memory
-    found = f"{used} of {facts.max_memory / 2**20:,.0f} ({share:.0%})"
+    share = info.used_memory / info.max_memory
+    found = f"{used} of {info.max_memory / 2**20:,.0f} ({share:.0%})"
     if share >= _FULL_FROM:
         return Finding("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
     return Finding("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
 
 
-async def _format(visited: Visit) -> Finding:
-    found = await visited.ask("GET", visited.keys.format)
-    if found is None and not await visited.has_keys():
-        return Finding("format", State.OK, f"nothing is stored under {visited.storage.prefix!r} yet")
+async def _format(connection: AdminConnection) -> Finding:
+    found = await connection.ask("GET", connection.keys.format)
+    if found is None and not await connection.has_keys():
+        return Finding("format", State.OK, f"nothing is stored under {connection.storage.prefix!r} yet")
     try:
         version = check_format(found, is_empty=False)
     except CrewelError as error:
@@ -140,9 +139,9 @@ async def _format(visited: Visit) -> Finding:
     return Finding("format", State.OK, str(version))
 
 
-async def _clock(visited: Visit) -> Finding:
+async def _clock(connection: AdminConnection) -> Finding:
     before = time.time()
-    seconds, micros = await visited.ask("TIME")
+    seconds, micros = await connection.ask("TIME")
     after = time.time()
     store = int(seconds) + int(micros) / 1e6
     offset = max(before - store, store - after, 0.0)

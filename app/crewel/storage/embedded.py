@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.lasting import Storage
-from crewel.storage.machine import memory_bytes
 from crewel.storage.store_files import Damaged, StoreFiles, is_damage
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to start
 _STEADY_S = 10.0  # one that has run for so long is started again without a pause
 _END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
 _PR_SET_PDEATHSIG = 1
+_CONTAINER_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 def server_binary(storage: Storage) -> str:
@@ -292,3 +296,16 @@ def _before_start() -> Callable[[], None]:
                 os._exit(1)
 
     return prepare
+
+
+def memory_bytes(container_limits: tuple[Path, ...] = _CONTAINER_LIMITS) -> int:
+    """Return the memory of the machine, or of the container, if that may use less. Reads files."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([machine, *(limit for path in container_limits if (limit := _limit(path)) is not None)])
+
+
+def _limit(path: Path) -> int | None:
+    try:
+        return int(path.read_text("ascii"))
+    except (OSError, ValueError):  # there is no such file, or it says `max`
+        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -19,136 +19,168 @@ from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 
+class Field(NamedTuple):
+    """One field of a JSON object."""
+
+    type: str
+    """In the words of SQL: `bigint`, `string`, `boolean`, `array<...>`, `map<string, string>`; `array<struct>` of objects,
+    whose fields follow, `name[].field`."""
+    meaning: str
+
+
 @dataclass(frozen=True, slots=True)
 class FactType:
-    """One type of fact: when it is written, and the fields of its object with what they mean."""
+    """One type of fact: when it is written, and the fields of its object."""
 
     name: str
     written: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, Field]
 
 
-_FROM = "Log ids, one a pattern: what came after it was owed."
+_ID: Final = "bigint"
+_IDS: Final = "array<bigint>"
+_TEXT: Final = "string"
+_TEXTS: Final = "array<string>"
+_OBJECTS: Final = "array<struct>"
 
-FACTS: tuple[FactType, ...] = (
+FACTS: Final[tuple[FactType, ...]] = (
     FactType(
         "published",
         "when messages enter the log, one entry a group",
         {
-            "first": "Log id of the first message; each further one has the id of the one before plus one.",
-            "channels": "The channels of the messages, in the order of their ids; empty for one that nobody is owed.",
+            "first": Field(_ID, "Log id of the first message; each further one has the id of the one before plus one."),
+            "channels": Field(
+                _TEXTS, "The channels of the messages, in the order of their ids; empty for one that nobody is owed."
+            ),
         },
     ),
     FactType(
         "addressed",
         "when a message is put beside the log for certain receivers: they are owed it, or the members of a group are",
         {
-            "id": "Log id of the message.",
-            "channel": "Its channel.",
-            "sessions": "Names of the sessions that are owed it.",
-            "queues": "Names of the shared queues in which it waits: `client/joe`, of a subject, or `group:...`.",
+            "id": Field(_ID, "Log id of the message."),
+            "channel": Field(_TEXT, "Its channel."),
+            "sessions": Field(_TEXTS, "Names of the sessions that are owed it."),
+            "queues": Field(
+                _TEXTS, "Names of the shared queues in which it waits: `client/joe`, of a subject, or `group:...`."
+            ),
         },
     ),
     FactType(
         "leased",
         "when messages go from a shared queue to sessions, which are owed them from now on",
         {
-            "queue": "Name of the shared queue.",
-            "leases": "A list of objects, one a session.",
-            "leases[].session": "Its name.",
-            "leases[].ids": "Log ids of the messages.",
+            "queue": Field(_TEXT, "Name of the shared queue."),
+            "leases": Field(_OBJECTS, "A list of objects, one a session."),
+            "leases[].session": Field(_TEXT, "Its name."),
+            "leases[].ids": Field(_IDS, "Log ids of the messages."),
         },
     ),
     FactType(
         "returned",
         "when messages that sessions were owed wait in a shared queue again; for the sessions they have ended",
-        {"queue": "Name of the shared queue.", "ids": "Log ids of the messages."},
+        {"queue": Field(_TEXT, "Name of the shared queue."), "ids": Field(_IDS, "Log ids of the messages.")},
     ),
     FactType(
         "erased",
         "when a topic is removed with its history; what sessions are owed ends by itself",
-        {"channel": "The topic's channel.", "messages": "How many its history had."},
+        {"channel": Field(_TEXT, "The topic's channel."), "messages": Field(_ID, "How many its history had.")},
     ),
     FactType(
         "opened-session",
         "when a reliable session is made",
-        {"session": "Its name, `client/joe/1`."},
+        {"session": Field(_TEXT, "Its name, `client/joe/1`.")},
     ),
     FactType(
         "subscribed",
         "when a session subscribes to what it was not subscribed to",
         {
-            "session": "Name of the session.",
-            "patterns": "What it subscribed to.",
-            "from": "Log id: what came after it is owed.",
-            "groups": "Names of the shared queues of groups that it is a member of from now on; left out if there are none.",
-            "options": "By pattern, what was asked for it, an object or a list of some; left out if nothing has changed.",
+            "session": Field(_TEXT, "Name of the session."),
+            "patterns": Field(_TEXTS, "What it subscribed to."),
+            "from": Field(_ID, "Log id: what came after it is owed."),
+            "groups": Field(
+                _TEXTS,
+                "Names of the shared queues of groups that it is a member of from now on; left out if there are none.",
+            ),
+            "options": Field(
+                "map<string, string>",
+                "By pattern, what was asked for it, an object or a list of some; left out if nothing has changed.",
+            ),
         },
     ),
     FactType(
         "unsubscribed",
         "when subscriptions end, also because the session's end has begun",
         {
-            "session": "Name of the session.",
-            "patterns": "What it was subscribed to.",
-            "from": _FROM,
-            "until": "Log id: what came after it is not owed.",
-            "groups": "Names of the shared queues of groups that it is no member of any more; left out if there are none.",
+            "session": Field(_TEXT, "Name of the session."),
+            "patterns": Field(_TEXTS, "What it was subscribed to."),
+            "from": Field(_IDS, "Log ids, one a pattern: what came after it was owed."),
+            "until": Field(_ID, "Log id: what came after it is not owed."),
+            "groups": Field(
+                _TEXTS,
+                "Names of the shared queues of groups that it is no member of any more; left out if there are none.",
+            ),
         },
     ),
     FactType(
         "ended",
         "when messages have ended for their receivers, one entry a commit and one a session's end",
         {
-            "ended": "A list of objects, each about one session, reason and code; several may be about the same.",
-            "ended[].session": "Name of the receiver; of messages that waited in a shared queue, the name of that.",
-            "ended[].reason": "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + ".",
-            "ended[].code": "Dotted error code of dead letters; left out otherwise.",
-            "ended[].ids": "Log ids of the messages.",
+            "ended": Field(
+                _OBJECTS, "A list of objects, each about one session, reason and code; several may be about the same."
+            ),
+            "ended[].session": Field(
+                _TEXT, "Name of the receiver; of messages that waited in a shared queue, the name of that."
+            ),
+            "ended[].reason": Field(
+                _TEXT, "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + "."
+            ),
+            "ended[].code": Field(_TEXT, "Dotted error code of dead letters; left out otherwise."),
+            "ended[].ids": Field(_IDS, "Log ids of the messages."),
         },
     ),
     FactType(
         "held",
         "when a receiver gets nothing for the time being",
         {
-            "session": "Name of the session.",
-            "who": "The operator, or the session's own name if its client asked for it.",
-            "since": "Milliseconds since 1970.",
-            "code": "Dotted error code that it answered, or empty.",
-            "id": "The message that it could not take, or empty.",
-            "reason": "Why, in words.",
-            "active": "`false`, if messages wait meanwhile.",
-            "sink": "`true`, if they become dead letters instead.",
+            "session": Field(_TEXT, "Name of the session."),
+            "who": Field(_TEXT, "The operator, or the session's own name if its client asked for it."),
+            "since": Field(_ID, "Milliseconds since 1970."),
+            "code": Field(_TEXT, "Dotted error code that it answered, or empty."),
+            "id": Field(_TEXT, "The message that it could not take, or empty."),
+            "reason": Field(_TEXT, "Why, in words."),
+            "active": Field("boolean", "`false`, if messages wait meanwhile."),
+            "sink": Field("boolean", "`true`, if they become dead letters instead."),
         },
     ),
     FactType(
         "released",
         "when a receiver that was held gets messages again",
-        {"session": "Name of the session."},
+        {"session": Field(_TEXT, "Name of the session.")},
     ),
     FactType(
         "redriven",
         "when a dead letter is sent again: that is one more message, owed to one session, or published as the fact before"
         " says",
         {
-            "letter": "Dead id of the letter, which is gone.",
-            "message": "Id that the message had, a text.",
-            "id": "Log id that it has now.",
-            "session": "Name of the receiver; left out if it went to the channel.",
-            "channel": "The channel to which it went; left out if it went to the receiver.",
-            "code": "Dotted error code of the letter.",
-            "returns": "How often the message has been sent again.",
+            "letter": Field(_TEXT, "Dead id of the letter, which is gone."),
+            "message": Field(_TEXT, "Id that the message had, a text."),
+            "id": Field(_ID, "Log id that it has now."),
+            "session": Field(_TEXT, "Name of the receiver; left out if it went to the channel."),
+            "channel": Field(_TEXT, "The channel to which it went; left out if it went to the receiver."),
+            "code": Field(_TEXT, "Dotted error code of the letter."),
+            "returns": Field(_ID, "How often the message has been sent again."),
         },
     ),
     FactType(
         "discarded",
         "when dead letters are thrown away, one entry a step",
-        {"letters": "Their dead ids.", "who": "Who wanted it; left out if nobody said."},
+        {"letters": Field(_TEXTS, "Their dead ids."), "who": Field(_TEXT, "Who wanted it; left out if nobody said.")},
     ),
     FactType(
         "closed-session",
         "when the end of a session is complete, after the ends of its messages",
-        {"session": "Its name."},
+        {"session": Field(_TEXT, "Its name.")},
     ),
 )
 """Every type of fact."""

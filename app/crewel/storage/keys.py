@@ -1,10 +1,14 @@
-"""The names of all keys of the store; `layout` says what lies under each.
+"""The keys of the store: the name of each, and with type, fields, lifetime, who writes it and who reads it what lies there.
+
+docs/storage.md is generated from the table.
 
 All names begin with `<storage.prefix>{crewel}:`. The braces are a hash tag: on Redis Cluster all keys lie in one slot, so
 that one script may change several.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 FORMAT = 2
 """The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
@@ -123,3 +127,356 @@ class Keys:
     def once(self, scope: str) -> str:
         """The id of a publish with a `key`."""
         return f"{self.base}k:{scope}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key, or one family of keys that differ in what stands in angle brackets."""
+
+    name: str
+    type: str
+    fields: str
+    lifetime: str
+    written_by: str
+    read_by: str
+    meaning: str
+
+
+_EVER = "for ever"
+_LETTERS = "commit, end, redrive, discard, discard_waiting"
+_INDEXES = tuple(
+    key
+    for value in ("code", "receiver", "channel")
+    for key in (
+        Key(
+            f"dead:{value}:<{value}>",
+            "stream",
+            "id is the dead id; nothing else",
+            "as its letters",
+            _LETTERS,
+            "operators",
+            f"The letters of one {value}.",
+        ),
+        Key(
+            f"dead:{value}s",
+            "sorted set",
+            f"each {value}, in their alphabetical order",
+            "as its letters",
+            _LETTERS,
+            "operators",
+            f"Every {value} of which there are letters, to find all with the same beginning.",
+        ),
+    )
+)
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "format",
+        "string",
+        "a whole number",
+        _EVER,
+        "the server, the first time it starts on an empty store or on one of an older version",
+        "each start",
+        "Version of this layout. A newer one than the server knows is refused, an older one becomes this one.",
+    ),
+    Key(
+        "log",
+        "stream",
+        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
+        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one; `t` whom it"
+        " was addressed to; `s` to `t` only if there is something to say",
+        "until no cursor and no open set needs it",
+        "publish, redrive, trim",
+        "each start; publishers that another one has overtaken; queues that are filled again",
+        "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
+    ),
+    Key(
+        "last",
+        "string",
+        "log id",
+        _EVER,
+        "publish, send, redrive, unsubscribe",
+        "all",
+        "The newest log id, also when the log has been trimmed.",
+    ),
+    Key(
+        "names",
+        "string",
+        "a whole number",
+        _EVER,
+        "login",
+        "login",
+        "Counts the sessions that the store numbers: `client/joe/-7`.",
+    ),
+    Key(
+        "epoch",
+        "string",
+        "a whole number",
+        _EVER,
+        "boot",
+        "a server that the store does not know any more",
+        "Counts the starts of servers: one that finds a later start than its own has been superseded.",
+    ),
+    Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that have something here."),
+    Key(
+        "node:<token>",
+        "hash",
+        "`name`; `cursor` log id up to which it has taken the log; `low` log id up to which none of its sessions needs"
+        " anything; `seq` number of its last commit; `opening`, `opened` commit that is written in parts, and how many"
+        " there are; `since` microseconds of its start; `epoch` which start it was",
+        "until all its sessions are adopted",
+        "boot, open, commit, adopt",
+        "all, to tell whether this server has been superseded; trim",
+        "One run of a server. The token is random, new at each start.",
+    ),
+    Key(
+        "lease:<token>",
+        "string",
+        "what is known of the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
+        "`cluster.lease_ms`, renewed as long as the server lives",
+        "boot, renew",
+        "boot",
+        "That the server lives: while it is there, no other server takes the sessions.",
+    ),
+    Key(
+        "own:<token>",
+        "set",
+        "session names",
+        "as `node:<token>`",
+        "login, adopt, end",
+        "adopt",
+        "The sessions of that server.",
+    ),
+    Key(
+        "s:<session>",
+        "hash",
+        "`owner` token; `r` what its login fixed, as JSON; `at` log id, while it is being adopted; `batch` highest batch"
+        " number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as"
+        " JSON, if its receiver has failed for good; `d` why it gets nothing for the time being, as JSON; `s:<pattern>` log"
+        " id after which it is subscribed; `p:<pattern>` what was asked for that, as JSON, also of groups;"
+        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of"
+        " the notice that the topic was erased, until that is settled; `o:<log id>` and"
+        " `i:<log id>` a message that is open, with its body in the log or in the inbox:"
+        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where the"
+        " source is the shared queue that it came from",
+        "until the session has ended",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, put_back, end",
+        "each start",
+        "A reliable session.",
+    ),
+    Key(
+        "inbox:<session>",
+        "hash",
+        "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
+        "until it is settled",
+        "spill, redrive, send, lease, put_back, commit, end",
+        "queues that are filled again; letters",
+        "Messages that a session still waits for, and that the log was too large to keep; what was sent to it alone; what it"
+        " has from shared queues; and dead letters that were sent again.",
+    ),
+    Key(
+        "subject:<subject>",
+        "set",
+        "session names",
+        "until its last session has ended",
+        "login, end",
+        "login",
+        "The sessions of a subject, to limit their number.",
+    ),
+    Key(
+        "k:<scope>",
+        "string",
+        "log id; of other steps than publish also what more they answer",
+        "two minutes",
+        "publish, send, lease, put_back, redrive",
+        "publish, send, lease, put_back, redrive",
+        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What other steps remember lies"
+        " here too, so that they can be asked again: the id that a letter got, what was leased; for a second, what waits for"
+        " a receiver.",
+    ),
+    Key(
+        "topics",
+        "set",
+        "channels",
+        "as their `topic:<channel>`",
+        "publish, configure, erase, forget",
+        "each start",
+        "The channels that have settings or a history, or were erased while messages waited.",
+    ),
+    Key(
+        "topic:<channel>",
+        "hash",
+        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since;"
+        " `added` bytes that have gone into the history; `erased` 1 and nothing else: it was erased gently, and messages of it"
+        " may still wait",
+        "until the topic is erased, and nothing of it waits any more",
+        "publish, configure, expire, erase, forget",
+        "history; each start",
+        "A topic that has settings or a history. Its epoch changes whenever something that was seen may not be there any"
+        " more.",
+    ),
+    Key(
+        "h:<channel>",
+        "stream",
+        "as `log`; `z` bytes that had gone into the history before it; and `e` microseconds since 1970 when it expires, if it"
+        " does",
+        "the newest, as many as the topic keeps; until it expires",
+        "publish, expire, erase",
+        "history; each start",
+        "The history of a topic: copies under the ids of the log.",
+    ),
+    Key(
+        "expiry",
+        "sorted set",
+        "`<log id> <channel>` and `<log id> <queue>`; the score is milliseconds since 1970",
+        "until then",
+        "publish, send, lease, put_back, expire, erase, discard_waiting, commit, end",
+        "expire",
+        "When messages expire that lie in a history or in a shared queue.",
+    ),
+    Key(
+        "queues",
+        "sorted set",
+        "names; the score is milliseconds since 1970 when something was put there last",
+        "as their `q:<queue>`",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "each start; the sweeper",
+        "The shared queues that are not empty.",
+    ),
+    Key(
+        "q:<queue>",
+        "sorted set",
+        "`<9 - priority>:<log id>`; all scores are 0",
+        "until it is empty",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "lease; operators",
+        "The order of a shared queue: `client/joe`, of a subject, or `group:<pattern> <group>`.",
+    ),
+    Key(
+        "qb:<queue>",
+        "hash",
+        "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers that"
+        " failed it, `e` microseconds since 1970 when it expires",
+        "until it is empty",
+        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "lease; operators",
+        "The messages of a shared queue.",
+    ),
+    Key(
+        "members:<queue>",
+        "set",
+        "session names",
+        "until its last member has gone",
+        "subscribe, unsubscribe, end",
+        "put_back, unsubscribe, end",
+        "The members of a group. With the last one goes what waits in the queue.",
+    ),
+    Key(
+        "ptp:<id> <queue>",
+        "set",
+        "session names; with a `!` before it if it has ended there without being settled",
+        "until one of them has settled it, or none has it any more",
+        "send, lease, put_back, commit, end",
+        "put_back, commit, end",
+        "Who still has a subject's message open: when the last of them ends, it waits for the subject again.",
+    ),
+    Key(
+        "dead",
+        "stream",
+        "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
+        " `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that it counts in"
+        " `dead:bytes`; and only if there is something to say: `p` 1 if the message was stored, else `w` 1"
+        " (its qos says whether it was addressed; letters of older versions do not); `r` dead id of"
+        " the letter that it was before, `n` how often it came back, `x` and `t` as in the log",
+        "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
+        _LETTERS,
+        "operators, the pipeline",
+        "The dead letters.",
+    ),
+    Key(
+        "dead:texts",
+        "hash",
+        "SHA-1 of a text: the text",
+        "as the letters that refer to it",
+        _LETTERS,
+        "operators, the pipeline",
+        "The bodies and QoS of letters, from 200 bytes on: each lies here once, however many letters have it.",
+    ),
+    Key(
+        "dead:uses",
+        "hash",
+        "SHA-1 of a text: how many letters refer to it",
+        "as its text",
+        _LETTERS,
+        _LETTERS,
+        "When a text of letters can go.",
+    ),
+    Key(
+        "dead:bytes",
+        "string",
+        "a whole number",
+        _EVER,
+        _LETTERS,
+        _LETTERS,
+        "About how many bytes the letters take, with their texts. Letters that an older server wrote do not count.",
+    ),
+    *_INDEXES,
+    *(
+        Key(f"dead:{name}", "string", "a whole number", _EVER, "commit, end, discard_waiting", "operators", meaning)
+        for name, meaning in (
+            (
+                "dropped",
+                "Counts the letters that were dropped because there were more than `delivery.dead_letters_max` or"
+                " `delivery.dead_letters_max_bytes`.",
+            ),
+            ("returned", "Counts the letters whose message had been sent again by an operator."),
+        )
+    ),
+    Key(
+        "facts",
+        "stream",
+        "`t` type; `d` JSON; the types are in [facts](facts.md)",
+        "the newest `storage.facts_max_entries`, nearly, and at most `storage.facts_max_bytes`, about",
+        "publish, send, lease, put_back, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
+        " discard_waiting, end, trim_facts",
+        "the pipeline",
+        "What happened to each message, for the audit.",
+    ),
+    Key(
+        "events",
+        "stream",
+        "`d` JSON, a group of events; see [events](events.md)",
+        "the newest, up to `events.max_bytes`",
+        "events",
+        "the pipeline",
+        "Telemetry of sessions, failures, latencies and traffic.",
+    ),
+    Key(
+        "pipeline:positions",
+        "hash",
+        "`facts`, `events`: `id` of the newest entry that the pipeline has in its tables and `count`, how many entries the"
+        " stream had ever got up to it (or null), as JSON",
+        _EVER,
+        "the pipeline",
+        "the server, to say when it trims what the pipeline has not read; `crewel pipeline doctor`",
+        "How far the resident job of the pipeline is; written when it has committed.",
+    ),
+    Key(
+        "pipeline:ledger",
+        "hash",
+        "name of a job: number of the newest batch that it has written here",
+        _EVER,
+        "the pipeline",
+        "the pipeline",
+        "Makes what the pipeline writes here happen once, also if a batch is repeated.",
+    ),
+    Key(
+        "alerts",
+        "hash",
+        "session name: `since`, `raised`, both milliseconds since 1970, `held_ms`, `code`, `who`, `reason`, as JSON",
+        "until the session is released, or has ended",
+        "the pipeline",
+        "operators",
+        "Receivers that have been held back for too long.",
+    ),
+)

@@ -18,14 +18,12 @@ from redis.exceptions import RedisError
 
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
-from crewel.storage.checks import Facts, Loading, check_format, check_server, why_not
+from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
+from crewel.storage.connection import Command, Done, Reader, Writer, pool_of
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
-from crewel.storage.reader import Reader, pool_of
 from crewel.storage.scripts import Step, scripts
-from crewel.storage.space import Space, why_full
 from crewel.storage.store_files import moment
-from crewel.storage.writer import Command, Done, Writer
 from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
@@ -207,12 +205,12 @@ class Store:
         return self._embedded.url
 
     async def _check(self) -> None:
-        info, client, found = await self._ask(("INFO",), ("CLIENT", "ID"), ("GET", self.keys.format))
-        facts = Facts(info)
-        if facts.is_loading:
+        said, client, found = await self._ask(("INFO",), ("CLIENT", "ID"), ("GET", self.keys.format))
+        info = StoreInfo(said)
+        if info.is_loading:
             raise Loading("the store reads its file")
-        check_server(facts)
-        await self._forget_last_client(facts, client)
+        check_server(info)
+        await self._forget_last_client(info, client)
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
         if found is None:
             last = await self._ask(("EXISTS", self.keys.last, self.keys.nodes))
@@ -222,7 +220,7 @@ class Store:
             log.info("the store was of an older version of Crewel, and is of this one from now on")
             await self._ask(("SET", self.keys.format, version))
         await self._compare_with_marker()
-        await self._note_space(facts)
+        await self._note_space(info)
 
     async def _compare_with_marker(self) -> None:
         """Say what a store of our own does not have any more that was seen in it before, and note what it has."""
@@ -250,15 +248,15 @@ class Store:
         except OSError as error:
             log.warning("what the store holds could not be noted in storage.data_dir: %s", error)
 
-    async def _forget_last_client(self, facts: Facts, client: int) -> None:
+    async def _forget_last_client(self, info: StoreInfo, client: int) -> None:
         """Make sure that nothing happens any more that the last connection sent and got no answer to.
 
         A store that was stopped for a while reads it from the socket when it goes on. Killing the connection from a later one
         comes either before, and then it is never read, or after. A store that has started anew has read nothing of it.
         """
-        if self._last_client is not None and self._last_client[0] == facts.run_id:
+        if self._last_client is not None and self._last_client[0] == info.run_id:
             await self._writer.ask([("CLIENT", "KILL", "ID", self._last_client[1])])
-        self._last_client = (facts.run_id, client)
+        self._last_client = (info.run_id, client)
 
     async def _ask(self, *commands: Command) -> list[Any]:
         answers = await self._writer.ask(commands)
@@ -289,17 +287,17 @@ class Store:
         """See whether the store answers, and how much space it has left."""
         answer, newest = await self._writer.ask([("INFO", "memory", "persistence"), ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
-            await self._note_space(Facts(answer))
+            await self._note_space(StoreInfo(answer))
         if self._embedded is not None and not isinstance(newest, StoreError):
             await self._note_contents(int(newest or 0))
 
-    async def _note_space(self, facts: Facts) -> None:
+    async def _note_space(self, info: StoreInfo) -> None:
         if self._embedded is None:
-            why = why_full(facts)
+            why = why_full(info)
         else:
             space = self._space = self._space or Space(self._embedded.directory)
-            why = await asyncio.to_thread(space.why_full, facts)
-            if space.should_rewrite(facts, asyncio.get_running_loop().time()):
+            why = await asyncio.to_thread(space.why_full, info)
+            if space.should_rewrite(info, asyncio.get_running_loop().time()):
                 log.info("the store is asked to rewrite its file")
                 await self._writer.ask([("BGREWRITEAOF",)])
         self._set_full(why)

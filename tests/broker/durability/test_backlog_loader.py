@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crewel.storage.reader import Reader, pool_of
+from crewel.storage.connection import Reader, pool_of
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Request, World, data_of
 

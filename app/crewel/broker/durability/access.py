@@ -16,10 +16,10 @@ from crewel.delivery.node import Node
 from crewel.delivery.records import LogId
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
+from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
-from crewel.storage.writer import Done
 
 DEAD_SESSION: Final = "communication.noConnection.dead"
 """The code of letters that a session leaves behind when it ends."""

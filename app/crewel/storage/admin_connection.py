@@ -1,6 +1,6 @@
-"""Connections of commands, which come and go beside a running server, or where there is none.
+"""The connections of administrators' commands, beside a running server or where there is none.
 
-A visitor takes the store as it is: what is wrong with it is for the visitor to tell.
+Such a command takes the store as it is, and reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from redis.exceptions import RedisError
 
 from crewel.errors import StoreUnavailable
 from crewel.settings.lasting import Storage
-from crewel.storage.checks import Facts, Loading, check_server, why_not
+from crewel.storage.checks import Loading, StoreInfo, check_server, why_not
+from crewel.storage.connection import Reader, client_name, pool_of, store_error
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
-from crewel.storage.reader import Reader, client_name, pool_of
-from crewel.storage.writer import store_error
 
 _LIMIT_S = 10.0  # that a store of our own has until it listens
 _PAUSE_S = 0.05
-_NAME = "visitor"
+_NAME = "visitor"  # in the store's list of clients
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class AdminConnection:
     """A store that is there."""
 
     storage: Storage
@@ -38,12 +37,12 @@ class Visit:
 
     async def require_fit(self) -> None:
         """Raise SettingsError or StoreUnavailable for a store that a server would not trust."""
-        check_server(await self.facts())
+        check_server(await self.info())
 
-    async def facts(self) -> Facts:
+    async def info(self) -> StoreInfo:
         """Return what the store says of itself."""
         # Not through the library, which makes numbers of some values.
-        return Facts(await self.ask("INFO"))
+        return StoreInfo(await self.ask("INFO"))
 
     async def ask(self, *command: str) -> Any:
         """Return the store's answer as it is."""
@@ -69,7 +68,7 @@ class Visit:
 
 
 @asynccontextmanager
-async def visit(storage: Storage) -> AsyncIterator[Visit]:
+async def admin_connection(storage: Storage) -> AsyncIterator[AdminConnection]:
     """Reach the store, starting the one of `storage.data_dir` for as long as this lasts if nobody has.
 
     Raises SettingsError or StoreUnavailable if it cannot be reached.
@@ -77,7 +76,7 @@ async def visit(storage: Storage) -> AsyncIterator[Visit]:
     embedded = None if storage.url else Embedded(storage, lambda: None, as_owner=True)
     try:
         async with reached(storage, embedded) as (pool, reader):
-            yield Visit(storage, Keys(storage.prefix), pool, reader)
+            yield AdminConnection(storage, Keys(storage.prefix), pool, reader)
     finally:
         if embedded is not None:
             await embedded.close()

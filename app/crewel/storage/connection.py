@@ -1,0 +1,365 @@
+"""The connections to the store: one that writes, and several that read.
+
+All steps go through the `Writer`, in the order in which they were asked for, so that what one part of the server asked first is
+done first. Nothing is ever sent twice by itself: a repeated append would be a second message. What was not sent is
+StoreUnavailable, what was sent and not answered StoreUncertain. Steps that are asked for while others are under way are sent
+together with the next write: under load the store syncs its file once for many.
+
+Reads go through the client library (`Reader`), on connections made when needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import hiredis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.storage.scripts import scripts
+from crewel.turns import has_stalled
+
+T = TypeVar("T")
+
+LIMIT_S = 2.0
+"""Seconds that the store has to answer what was sent together."""
+
+_MOST_CONNECTIONS: Final = 16
+_POOL_WAIT_S: Final = 20.0  # that a read waits for one of them
+_REPLICAS_MS: Final = 1000  # that replicas have for a publish
+_MOST_TOGETHER: Final = 1000  # commands in one write
+_NOT_YET: Final = object()
+_CLOSED: Final = "the store has closed the connection"
+_FULL: Final = ("OOM", "MISCONF")
+_NOT_NOW: Final = (
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "MOVED",
+    "ASK",
+    "NOAUTH",
+)
+
+Command = tuple[bytes | str | int, ...]
+Done = Callable[[list[Any]], None]
+
+# The client library packs in Python, which costs more than all else of a publish; hiredis does it in C. Its stub knows
+# tuples of one only.
+pack: Callable[[Any], bytes] = hiredis.pack_command
+
+_Call = tuple[list[bytes], Sequence[int], Done]
+"""Commands of one caller as they are sent, the places of publishes among them, and who gets the answers."""
+
+
+def store_error(error: Exception) -> StoreError:
+    """Return what an error of the client library, or of its parser, means: full, not now, or a text that nobody expected."""
+    if not isinstance(error, ResponseError | hiredis.ReplyError):
+        return StoreUnavailable(f"the store cannot be reached: {error}")
+    # The library takes the code of an error out of its text if it knows it, and else leaves it there.
+    code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    if code in _FULL:
+        return StoreFull(f"the store has no more space: {error}")
+    if code in _NOT_NOW:
+        return StoreUnavailable(f"the store does not take this now: {error}")
+    return StoreError(f"the store answered: {error}")
+
+
+def client_name(prefix: str) -> str:
+    """Return what the connections of a server with this `storage.prefix` are called in the store's list of clients."""
+    return f"crewel/{prefix}"
+
+
+def pool_of(url: str, prefix: str) -> ConnectionPool:
+    """Return where connections to the store are made. A caller that finds all of them in use waits for one.
+    They retry nothing: a repeated write is a second one."""
+    return BlockingConnectionPool.from_url(
+        url,
+        max_connections=_MOST_CONNECTIONS,
+        timeout=_POOL_WAIT_S,
+        client_name=client_name(prefix),
+        driver_info=None,  # it would read its own version from a file
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=LIMIT_S,
+        socket_timeout=LIMIT_S,
+    )
+
+
+class Reader(Redis):
+    """The library's client, which raises StoreErrors."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Do one command."""
+        return await _answer(super().execute_command(*args, **options))  # type: ignore[no-untyped-call]
+
+    def pipeline(self, transaction: bool = False, shard_hint: str | None = None) -> Pipeline:
+        """Return a pipeline; several commands in one round trip, and no transaction unless asked for."""
+        return _Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
+class _Pipeline(Pipeline):
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        return await _answer(super().execute(raise_on_error))
+
+
+async def _answer(asked: Awaitable[T]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    cancellations = task.cancelling()
+    try:
+        return await asked
+    except RedisError as error:
+        raise store_error(error) from error
+    finally:
+        # The library sends under `wait_for`, and that of Python 3.11 forgets a cancellation that comes as it ends.
+        if task.cancelling() > cancellations:
+            raise asyncio.CancelledError
+
+
+class Connection(asyncio.Protocol):
+    """The connection on which everything is written, with at most one exchange under way: bytes out, as many answers in.
+
+    The client library makes it, with its user, password, database and TLS. From then on its transport belongs to us: the
+    library would take a coroutine for each command, and another for each answer.
+    """
+
+    def __init__(self, connection: AbstractConnection, lost: Callable[[str], None]) -> None:
+        """Take over a connection that has been made. `lost` is called with the reason when it is of no use any more; it
+        should `close` the connection."""
+        # The library has no other way to its transport, and complains of open ones when it forgets a connection.
+        writer = connection._writer  # noqa: SLF001
+        connection._writer = connection._reader = None  # noqa: SLF001
+        assert writer is not None
+        self._writer = writer  # which closes the transport when it is forgotten
+        self._transport = writer.transport
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(notEnoughData=_NOT_YET)
+        self._wanted = 0
+        self._answers: list[Any] = []
+        self._done: Callable[[list[Any]], None] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
+        self._transport.set_protocol(self)
+
+    def exchange(self, commands: Sequence[bytes], done: Callable[[list[Any]], None]) -> None:
+        """Send the commands, and call `done` with an answer each. What the store answers with an error is a
+        `hiredis.ReplyError`, what it did not answer StoreUncertain."""
+        self._wanted, self._answers, self._done = len(commands), [], done
+        self._deadline = self._loop.time() + LIMIT_S
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+        self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
+
+    def close(self, reason: str) -> None:
+        """Give up the connection, and with it what is under way: its caller is called back a little later."""
+        self._lost = lambda _: None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport.abort()
+        done, self._done = self._done, None
+        if done is not None:
+            missing = self._wanted - len(self._answers)
+            answers = self._answers + [StoreUncertain(f"the store did not answer: {reason}") for _ in range(missing)]
+            self._loop.call_soon(done, answers)
+        self._wanted, self._answers = 0, []
+
+    def data_received(self, data: bytes) -> None:
+        """Collect answers. With more answers than commands, no answer could be matched to its caller."""
+        reader, answers = self._reader, self._answers
+        try:
+            reader.feed(data)
+            while (answer := reader.gets()) is not _NOT_YET:
+                answers.append(answer)
+        except hiredis.ProtocolError as error:
+            self._lost(f"the store does not speak its protocol: {error}")
+            return
+        if len(answers) > self._wanted:
+            answers.clear()
+            self._lost("the store answered what it was not asked")
+        elif len(answers) == self._wanted and self._done is not None:
+            done, self._done = self._done, None
+            self._wanted, self._answers = 0, []
+            done(answers)
+
+    def eof_received(self) -> None:
+        """The store sends no more."""
+        self._lost(_CLOSED)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended, by whatever."""
+        self._lost(str(error) if error else _CLOSED)
+
+    def _check_deadline(self) -> None:
+        """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store:
+        what it answered has not been read, or what was written has not even left, so the time begins again."""
+        due = self._timer.when() if self._timer is not None else self._deadline
+        self._timer = None
+        if self._done is None:
+            return
+        now = self._loop.time()
+        if has_stalled(due, now):
+            self._deadline = now + LIMIT_S
+        if now < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+        else:
+            self._lost(f"no answer within {LIMIT_S:g} s")
+
+
+class Writer:
+    """Sends commands on one connection, in order, and hands out their answers. It needs no task: a write follows the answers
+    to the one before it."""
+
+    def __init__(self, replicas: Callable[[], int], lost: Callable[[str], None]) -> None:
+        """`replicas` says how many must have a publish; `lost` is called with the reason when the connection is gone."""
+        self._replicas = replicas
+        self._lost = lost
+        self._connection: Connection | None = None
+        self._calls: deque[_Call] = deque()
+        self._is_busy = False
+        self._idle: asyncio.Future[None] | None = None
+        self._is_ending = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether commands are taken."""
+        return self._connection is not None
+
+    async def connect(self, pool: ConnectionPool) -> None:
+        """Make the connection, with its user, password and database. Raises RedisError, OSError or TimeoutError."""
+        connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self._connection = Connection(connection, self.give_up)
+
+    async def close(self) -> None:
+        """Let what was asked for be answered, then disconnect."""
+        self._is_ending = True
+        if self._is_busy:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        self.disconnect()
+
+    def disconnect(self, reason: str = "the connection was closed") -> None:
+        """Give up the connection. What was sent on it and not answered is uncertain."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    def give_up(self, reason: str) -> None:
+        """The connection is of no use any more: say so, before the callers get their answers."""
+        if self._connection is not None:
+            self._lost(reason)
+            self.disconnect(reason)
+
+    def submit(self, commands: Sequence[Command], done: Done, appends: Sequence[int] = ()) -> None:
+        """Send the commands, and call `done` with the store's answers, one a command: a value, or a StoreError; at once, if
+        the store is away. It must not raise. `appends` are the places of the publishes. TypeError: one cannot be sent."""
+        if not commands or self._connection is None or self._is_ending:
+            done(_unavailable(commands))
+            return
+        # Packed here, so that one that cannot be is its caller's trouble alone.
+        self._calls.append(([*map(pack, commands)], appends, done))
+        if not self._is_busy:
+            self._send_next()
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """Return the store's answers, as `submit` gives them. A caller that is cancelled leaves its commands where they are:
+        half a pipeline cannot be taken back."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.submit(commands, lambda answers: None if future.done() else future.set_result(answers))
+        return await future
+
+    def _send_next(self) -> None:
+        self._is_busy = True
+        calls: list[_Call] = []
+        commands: list[bytes] = []
+        appends: list[int] = []
+        while self._calls and (not calls or len(commands) + len(self._calls[0][0]) <= _MOST_TOGETHER):
+            call = self._calls.popleft()
+            appends += [len(commands) + number for number in call[1]] if commands else call[1]
+            commands += call[0]
+            calls.append(call)
+        needed = self._replicas() if appends else 0
+        if needed:
+            commands.append(pack(("WAIT", needed, _REPLICAS_MS)))
+        self._exchange(commands, partial(self._answered, calls, commands, appends, needed))
+
+    def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
+        if self._connection is None:
+            done(_unavailable(commands))
+        else:
+            self._connection.exchange(commands, done)
+
+    def _answered(
+        self, calls: Sequence[_Call], commands: Sequence[bytes], appends: Sequence[int], needed: int, answers: list[Any]
+    ) -> None:
+        if hiredis.ReplyError in map(type, answers):
+            unknown = [number for number, answer in enumerate(answers) if _is_unknown(answer)]
+            if unknown:
+                self._repeat(unknown, commands, answers, partial(self._call_back, calls, appends, needed))
+                return
+        self._call_back(calls, appends, needed, answers)
+
+    def _repeat(self, unknown: Sequence[int], commands: Sequence[bytes], answers: list[Any], done: Done) -> None:
+        """Load the scripts again, for the store has forgotten them, and send what it did not know: nothing of that was
+        done."""
+        load = [pack(("SCRIPT", "LOAD", script.text)) for script in scripts().values()]
+
+        def answered(again: list[Any]) -> None:
+            for number, answer in zip(unknown, again[len(load) :], strict=True):
+                answers[number] = answer
+            done(answers)
+
+        self._exchange([*load, *(commands[number] for number in unknown)], answered)
+
+    def _call_back(self, calls: Sequence[_Call], appends: Sequence[int], needed: int, answers: list[Any]) -> None:
+        if needed:
+            _require_copies(answers, appends, needed)
+        if hiredis.ReplyError in map(type, answers):
+            answers = [store_error(answer) if isinstance(answer, hiredis.ReplyError) else answer for answer in answers]
+        start = 0
+        for commands, _, done in calls:
+            end = start + len(commands)
+            done(answers[start:end])
+            start = end
+        self._is_busy = False
+        if self._calls:
+            self._send_next()
+        elif self._idle is not None:
+            self._idle.set_result(None)
+
+
+def _unavailable(commands: Sequence[object]) -> list[Any]:
+    return [StoreUnavailable("the store is away") for _ in commands]
+
+
+def _is_unknown(answer: Any) -> bool:
+    return isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT")
+
+
+def _require_copies(answers: list[Any], appends: Sequence[int], needed: int) -> None:
+    copies = answers.pop()
+    if isinstance(copies, int) and copies >= needed:
+        return
+    had = copies if isinstance(copies, int) else "nobody knows how many"
+    for number in appends:
+        if not isinstance(answers[number], Exception):
+            answers[number] = StoreUncertain(f"{had} of {needed} replicas have it in time")
