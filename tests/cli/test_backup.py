@@ -245,7 +245,7 @@ END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
         (HEAD.replace(b"$1\r\n1", b"$1\r\n2", 1) + END % 0, "newer version"),
     ],
 )
-def test_what_is_no_backup_inside_is_refused(prefix: str, tmp_path: Path, text: bytes, words: str) -> None:
+def test_restore_refuses_a_file_with_other_contents(prefix: str, tmp_path: Path, text: bytes, words: str) -> None:
     file = tmp_path / "a.backup"
     file.write_bytes(gzip.compress(text))
     assert_refused(run("restore", file, prefix), "a.backup", words)

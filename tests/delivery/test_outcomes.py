@@ -80,7 +80,7 @@ class TestReportedCodes:
     @pytest.mark.parametrize(
         "code", ["user.x", "user.update.holdback", "communication.noConnection", "user.A9.b", "user." + "x" * 123]
     )
-    def test_what_a_receiver_may_report_keeps_its_text(self, code: str) -> None:
+    def test_reportable_code_keeps_its_text(self, code: str) -> None:
         assert reported_code(code) == code
 
     @pytest.mark.parametrize(

@@ -131,13 +131,13 @@ def test_the_list_has_every_code_once() -> None:
 
 
 @pytest.mark.parametrize("code", CONVERTED)
-def test_what_only_a_server_says_is_converted(code: str) -> None:
+def test_reported_server_code_is_converted(code: str) -> None:
     assert reported_code(code) == INTERNAL_ERROR
     assert not next(each for each in KNOWN if each.code == code).category.is_reportable
 
 
 @pytest.mark.parametrize("code", REPORTED)
-def test_what_a_receiver_may_report_keeps_its_text(code: str) -> None:
+def test_reportable_code_keeps_its_text(code: str) -> None:
     assert next(each for each in KNOWN if each.code == code).category.is_reportable
     if code in MALFORMED:
         assert reported_code(code) == INTERNAL_ERROR
@@ -157,7 +157,7 @@ def test_each_code_says_what_it_means_and_of_what_category_it_is() -> None:
         assert each.category in Category
 
 
-def test_what_the_server_uses_it_explains() -> None:
+def test_every_code_in_use_is_explained() -> None:
     assert CODES["user.illegalArgument"].startswith("A field has a wrong type")
     assert INTERNAL_ERROR in CODES
     assert all(text.endswith(".") for text in CODES.values())

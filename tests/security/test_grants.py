@@ -39,19 +39,19 @@ def test_a_channel_is_granted_if_a_pattern_covers_all_of_it(granted: list[str], 
 
 
 @pytest.mark.parametrize("text", ["", "a", "/a//b", 5, None, ["/a"]])
-def test_what_is_no_pattern_is_refused(text: object) -> None:
+def test_grant_of_no_pattern_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is not a channel"):
         patterns([text])
 
 
-def test_they_end_at_their_time_and_without_one_never() -> None:
+def test_grants_end_at_their_time_or_never() -> None:
     grants = Grants("joe", expires_at=100.0)
     assert not grants.has_expired(99.9)
     assert grants.has_expired(100.0)
     assert not replace(grants, expires_at=None).has_expired(1e12)
 
 
-def test_they_come_back_from_json_as_they_were() -> None:
+def test_grants_survive_json() -> None:
     grants = Grants("joe", frozenset({"/a", "/b/*"}), frozenset({"/c"}), is_operator=True, expires_at=5.5)
     assert Grants.from_json(orjson.loads(orjson.dumps(grants.as_json()))) == grants
     assert Grants.from_json(OPERATOR.as_json()) == OPERATOR
@@ -73,7 +73,7 @@ def test_addressing_is_granted_by_subject(address: list[str], subject: str, answ
 
 
 @pytest.mark.parametrize("text", ["", "joe/1", "client/joe", "**", 5, None])
-def test_what_is_no_subject_is_refused(text: object) -> None:
+def test_grant_of_no_subject_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is neither a subject nor"):
         subjects([text])
 

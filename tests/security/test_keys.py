@@ -95,7 +95,7 @@ async def test_the_only_key_of_a_set_needs_no_name(tmp_path: Path) -> None:
         ("public", {"jwt_algorithms": ("RS256", "HS256")}, "one for secrets"),
     ],
 )
-def test_what_is_no_key_is_told_at_the_start(
+def test_unusable_key_is_reported_at_the_start(
     tmp_path: Path, content: bytes | str, more: dict[str, object], told: str
 ) -> None:
     file = tmp_path / "keys.bin"
@@ -153,7 +153,7 @@ async def test_a_set_with_an_address_is_fetched_once_for_all_who_ask(address: Ad
     assert reader.read_at_once(token) is not None
 
 
-async def test_who_goes_away_takes_no_keys_from_others(address: Address) -> None:
+async def test_cancelled_caller_leaves_the_fetch_to_others(address: Address) -> None:
     address.may_answer.clear()
     reader = await tokens(address.url)
     token = signed(rsa_key(), "RS256", "one")

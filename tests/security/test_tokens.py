@@ -10,7 +10,7 @@ from crewel.errors import SettingsError
 from crewel.security.tokens import AdminToken, find_token, keep_token, note_address, read_token, token_file
 
 
-def test_it_matches_itself_and_nothing_else() -> None:
+def test_admin_token_matches_itself_only() -> None:
     token = AdminToken()
     token.know("secret")
     assert token.matches("secret")
@@ -39,7 +39,7 @@ def test_servers_that_start_at_the_same_time_have_the_same(tmp_path: Path) -> No
     assert [file.name for file in tmp_path.iterdir()] == ["admin.token"]
 
 
-def test_one_that_others_can_read_is_complained_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_readable_token_file_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     token_file(str(tmp_path)).write_text("abcdefghijklmnop\n")
     token_file(str(tmp_path)).chmod(0o644)
     with caplog.at_level(logging.WARNING):

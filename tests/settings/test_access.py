@@ -41,7 +41,7 @@ def test_text_becomes_the_typed_value(override: str, expected: object) -> None:
         "security.jwt_refresh_ms=999",
     ],
 )
-def test_what_cannot_be_is_told(override: str) -> None:
+def test_impossible_access_setting_is_explained(override: str) -> None:
     with pytest.raises(SettingsError, match=f"--set {override.partition('=')[0]}: "):
         load(overrides=[override], environ=NONE)
 

@@ -1,4 +1,4 @@
-"""A small model of shared queues: what send, lease, put_back, commit and end do with them, on plain values."""
+"""A small model of shared queues: what send, lease, requeue, commit and end do with them, on plain values."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SharedModel:
         self.enqueue(source, log_id, Message(message.priority, source, attempts, failed))
         return "returned"
 
-    def put_back(self, name: str, ids: Sequence[LogId], attempts: int, *, has_failed: bool) -> None:
+    def requeue(self, name: str, ids: Sequence[LogId], attempts: int, *, has_failed: bool) -> None:
         for log_id in ids:
             how = self.give_back(name, log_id, attempts, has_failed=has_failed)
             if self.inboxes[name][log_id].source:

@@ -26,7 +26,7 @@ from tests.storage.real_store import BOUND, RealStore
 
 SUBJECT: Final = "client/joe"
 ONE: Final = "one:client/joe"
-ASKED_AGAIN: Final = frozenset({"send", "lease", "put_back"})
+ASKED_AGAIN: Final = frozenset({"send", "lease", "requeue"})
 ENDED: Final = ("communication.noConnection.dead", "the session has ended")
 
 
@@ -44,7 +44,7 @@ class SharingStore(RealStore):
     def lease(self, token: str, step: Step[Lease]) -> Lease:
         return self.do(step)  # type: ignore[no-any-return]
 
-    def put_back(self, token: str, step: Step[int]) -> int:
+    def requeue(self, token: str, step: Step[int]) -> int:
         return self.do(step)  # type: ignore[no-any-return]
 
     def end(
@@ -191,14 +191,14 @@ class SharingServer(Server):
 
         self._ask("lease", shared_queues.lease(self.keys, self.token, queue, members, BOUND), then=answered)
 
-    def put_back(self, durable: Durable, log_id: LogId, *, failed: bool) -> None:
+    def requeue(self, durable: Durable, log_id: LogId, *, failed: bool) -> None:
         attempts = {log_id: durable.inbox[log_id].attempts + 1}
         durable.forget_parked(log_id)
         durable.put_back(log_id)
         self._received[durable].discard(log_id)
         self.serving.touch(durable)
-        step = shared_queues.put_back(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
-        self._ask("put_back", step, then=lambda answer: None)
+        step = shared_queues.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
+        self._ask("requeue", step, then=lambda answer: None)
 
     def _end(self, durable: Durable) -> None:
         self._begin(durable.name, "")
@@ -276,7 +276,7 @@ class SharingRun(Run):
             assert isinstance(server, SharingServer)
             shared = [log_id for log_id, waiting in durable.inbox.items() if waiting.source == ONE]
             if shared:
-                server.put_back(durable, self.random.choice(shared), failed=self.random.random() < 0.5)
+                server.requeue(durable, self.random.choice(shared), failed=self.random.random() < 0.5)
 
     # The log, which has nothing under the ids of what was sent
 

@@ -19,7 +19,7 @@ async def open_ids(owner: Owner, name: str = JOE) -> set[int]:
     return {int(field[2:]) for field in await owner.record(name) if field.startswith("o:")}
 
 
-async def test_it_tells_how_far_the_server_is(store: Store) -> None:
+async def test_commit_moves_the_cursor_of_the_server(store: Store) -> None:
     owner = await owner_of(store)
     assert await owner.commit(20, low=10) == []
     node = await owner.node()
@@ -29,7 +29,7 @@ async def test_it_tells_how_far_the_server_is(store: Store) -> None:
     assert (node["cursor"], node["low"], node["seq"]) == ("30", "30", "2")
 
 
-async def test_it_changes_what_is_open(store: Store) -> None:
+async def test_commit_changes_the_open_messages(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     first = Change(JOE, {LogId(5): Waiting(0, 100), LogId(7): Waiting(2, 0)}, (), (), (), False)
     await owner.commit(10, first, change(ANN, opened=[6]))
@@ -41,7 +41,7 @@ async def test_it_changes_what_is_open(store: Store) -> None:
     assert await open_ids(owner, ANN) == {6}
 
 
-async def test_it_reserves_batch_numbers(store: Store) -> None:
+async def test_commit_reserves_batch_numbers(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.commit(1, change(batch=3000))
     assert (await owner.record())["batch"] == "3000"
@@ -49,7 +49,7 @@ async def test_it_reserves_batch_numbers(store: Store) -> None:
     assert (await owner.record())["batch"] == "3000"
 
 
-async def test_it_does_not_take_back_what_a_login_has_reserved(store: Store) -> None:
+async def test_commit_keeps_the_batch_numbers_that_a_login_reserved(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.login()
     await owner.commit(1, change(batch=1500))
@@ -127,7 +127,7 @@ async def test_sessions_of_others_are_named_and_left_alone(store: Store) -> None
     assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "settled", "ids": [3]}]}]
 
 
-async def test_one_fact_tells_how_messages_ended(store: Store) -> None:
+async def test_commit_writes_one_fact_about_the_ended_messages(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     ids = [LogId(number) for number in range(6)]
     ended = [
@@ -211,7 +211,7 @@ async def test_a_letter_copies_the_message_from_the_inbox(store: Store) -> None:
     assert f"i:{log_id}" not in await owner.record()
 
 
-async def test_what_was_spilled_while_it_was_being_settled_is_settled(store: Store) -> None:
+async def test_message_spilled_during_its_settlement_is_settled(store: Store) -> None:
     owner = await owner_of(store, JOE)
     ids = await owner.publish("/a", "/a", "/a")
     await owner.commit(ids[-1], change(opened=ids), low=0)
@@ -281,7 +281,7 @@ def large(owner: Owner) -> tuple[list[int], list[int], Change, Change]:
     return joes, anns, change(JOE, opened=joes, batch=2000), change(ANN, opened=anns)
 
 
-async def test_what_opens_much_is_written_in_parts(store: Store) -> None:
+async def test_large_commit_is_written_in_parts(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     joes, anns, *changes = large(owner)
     owner.number = 1
@@ -360,7 +360,7 @@ async def test_a_part_notices_a_lost_commit(store: Store) -> None:
         await owner.do(owner.steps(owner.next_commit(5000, *changes))[0])
 
 
-async def test_what_a_commit_in_parts_began_is_taken_back_at_the_adoption(store: Store) -> None:
+async def test_adoption_takes_back_an_unfinished_commit_in_parts(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     await owner.commit(100, change(JOE, opened=[99, 100]))
     _, _, *changes = large(owner)

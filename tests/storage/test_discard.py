@@ -19,7 +19,7 @@ async def discard(owner: Owner, *dead_ids: str, who: str = "") -> int:
     return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who))
 
 
-async def test_they_are_gone_and_their_indexes_with_them(store: Store) -> None:
+async def test_discard_removes_dead_letters_and_their_index_entries(store: Store) -> None:
     owner, (first, second, third, fourth) = await owner_of_letters(store)
     assert await discard(owner, third, first) == 2
     assert [each.dead_id for each in await all_letters(owner)] == [second, fourth]
@@ -40,7 +40,7 @@ async def test_a_fact_tells_of_them(store: Store) -> None:
     ]
 
 
-async def test_what_has_gone_is_left_out(store: Store) -> None:
+async def test_discard_leaves_out_dead_letters_that_are_gone(store: Store) -> None:
     owner, (first, second, *_) = await owner_of_letters(store)
     assert await discard(owner, first, "1-1", first, "no id", second) == 2
     assert await discard(owner, first, second) == 0
@@ -64,7 +64,7 @@ async def test_a_superseded_server_discards_nothing(store: Store) -> None:
     await assert_indexes_agree(owner)
 
 
-async def test_one_step_takes_a_bounded_number(store: Store) -> None:
+async def test_discard_takes_a_bounded_number_a_step(store: Store) -> None:
     owner, places = await owner_of_letters(store, dead_letters.MOST_DISCARDED)
     assert await discard(owner, *places) == dead_letters.MOST_DISCARDED
     with pytest.raises(ValueError, match="dead_ids: expected at most 1000, not 1001"):

@@ -66,7 +66,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-async def test_it_starts_by_itself_and_ends_in_order(tmp_path: Path) -> None:
+async def test_embedded_store_starts_and_ends_with_its_server(tmp_path: Path) -> None:
     async with opened(tmp_path / "data") as store:
         assert store.is_up
         assert not store.is_full
@@ -87,7 +87,7 @@ async def test_only_its_user_can_reach_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-async def test_it_is_what_the_settings_say_and_what_the_server_needs(tmp_path: Path, fsync: str) -> None:
+async def test_embedded_store_has_the_options_of_the_settings(tmp_path: Path, fsync: str) -> None:
     async with opened(tmp_path, f"storage.fsync={fsync}", "storage.max_memory_bytes=123456789") as store:
         found = await store.reader.config_get("appendfsync", "appendonly", "maxmemory", "maxmemory-policy", "save")
     assert found == {
@@ -99,7 +99,7 @@ async def test_it_is_what_the_settings_say_and_what_the_server_needs(tmp_path: P
     }
 
 
-async def test_it_is_started_again_when_it_dies_and_has_everything(tmp_path: Path) -> None:
+async def test_embedded_store_is_started_again_with_all_its_data(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         told: list[str] = []
         store.watch(lambda: told.append("came"), lambda: told.append("went"))
@@ -114,7 +114,7 @@ async def test_it_is_started_again_when_it_dies_and_has_everything(tmp_path: Pat
         assert told == ["went", "came"] * 3
 
 
-async def test_one_that_cannot_live_is_tried_again_with_longer_pauses(tmp_path: Path) -> None:
+async def test_embedded_store_that_keeps_dying_is_tried_with_longer_pauses(tmp_path: Path) -> None:
     """A server that ends at once, over and over, is not started without a pause."""
     starts = tmp_path / "starts"
     program = tmp_path / "broken"
@@ -150,7 +150,7 @@ async def test_two_servers_share_the_store_of_one_directory(tmp_path: Path) -> N
         assert await second.reader.get(second.keys.last) == b"7"
 
 
-async def test_who_finds_a_store_does_not_end_it_and_starts_the_next_one(tmp_path: Path) -> None:
+async def test_server_that_found_a_running_store_leaves_it_running_and_starts_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as second_owner:
         async with opened(tmp_path) as guest:
             pid = await pid_of(guest)
@@ -193,7 +193,7 @@ def start_owner(directory: Path) -> tuple[subprocess.Popen[str], int]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a process that its parent died")
-async def test_it_dies_with_its_owner(tmp_path: Path) -> None:
+async def test_embedded_store_dies_with_its_owner(tmp_path: Path) -> None:
     owner, pid = await asyncio.to_thread(start_owner, tmp_path)
     owner.kill()
     owner.wait(LIMIT_S)

@@ -31,7 +31,7 @@ async def test_the_stream_keeps_the_newest_up_to_so_many_bytes(store: Store) -> 
     assert [each.fields["n"] for each in left] == list(range(3000 - len(left), 3000)), "the oldest go"
 
 
-async def test_one_group_that_is_too_large_alone_goes_as_well(store: Store) -> None:
+async def test_event_group_larger_than_the_bound_is_dropped(store: Store) -> None:
     await store.run([streams.write(store.keys, group(1), 1)])
     assert await streams.read(store) == []
 

@@ -27,7 +27,7 @@ async def do_all_with_queues(owner: Owner) -> None:
     keys, token = owner.keys, owner.token
     to_joe = shared_queues.Delivery("client/joe", JOE, source="client/joe")
     sent = await owner.do(shared_queues.send(keys, token, shared_queues.Addressed("/a", b"{}"), [to_joe], FACTS_MAX))
-    await owner.do(shared_queues.put_back(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
+    await owner.do(shared_queues.requeue(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
     await owner.do(shared_queues.lease(keys, token, "client/joe", [shared_queues.Member(JOE, 1)], FACTS_MAX))
     await owner.commit(sent.id, change(unboxed=[sent.id]))
     await owner.do(histories.erase(keys, token, "/a", FACTS_MAX))

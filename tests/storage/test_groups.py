@@ -108,7 +108,7 @@ async def test_a_member_is_owed_nothing_by_the_log(store: Store) -> None:
     assert "s:" + PATTERN not in await owner.record()
 
 
-async def test_one_pattern_may_be_of_several_groups_and_a_subscription_too(store: Store) -> None:
+async def test_one_pattern_takes_several_groups_beside_a_subscription(store: Store) -> None:
     owner = await owner_of(store, JOE)
     both = {PATTERN: b'[{"group":"x"},{"group":"y"},{"filter":"data.n"}]'}
     assert await owner.subscribe(PATTERN, options=both) == {PATTERN: 0}
@@ -160,7 +160,7 @@ async def test_the_last_member_that_ends_takes_along_what_it_was_leased_too(stor
     assert await shared_queues.queues(store) == []
 
 
-async def test_who_is_ending_joins_nothing(store: Store) -> None:
+async def test_ending_session_joins_no_group(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.close()
     await joined(owner, JOE)

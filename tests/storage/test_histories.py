@@ -82,7 +82,7 @@ async def test_plain_messages_leave_histories_alone(store: Store) -> None:
     assert await bodies(owner) == [b"1", b"3"]
 
 
-async def test_what_says_the_same_is_stored_and_told_to_nobody(store: Store) -> None:
+async def test_unchanged_publish_is_neither_stored_nor_delivered(store: Store) -> None:
     owner = await started(store)
     first = await owner.append([kept(b"1", forces_update=False)])
     same = await owner.append([kept(b"1", forces_update=False), kept(b"2"), kept(b"2", forces_update=False)])
@@ -102,7 +102,7 @@ async def test_without_a_history_nothing_is_the_same(store: Store) -> None:
     assert again.outcomes == [NEW]
 
 
-async def test_what_has_expired_says_nothing_any_more(store: Store) -> None:
+async def test_unchanged_publish_is_new_after_the_expiry_of_the_former(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(b"1", expires=time.time_ns() // 1000 - 1)])
     assert (await owner.append([kept(b"1", forces_update=False)])).outcomes == [NEW]
@@ -183,7 +183,7 @@ async def test_from_the_beginning_nothing_is_missing_until_something_has_left(st
     assert not (await read(owner, since=0)).reaches
 
 
-async def test_what_has_expired_is_left_out(store: Store) -> None:
+async def test_history_leaves_out_expired_messages(store: Store) -> None:
     owner = await started(store)
     past, future = time.time_ns() // 1000 - 1, in_an_hour()
     messages = [kept(b"%d" % number, history_max=9, expires=past if number % 2 else future) for number in range(6)]
@@ -288,7 +288,7 @@ async def test_a_cleared_history_begins_a_new_epoch(store: Store) -> None:
 # Expiring
 
 
-async def test_what_has_expired_leaves_the_history(store: Store) -> None:
+async def test_expire_removes_messages_from_histories(store: Store) -> None:
     owner = await started(store)
     now = time.time_ns() // 1000
     times = [("/a", now + 1000), ("/a", 0), ("/b", now + 2500), ("/a", now + 1000), ("/a", now + HOUR)]
@@ -301,7 +301,7 @@ async def test_what_has_expired_leaves_the_history(store: Store) -> None:
     assert len(await owner.log_ids()) == 5
 
 
-async def test_so_many_expire_at_a_time(store: Store) -> None:
+async def test_expire_removes_a_bounded_number(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(expires=1_000_000, history_max=9) for _ in range(5)])
     assert await expire(owner, 2_000_000, count=2) == [("/a", 2, 3)]
@@ -309,7 +309,7 @@ async def test_so_many_expire_at_a_time(store: Store) -> None:
     assert await expire(owner, 2_000_000) == []
 
 
-async def test_what_has_expired_leaves_shared_queues_too(store: Store) -> None:
+async def test_expire_removes_messages_from_shared_queues(store: Store) -> None:
     owner = await started(store)
     queue, forced = "group:/a b", b'{"forceDestroy":true,"priority":8}'
     shared = [
@@ -321,7 +321,7 @@ async def test_what_has_expired_leaves_shared_queues_too(store: Store) -> None:
     assert await owner.facts("ended") == [{"ended": [{"session": queue, "reason": "expired", "ids": [ids[0], ids[2]]}]}]
 
 
-async def test_what_has_gone_before_its_time_is_not_counted(store: Store) -> None:
+async def test_expire_does_not_count_messages_that_are_gone(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(expires=1_000_000, history_max=1) for _ in range(3)])
     assert await store.reader.zcard(store.keys.expiry) == 1
@@ -366,7 +366,7 @@ async def test_a_message_larger_than_the_bound_is_kept_alone(store: Store) -> No
     assert await bodies(owner) == [b'"%b"' % (b"x" * 5000)]
 
 
-async def test_one_large_message_makes_room_for_itself_in_few_publishes(store: Store) -> None:
+async def test_large_message_makes_room_in_the_history_within_few_publishes(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(b'"%d"' % number, history_max=1000) for number in range(200)])
     for _ in range(5):
@@ -374,7 +374,7 @@ async def test_one_large_message_makes_room_for_itself_in_few_publishes(store: S
     assert len(await bodies(owner)) == 2
 
 
-async def test_what_left_for_its_bytes_is_forgotten_by_the_expiry_and_missed_by_a_position(store: Store) -> None:
+async def test_message_dropped_for_bytes_leaves_the_expiry_and_breaks_positions(store: Store) -> None:
     owner = await started(store)
     first = (await owner.append([kept(b'"%b"' % (b"x" * 900), expires=in_an_hour())], history_max_bytes=1500)).ids[0]
     await owner.append([kept(b'"%b"' % (b"y" * 900), expires=in_an_hour())], history_max_bytes=1500)

@@ -16,7 +16,7 @@ async def owner_of_joe(store: Store) -> Owner:
     return owner
 
 
-async def test_it_is_found_by_who_takes_the_session_over(store: Store) -> None:
+async def test_hold_survives_the_adoption_of_the_session(store: Store) -> None:
     owner = await owner_of_joe(store)
     await owner.login(ANN)
     await owner.hold(HELD)
@@ -32,7 +32,7 @@ async def test_a_new_login_leaves_it(store: Store) -> None:
     assert (await owner.record())["d"].encode() == HELD
 
 
-async def test_it_can_be_changed_and_taken_back(store: Store) -> None:
+async def test_hold_can_be_changed_and_released(store: Store) -> None:
     owner = await owner_of_joe(store)
     before = await owner.record()
     await owner.hold(HELD)

@@ -31,7 +31,7 @@ CHANNEL_FILTERS = ["", *CHANNELS, "/**", "/*", "/a/**", "/a/*", "/a/b/**", "/non
 def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are, and so small that every limit is met."""
     if request.param == "small":
-        for name, size in {"_PORTION": 5, "_MOST_LOOKED": 12, "_FEW": 2, "_VALUES": 2, "_IDS": 7}.items():
+        for name, size in {"_PORTION": 5, "_MOST_READ": 12, "_FEW": 2, "_VALUES": 2, "_IDS": 7}.items():
             monkeypatch.setattr(dead_letters, name, size)
 
 
@@ -124,7 +124,7 @@ async def test_without_letters_there_is_an_empty_page(store: Store) -> None:
 
 
 @pytest.mark.parametrize("bad", ["x", "5", "5-", "-1", "5-1-1", "9" * 30 + "-0", "5-1\n", "(5-1"])
-async def test_what_is_no_dead_id_is_named(store: Store, bad: str) -> None:
+async def test_malformed_dead_id_is_named_in_the_error(store: Store, bad: str) -> None:
     for arguments in ((DeadLetterFilter(), bad), (DeadLetterFilter(until=bad),)):
         with pytest.raises(ValueError, match=r"(after|until): expected a dead id such as"):
             await dead_letters.page(store, *arguments)
@@ -135,7 +135,7 @@ async def test_what_is_no_dead_id_is_named(store: Store, bad: str) -> None:
 async def test_a_page_looks_at_a_bounded_number_of_letters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two filters that both have many letters, and none in common but the last."""
     monkeypatch.setattr(dead_letters, "_PORTION", 10)
-    monkeypatch.setattr(dead_letters, "_MOST_LOOKED", 30)
+    monkeypatch.setattr(dead_letters, "_MOST_READ", 30)
     owner = await owner_of_all(store)
     joe, ann = RECEIVERS[:2]
     places = []

@@ -113,7 +113,7 @@ async def test_a_queue_that_is_buried_shares_the_bodies(store: Store) -> None:
     for _ in range(3):
         message = shared_queues.Addressed("/a", BODY)
         await owner.do(shared_queues.send(owner.keys, owner.token, message, [to_joe], FACTS_MAX))
-    step = shared_queues.bury(
+    step = shared_queues.dead_letter(
         owner.keys, owner.token, "client/joe", None, FACTS_MAX, LETTERS_MAX, code="user.x", reason="why"
     )
     assert (await owner.do(step)).count == 3

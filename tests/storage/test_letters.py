@@ -103,7 +103,7 @@ async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
     await assert_indexes_agree(owner)
 
 
-async def test_what_is_not_there_is_not_got(store: Store) -> None:
+async def test_get_leaves_out_missing_dead_letters(store: Store) -> None:
     owner = await owner_of_both(store)
     first, second = await owner.bury(letter(), letter())
     found = await dead_letters.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])

@@ -92,7 +92,7 @@ async def test_answers_may_come_in_pieces() -> None:
         (b":1\r\n?2\r\n", "does not speak its protocol", [1]),
     ],
 )
-async def test_what_nobody_can_make_sense_of_ends_the_line(said: bytes, reason: str, known: list[int]) -> None:
+async def test_unreadable_answers_end_the_connection(said: bytes, reason: str, known: list[int]) -> None:
     async with saying(said) as url, asking(url) as there:
         answers = await there.ask(PING, PING)
         assert answers[: len(known)] == known
@@ -155,7 +155,7 @@ async def test_a_store_that_ends_leaves_it_uncertain(start_store: Callable[[], S
         assert len(there.lost) == 1
 
 
-async def test_who_closes_it_is_not_told(server: StoreProcess) -> None:
+async def test_closing_the_connection_does_not_report_a_loss(server: StoreProcess) -> None:
     async with asking(server.url) as there:
         asked = asyncio.create_task(there.ask(PING))
         await asyncio.sleep(0)

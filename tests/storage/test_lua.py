@@ -52,7 +52,7 @@ def test_scripts_that_write_letters_write_them_alike() -> None:
     assert first[0] == second[0]
 
 
-def test_what_is_included_is_there() -> None:
+def test_every_include_names_a_file() -> None:
     assert not [name for name, script in scripts().items() if b"-- include" in script.text]
 
 
@@ -137,7 +137,7 @@ async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
     found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
-    assert await owner.do(shared_queues.put_back(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False)) == 0
+    assert await owner.do(shared_queues.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False)) == 0
     assert await owner.do(shared_queues.discard(keys, token, queue, None, 1000)) == 0
     assert await owner.do(histories.erase(keys, token, "/a", 1000)) == 0
 

@@ -102,7 +102,7 @@ async def test_a_superseded_server_appends_nothing(store: Store) -> None:
     assert await store.reader.exists(store.keys.log, store.keys.facts, store.keys.last) == 0
 
 
-async def test_one_fact_says_what_was_published(store: Store) -> None:
+async def test_publish_writes_one_fact_a_group(store: Store) -> None:
     owner = await started(store)
     ids = await owner.publish("/a", "/b c", "/a")
     assert await owner.facts("published") == [{"first": ids[0], "channels": ["/a", "/b c", "/a"]}]

@@ -22,7 +22,7 @@ async def _piped(store: Store) -> object:
 
 @pytest.mark.parametrize("read", [_single, _piped])
 @pytest.mark.parametrize("connects", [False, True], ids=["there", "connects"])
-async def test_who_is_cancelled_at_any_step_of_a_read_ends(store: Store, read: Read, connects: bool) -> None:
+async def test_cancelled_read_ends_at_any_step(store: Store, read: Read, connects: bool) -> None:
     """Python 3.11 forgets a cancellation that comes in the very turn in which the library has sent its command."""
     for turns in range(1000):
         if connects:

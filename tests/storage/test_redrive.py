@@ -40,7 +40,7 @@ async def everything(owner: Owner) -> dict[bytes, bytes | None]:
     return {key: await reader.dump(key) async for key in reader.scan_iter(match=f"{owner.keys.base}*")}
 
 
-async def test_it_waits_in_the_inbox_of_its_receiver(store: Store) -> None:
+async def test_redrive_puts_the_message_into_the_inbox_of_its_receiver(store: Store) -> None:
     owner = await owner_of_joe(store)
     (newest,) = await owner.publish("/a")
     each = await one_letter(owner, letter(body=b'{"data":"again"}'))
@@ -57,7 +57,7 @@ async def test_it_waits_in_the_inbox_of_its_receiver(store: Store) -> None:
     await assert_indexes_agree(owner)
 
 
-async def test_it_lies_in_the_log_again(store: Store) -> None:
+async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store) -> None:
     owner = await owner_of_joe(store)
     each = await one_letter(owner)
     outcome, log_id, size = await redrive(owner, each, to_channel=True)
@@ -88,7 +88,7 @@ async def test_a_publisher_that_must_not_hear_it_does_not_hear_it_from_the_chann
     assert (await log.fetch(store, [log_id]))[log_id].excluded == ANN
 
 
-async def test_what_comes_back_is_counted(store: Store) -> None:
+async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None:
     owner = await owner_of_joe(store)
     each = await one_letter(owner)
     for returns in (1, 2, 3):
@@ -151,7 +151,7 @@ async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel
     assert first.outcome is MOVED
 
 
-async def test_what_is_remembered_of_a_step_is_forgotten(store: Store) -> None:
+async def test_memory_of_a_redrive_expires(store: Store) -> None:
     owner = await owner_of_joe(store)
     await redrive(owner, await one_letter(owner))
     (key,) = [key async for key in store.reader.scan_iter(match=f"{store.keys.base}k:redrive*", count=1000)]
@@ -222,7 +222,7 @@ async def test_a_receiver_that_has_enough_waiting_gets_no_more(store: Store) -> 
     assert (await redrive(owner, each)).outcome is MOVED
 
 
-async def test_what_waits_is_not_counted_again_for_each_letter(store: Store) -> None:
+async def test_redrive_counts_the_backlog_once_for_many_dead_letters(store: Store) -> None:
     owner = await owner_of_joe(store)
     await owner.commit(1000, change(opened=range(1, 501)))
     await owner.bury(*(letter() for _ in range(100)))

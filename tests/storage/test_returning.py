@@ -129,7 +129,7 @@ async def test_a_commit_that_is_repeated_settles_nothing_again(store: Store) -> 
     assert await receivers(owner, again) == {JOE}
 
 
-async def test_what_was_sent_to_one_session_alone_leaves_no_traces(store: Store) -> None:
+async def test_end_removes_messages_addressed_to_one_session(store: Store) -> None:
     owner = await owner_of(store, JOE)
     log_id = await send(owner, JOE, source="")
     leased = await send(owner, JOE, source=ONE)
@@ -158,7 +158,7 @@ async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
     assert await owner.facts("returned") == [{"queue": SUBJECT, "ids": [log_id]}]
 
 
-async def test_what_was_leased_from_the_subject_goes_back_there(store: Store) -> None:
+async def test_end_requeues_messages_leased_from_the_subject(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     to_queue = Delivery(SUBJECT, queue=SUBJECT)
     step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b"{}", priority=9), [to_queue], FACTS_MAX)
@@ -170,14 +170,14 @@ async def test_what_was_leased_from_the_subject_goes_back_there(store: Store) ->
     assert await receivers(owner, log_id) == set()
 
 
-async def test_one_sessions_message_goes_back_whoever_has_settled_what(store: Store) -> None:
+async def test_end_requeues_a_message_that_only_this_session_had(store: Store) -> None:
     owner = await owner_of(store, JOE)
     log_id = await send(owner, JOE, source=ONE)
     assert (await owner.end(returning={log_id: 1})).returned == [log_id]
     assert await waiting(owner, ONE) == [log_id]
 
 
-async def test_what_was_settled_with_the_end_is_settled_for_the_subject(store: Store) -> None:
+async def test_settling_with_the_end_settles_for_the_subject(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
     await owner.end(settled(JOE, log_id))
@@ -186,14 +186,14 @@ async def test_what_was_settled_with_the_end_is_settled_for_the_subject(store: S
     assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
 
 
-async def test_what_died_with_the_end_is_still_open_for_the_others(store: Store) -> None:
+async def test_dead_message_of_the_end_stays_open_for_other_sessions(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
     await owner.end(settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "why")])
     assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
 
 
-async def test_what_the_owner_does_not_know_goes_back_as_well(store: Store) -> None:
+async def test_end_requeues_messages_unknown_to_the_owner(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     ours = await send(owner, JOE, JOE_2)
     own = await send(owner, JOE)
@@ -230,7 +230,7 @@ async def test_a_repeated_end_gives_nothing_back_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize("source", [SUBJECT, ONE])
-async def test_who_takes_over_finds_where_it_may_go_back(store: Store, source: str) -> None:
+async def test_adopted_session_knows_the_source_queue_of_its_messages(store: Store, source: str) -> None:
     owner = await owner_of(store, JOE, ANN)
     log_id = await send(owner, JOE, source=source)
     heir = await started(store, "b")

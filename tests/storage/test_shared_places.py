@@ -46,7 +46,7 @@ class Play:
         return self.draw.sample(known, self.draw.randrange(len(known) + 1))
 
     async def run(self) -> None:
-        kinds = (self.send, self.share, self.lease, self.lease, self.lease, self.settle, self.die, self.put_back)
+        kinds = (self.send, self.share, self.lease, self.lease, self.lease, self.settle, self.die, self.requeue)
         kinds += (self.join, self.join, self.leave, self.end, self.adopt)
         for _ in range(STEPS):
             if len(self.model.inboxes) < 2 or self.draw.random() < 0.1:
@@ -118,12 +118,12 @@ class Play:
         await self.owner.commit(cursor, change(name, unboxed=ids), ended=ended, letters=letters)
         self.model.finish(name, ids, how)
 
-    async def put_back(self, name: str) -> None:
+    async def requeue(self, name: str) -> None:
         ids, failed = self.some(name), self.draw.random() < 0.5
         attempts = dict.fromkeys(ids, 2)
-        step = shared_queues.put_back(self.keys, self.owner.token, name, attempts, FACTS_MAX, failed=failed)
+        step = shared_queues.requeue(self.keys, self.owner.token, name, attempts, FACTS_MAX, failed=failed)
         await self.do(step)
-        self.model.put_back(name, ids, 2, has_failed=failed)
+        self.model.requeue(name, ids, 2, has_failed=failed)
 
     async def join(self, name: str) -> None:
         wanted = [group for group in GROUPS.values() if self.draw.random() < 0.7]

@@ -1,4 +1,4 @@
-"""Sending beside the log, and shared queues: send.lua, lease.lua, put_back.lua, discard_waiting.lua, and what publish.lua puts
+"""Sending beside the log, and shared queues: send.lua, lease.lua, requeue.lua, discard_waiting.lua, and what publish.lua puts
 into the queues of groups."""
 
 import time
@@ -56,8 +56,8 @@ async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP) -> 
     return await owner.do(shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX))  # type: ignore[no-any-return]
 
 
-async def put_back(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> int:
-    step = shared_queues.put_back(owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed)
+async def requeue(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> int:
+    step = shared_queues.requeue(owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed)
     return await owner.do(step)  # type: ignore[no-any-return]
 
 
@@ -113,7 +113,7 @@ async def test_all_receivers_get_it_under_one_id(store: Store) -> None:
     assert fact == {"id": sent.id, "channel": "/a/b", "sessions": [JOE, JOE_2, JOE], "queues": ["client/ann"]}
 
 
-async def test_who_is_not_there_or_full_gets_nothing_and_the_others_do(store: Store) -> None:
+async def test_send_skips_missing_and_full_receivers_only(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     await owner.close(ANN)
     few, small = Delivery(JOE, JOE, max_entries=1), Delivery(JOE, JOE, max_bytes=3)
@@ -261,7 +261,7 @@ async def test_many_are_leased_in_one_step(store: Store) -> None:
     assert len(await texts(owner)) == 1100
 
 
-async def test_what_has_expired_is_not_leased(store: Store) -> None:
+async def test_lease_leaves_out_expired_messages(store: Store) -> None:
     owner = await owner_of(store, JOE)
     old = (await send(owner, TO_SUBJECT, expires=1_000_000)).id
     new = (await send(owner, TO_SUBJECT, expires=FAR)).id
@@ -274,12 +274,12 @@ async def test_what_has_expired_is_not_leased(store: Store) -> None:
 # Putting back
 
 
-async def test_what_is_put_back_lies_where_it_lay(store: Store) -> None:
+async def test_requeued_message_keeps_its_place(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     await owner.do(_join(owner, ANN))
     ids = await share(owner, 3, qos=b'{"forceDestroy":true}', expires=FAR)
     await lease(owner, (JOE, 2))
-    assert await put_back(owner, JOE, *ids[:2], attempts=4) == 2
+    assert await requeue(owner, JOE, *ids[:2], attempts=4) == 2
     assert await waiting(owner) == ids
     assert await texts(owner) == {}
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
@@ -289,34 +289,34 @@ async def test_what_is_put_back_lies_where_it_lay(store: Store) -> None:
     assert again.leased == [Leased(JOE, ids[0], 2, "/a/b", 4, 5, FAR, ())]
 
 
-async def test_who_has_failed_it_does_not_get_it_again_while_others_are_left(store: Store) -> None:
+async def test_lease_avoids_sessions_that_failed_the_message(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2, ANN)
     await owner.do(_join(owner, ANN))
     (log_id,) = await share(owner)
     await lease(owner, (JOE, 1))
-    await put_back(owner, JOE, log_id, failed=True)
+    await requeue(owner, JOE, log_id, failed=True)
     assert (await lease(owner, (JOE, 9), (JOE_2, 0))).leased == []
     assert given((await lease(owner, (JOE, 9), (JOE_2, 1))).leased) == [(JOE_2, log_id)]
-    await put_back(owner, JOE_2, log_id, attempts=2, failed=True)
+    await requeue(owner, JOE_2, log_id, attempts=2, failed=True)
     (found,) = await shared_queues.look_at(store, GROUP, 1)
     assert (found.attempts, found.failed) == (2, (JOE, JOE_2))
     (last,) = (await lease(owner, (JOE, 0), (JOE_2, 0))).leased
     assert (last.receiver, last.failed) == (JOE, (JOE, JOE_2))
-    await put_back(owner, JOE, log_id, attempts=3, failed=True)
+    await requeue(owner, JOE, log_id, attempts=3, failed=True)
     assert (await lease(owner, (JOE, 9), (ANN, 1))).leased[0].failed == (JOE, JOE_2)
 
 
-async def test_what_nobody_with_room_may_have_does_not_stop_the_rest(store: Store) -> None:
+async def test_lease_passes_over_messages_that_no_free_member_may_have(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     await owner.do(_join(owner, ANN))
     ids = await share(owner, 3)
     await lease(owner, (JOE, 1))
-    await put_back(owner, JOE, ids[0], failed=True)
+    await requeue(owner, JOE, ids[0], failed=True)
     found = await lease(owner, (JOE, 1), (ANN, 0))
     assert given(found.leased) == [(JOE, ids[1])]
 
 
-async def test_who_has_it_by_another_group_gets_it_when_that_is_settled(store: Store) -> None:
+async def test_lease_waits_until_the_copy_of_another_group_is_settled(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     other = "group:/a/b others"
     (log_id,) = (await owner.append([Submission("/a/b", b"{}", groups=(GROUP, other))])).ids
@@ -332,7 +332,7 @@ async def test_who_has_it_by_another_group_gets_it_when_that_is_settled(store: S
 async def test_a_message_from_no_queue_stays(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, Delivery(JOE, JOE))
-    assert await put_back(owner, JOE, sent.id, LogId(7)) == 0
+    assert await requeue(owner, JOE, sent.id, LogId(7)) == 0
     assert list(await texts(owner)) == [str(sent.id)]
     assert await owner.facts("ended") == []
 
@@ -340,7 +340,7 @@ async def test_a_message_from_no_queue_stays(store: Store) -> None:
 async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_JOE)
-    step = shared_queues.put_back(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
+    step = shared_queues.requeue(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
     assert await store.run([step, step]) == [1, 1]
     assert len(await owner.facts("returned")) == 1
 
@@ -348,20 +348,20 @@ async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
 async def test_a_subjects_message_waits_again_when_the_last_one_gives_it_back(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
-    assert await put_back(owner, JOE, sent.id) == 0
+    assert await requeue(owner, JOE, sent.id) == 0
     assert await waiting(owner, SUBJECT) == []
-    assert await put_back(owner, JOE_2, sent.id) == 1
+    assert await requeue(owner, JOE_2, sent.id) == 1
     assert await waiting(owner, SUBJECT) == [sent.id]
     assert await store.reader.exists(store.keys.receivers(sent.id, SUBJECT)) == 0
     await lease(owner, (JOE, 9), queue=SUBJECT)
-    assert await put_back(owner, JOE, sent.id) == 1
+    assert await requeue(owner, JOE, sent.id) == 1
 
 
-async def test_what_a_group_without_members_gets_back_lapses(store: Store) -> None:
+async def test_message_requeued_to_a_group_without_members_lapses(store: Store) -> None:
     owner = await owner_of(store, JOE)
     (log_id,) = await share(owner)
     await lease(owner, (JOE, 9))
-    assert await put_back(owner, JOE, log_id) == 0
+    assert await requeue(owner, JOE, log_id) == 0
     assert await waiting(owner) == []
     assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "lapsed", "ids": [log_id]}]}]
 
@@ -369,7 +369,7 @@ async def test_what_a_group_without_members_gets_back_lapses(store: Store) -> No
 # Discarding
 
 
-async def test_what_is_discarded_is_told(store: Store) -> None:
+async def test_discard_writes_a_fact(store: Store) -> None:
     owner = await owner_of(store, JOE)
     ids = await share(owner, 3)
     discard = shared_queues.discard
@@ -383,7 +383,7 @@ async def test_what_is_discarded_is_told(store: Store) -> None:
     assert await shared_queues.queues(store) == []
 
 
-async def test_what_dies_in_a_queue_leaves_letters(store: Store) -> None:
+async def test_dead_lettered_queue_messages_leave_dead_letters(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_SUBJECT, sender=ANN)
     buried: Discarded = await owner.do(_bury(owner))
@@ -396,7 +396,7 @@ async def test_what_dies_in_a_queue_leaves_letters(store: Store) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], [LogId(1)] * 1001])
-def test_so_many_are_discarded_in_one_step(store: Store, ids: list[LogId]) -> None:
+def test_discard_refuses_too_many_ids_in_one_step(store: Store, ids: list[LogId]) -> None:
     with pytest.raises(ValueError, match="ids: expected"):
         shared_queues.discard(store.keys, "a", GROUP, ids, FACTS_MAX)
 
@@ -408,7 +408,7 @@ async def test_a_superseded_server_moves_nothing(store: Store) -> None:
     for step in (
         shared_queues.send(keys, "never booted", Addressed("/a", b""), [TO_SUBJECT], FACTS_MAX),
         shared_queues.lease(keys, "never booted", SUBJECT, [Member(JOE, 9)], FACTS_MAX),
-        shared_queues.put_back(keys, "never booted", JOE, {sent.id: 1}, FACTS_MAX, failed=False),
+        shared_queues.requeue(keys, "never booted", JOE, {sent.id: 1}, FACTS_MAX, failed=False),
         shared_queues.discard(keys, "never booted", SUBJECT, None, FACTS_MAX),
     ):
         with pytest.raises(Fenced):
@@ -444,7 +444,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     assert full.outcome is RedriveOutcome.FULL
 
 
-async def test_what_waited_for_one_session_of_a_subject_waited_for_the_subject(store: Store) -> None:
+async def test_message_of_one_session_counts_for_its_subject(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await send(owner, Delivery(SUBJECT, queue=f"one:{SUBJECT}"))
     await owner.do(_bury(owner, f"one:{SUBJECT}"))
@@ -469,4 +469,4 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
 
 def _bury(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
-    return shared_queues.bury(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")
+    return shared_queues.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")

@@ -31,7 +31,7 @@ def client(server: StoreProcess) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))
-def test_what_is_shared_is_in_one_place_whatever_happens(client: redis.Redis, first: int) -> None:
+def test_shared_message_is_in_one_place_in_any_interleaving(client: redis.Redis, first: int) -> None:
     for seed in range(first, min(first + PORTION, RUNS)):
         _run(client, seed, Durable)
 
@@ -40,13 +40,13 @@ def test_what_is_shared_is_in_one_place_whatever_happens(client: redis.Redis, fi
 
 
 class RemembersWhatIsGivenBack(Durable):
-    def put_back(self, log_id: LogId) -> None:
+    def requeue(self, log_id: LogId) -> None:
         waiting = self.inbox.pop(log_id)
         self.booked_size -= waiting.size
 
 
 class TellsWhatIsGivenBack(Durable):
-    def put_back(self, log_id: LogId) -> None:
+    def requeue(self, log_id: LogId) -> None:
         self.settle(log_id, EndReason.RETURNED)
 
 

@@ -50,14 +50,14 @@ async def test_a_repeated_spill_answers_the_same(store: Store) -> None:
     assert await owner.record() == before
 
 
-async def test_what_is_not_open_is_not_copied(store: Store) -> None:
+async def test_spill_copies_open_messages_only(store: Store) -> None:
     owner, ids = await owner_with_open(store)
     await owner.commit(ids[-1], change(settled=[ids[1]]))
     assert await owner.spill(*ids, LogId(5)) == [ids[0], ids[2]]
     assert await store.reader.hlen(store.keys.inbox(JOE)) == 2
 
 
-async def test_what_the_log_has_lost_stays_open(store: Store) -> None:
+async def test_spill_leaves_messages_open_that_the_log_lost(store: Store) -> None:
     owner, ids = await owner_with_open(store)
     await store.reader.xdel(store.keys.log, f"{ids[1]}-0")
     assert await owner.spill(*ids) == [ids[0], ids[2]]

@@ -79,7 +79,7 @@ async def test_a_caller_that_is_cancelled_stops_nobody_else(store: Store) -> Non
 
 
 @pytest.mark.parametrize(("error", "result"), [(each, each) for each in (Fenced, Behind)] + [(ValueError, StoreError)])
-async def test_what_parse_raises_is_the_result_of_that_step_alone(
+async def test_parser_error_is_the_result_of_its_step_alone(
     store: Store, error: type[Exception], result: type[StoreError]
 ) -> None:
     def refuse(answer: object) -> None:
@@ -108,7 +108,7 @@ async def test_scripts_that_the_store_forgot_are_loaded_again(start_store: Start
         assert await store.run([count(key)] * 3) == [3 * round_number + number for number in (1, 2, 3)]
 
 
-async def test_one_script_that_the_store_forgot_is_done_once(store: Store) -> None:
+async def test_forgotten_script_is_loaded_and_run_once(store: Store) -> None:
     """Nothing but the repeated step is sent again."""
     forgotten = b"#!lua\nreturn redis.call('INCRBY', KEYS[1], 100)"
     scripts()["test_count"] = Script(forgotten, b"0" * 40)
@@ -199,7 +199,7 @@ async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
     assert type(refused) is StoreUnavailable
 
 
-async def test_who_watches_hears_that_it_is_gone_before_who_waits_for_an_answer(store: Store) -> None:
+async def test_watchers_hear_of_an_outage_before_pending_callers(store: Store) -> None:
     watch = Watch(store)
     heard: asyncio.Future[tuple[list[str], list[Any]]] = asyncio.get_running_loop().create_future()
     store.submit([count(store.keys.names)], lambda results: heard.set_result((list(watch.told), results)))
@@ -210,7 +210,7 @@ async def test_who_watches_hears_that_it_is_gone_before_who_waits_for_an_answer(
     assert isinstance(results[0], StoreUnavailable)
 
 
-async def test_what_a_hanging_store_did_is_uncertain_and_happens_never_after_its_return(
+async def test_step_sent_to_a_hanging_store_is_uncertain_and_never_runs_later(
     start_store: StartStore, open_store: OpenStore
 ) -> None:
     process = start_store()

@@ -105,7 +105,7 @@ async def test_a_damaged_file_is_reported_at_once(tmp_path: Path) -> None:
     assert monotonic() - begun < 8  # and not after the ten seconds that a store may take to come up
 
 
-async def test_what_a_cut_tail_has_lost_is_logged_with_ids_and_times(
+async def test_loss_of_a_cut_tail_is_logged_with_ids_and_times(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = await filled(tmp_path)
@@ -122,7 +122,7 @@ async def test_what_a_cut_tail_has_lost_is_logged_with_ids_and_times(
         assert "has lost" not in caplog.text  # it is logged once
 
 
-async def test_what_a_store_leaves_that_ended_within_a_rewrite_is_removed(tmp_path: Path) -> None:
+async def test_leftovers_of_an_interrupted_rewrite_are_removed(tmp_path: Path) -> None:
     ids = await filled(tmp_path)
     (tmp_path / "temp-rewriteaof-bg-17.aof").write_bytes(b"x" * 1000)
     async with opened(tmp_path) as store:

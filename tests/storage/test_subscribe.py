@@ -26,7 +26,7 @@ async def test_a_subscription_that_holds_stays_as_it_is(store: Store) -> None:
     assert await owner.subscribe("/b", "/a") == {"/b": newest, "/a": 0}
 
 
-async def test_it_begins_anew_after_an_unsubscribe(store: Store) -> None:
+async def test_subscription_begins_again_after_an_unsubscribe(store: Store) -> None:
     owner = await started(store)
     await owner.login()
     await owner.subscribe("/a")

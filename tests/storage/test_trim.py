@@ -27,7 +27,7 @@ async def test_the_lowest_of_all_servers_counts(store: Store) -> None:
     assert await servers[0].log_ids() == ids[4:]
 
 
-async def test_what_is_open_or_not_taken_stays(store: Store) -> None:
+async def test_trim_keeps_open_and_uncommitted_messages(store: Store) -> None:
     owner = await started(store)
     await owner.login(JOE)
     ids = await owner.publish("/a", "/a", "/a")

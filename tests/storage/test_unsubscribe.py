@@ -23,7 +23,7 @@ async def test_a_subscription_ends_with_the_newest_message(store: Store) -> None
     assert record["s:/c"] == "0"
 
 
-async def test_what_it_did_not_have_is_left_out(store: Store) -> None:
+async def test_unsubscribe_leaves_out_unknown_patterns(store: Store) -> None:
     owner = await started(store)
     await owner.login()
     await owner.subscribe("/a")
@@ -110,7 +110,7 @@ async def test_a_fact_tells_what_has_ended(store: Store) -> None:
 
 
 async def erased(owner: Owner, *, ends: bool = True, tells: bool = True) -> sessions.Erased:
-    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, tells=tells)
+    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, notifies=tells)
     answer: sessions.Erased = await owner.do(step)
     return answer
 
@@ -143,7 +143,7 @@ async def test_a_repeated_erase_moves_the_notice(store: Store) -> None:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_one_that_is_not_told_gets_no_notice(store: Store, ends: bool) -> None:
+async def test_erase_without_notice_leaves_none(store: Store, ends: bool) -> None:
     owner = await started(store)
     await owner.login()
     await owner.subscribe("/a")

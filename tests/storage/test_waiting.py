@@ -26,7 +26,7 @@ def test_defaults_at_the_end_are_left_out(known: Waiting, text: str) -> None:
     assert log.waiting_of(text.encode()) == known
 
 
-async def test_what_is_open_is_found_by_who_adopts_the_session(store: Store) -> None:
+async def test_adopted_session_has_its_open_messages(store: Store) -> None:
     owner = await started(store)
     await owner.login()
     opened = {LogId(number): known for number, (known, _) in enumerate(TEXTS, 1)}

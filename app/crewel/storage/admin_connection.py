@@ -69,7 +69,7 @@ class AdminConnection:
 
 @asynccontextmanager
 async def admin_connection(storage: Storage) -> AsyncIterator[AdminConnection]:
-    """Reach the store, starting the one of `storage.data_dir` for as long as this lasts if nobody has.
+    """Reach the store, starting the one of `storage.data_dir` for as long as this lasts unless it runs.
 
     Raises SettingsError or StoreUnavailable if it cannot be reached.
     """

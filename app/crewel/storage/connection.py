@@ -61,11 +61,11 @@ Done = Callable[[list[Any]], None]
 pack: Callable[[Any], bytes] = hiredis.pack_command
 
 _Call = tuple[list[bytes], Sequence[int], Done]
-"""Commands of one caller as they are sent, the places of publishes among them, and who gets the answers."""
+"""Commands of one caller as they are sent, the places of publishes among them, and the callback for the answers."""
 
 
 def store_error(error: Exception) -> StoreError:
-    """Return what an error of the client library, or of its parser, means: full, not now, or a text that nobody expected."""
+    """Return what an error of the client library, or of its parser, means: full, not now, or unexpected."""
     if not isinstance(error, ResponseError | hiredis.ReplyError):
         return StoreUnavailable(f"the store cannot be reached: {error}")
     # The library takes the code of an error out of its text if it knows it, and else leaves it there.
@@ -359,7 +359,7 @@ def _require_copies(answers: list[Any], appends: Sequence[int], needed: int) -> 
     copies = answers.pop()
     if isinstance(copies, int) and copies >= needed:
         return
-    had = copies if isinstance(copies, int) else "nobody knows how many"
+    had = copies if isinstance(copies, int) else "an unknown number"
     for number in appends:
         if not isinstance(answers[number], Exception):
             answers[number] = StoreUncertain(f"{had} of {needed} replicas have it in time")

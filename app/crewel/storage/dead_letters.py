@@ -25,14 +25,14 @@ from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
-"""Letters that one step throws away at most: more would hold up the store."""
+"""Dead letters that one step discards at most: more would hold up the store."""
 
 _TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
 _REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
 _DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 _PORTION: Final = 200  # letters in one round trip
-_MOST_LOOKED: Final = 1000  # letters that one page looks at, which takes 50 ms
-_MOST_BYTES: Final = 8 * 1024 * 1024  # of the letters that one page looks at, nearly
+_MOST_READ: Final = 1000  # dead letters that one page reads, which takes 50 ms
+_MOST_BYTES: Final = 8 * 1024 * 1024  # of the dead letters that one page reads, nearly
 _FEW: Final = 50  # indexes that are walked together
 _VALUES: Final = 1000  # of an index, in one round trip
 _IDS: Final = 5000  # that are counted in one round trip
@@ -66,7 +66,7 @@ class StoredDeadLetter:
     attempts: int
     """How often it may have been delivered."""
     returns: int
-    """How often it came back: was sent again by an operator, and died again."""
+    """How often it was redriven by an operator and became a dead letter again."""
     sender: str
     qos: bytes
     body: bytes
@@ -76,7 +76,7 @@ class StoredDeadLetter:
     redrive_of: str
     """Dead id of the letter that it was before; empty if it was none."""
     to: str = ""
-    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
     is_partial: bool = False
     """Whether it was stored by an older version, and does not say whether the message was addressed to somebody."""
 
@@ -194,12 +194,12 @@ def described(letters: Sequence[Letter]) -> dict[SessionName, list[bytes | str |
 
 
 class RedriveOutcome(StrEnum):
-    """What became of a letter that was to be sent again. Unless it was moved, or is gone, it stays where it is."""
+    """The outcome of a redrive. Unless the dead letter was moved, or is gone, it stays where it is."""
 
     MOVED = "moved"
     """It waits for its receiver, or lies in the log, under a new id."""
     GONE = "gone"
-    """Somebody was quicker: it is no dead letter any more."""
+    """It is no dead letter any more: another operator was faster."""
     NO_RECEIVER = "no receiver"
     """Its session is not in the store, or is ending."""
     FULL = "full"
@@ -227,10 +227,10 @@ def redrive(
     max_entries: int = 0,
     max_bytes: int = 0,
 ) -> Step[Redriven]:
-    """Send a letter again, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
+    """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
     to its destination then (`letter.to`), and to no other. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
-    find a receiver full takes the store long if it has thousands waiting: do not go on asking for that one.
+    find a receiver full takes the store long if it has thousands waiting: redrive no more to that one.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
@@ -248,7 +248,7 @@ def _redriven(answer: Any) -> Redriven:
 
 
 def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: str = "") -> Step[int]:
-    """Throw letters away, at most `MOST_DISCARDED`; returns how many of them there were. Repeated, it finds fewer. Raises
+    """Discard dead letters, at most `MOST_DISCARDED`; returns how many of them there were. Repeated, it finds fewer. Raises
     Fenced if the server has been superseded."""
     if len(dead_ids) > MOST_DISCARDED:
         raise ValueError(f"dead_ids: expected at most {MOST_DISCARDED}, not {len(dead_ids)}")
@@ -275,12 +275,12 @@ async def dropped(store: Store) -> int:
 
 
 async def returned(store: Store) -> int:
-    """Return how many letters there have been whose message had been sent again. Raises StoreError."""
+    """Return how many dead letters there have been whose message had been redriven. Raises StoreError."""
     return int(await store.reader.get(store.keys.returned) or 0)
 
 
 class Page(NamedTuple):
-    """Some letters, and where to go on."""
+    """Some dead letters, and where the next page begins."""
 
     letters: list[StoredDeadLetter]
     next: str
@@ -306,14 +306,14 @@ class _Range(NamedTuple):
 async def page(
     store: Store, wanted: DeadLetterFilter, after: str = "", count: int = 100, *, newest_first: bool = False
 ) -> Page:
-    """Return the next letters that are wanted, `count` at most, after the place where the page before ended. A page may come
-    back short, or empty, and yet say where to go on: then so many were looked at that it was enough for one call.
+    """Return the next dead letters that are wanted, `count` at most, after the place where the page before ended. A page may
+    come back short, or empty, and yet say where the next begins: one call reads a bounded number.
 
     Raises StoreError, and ValueError if `after` or `wanted.until` is no dead id.
     """
     found: list[StoredDeadLetter] = []
     portions = _portions(store, wanted, _range(wanted, after, newest_first=newest_first), min(count + 1, _PORTION))
-    looked = size = 0
+    read = size = 0
     async for letters, place in portions:
         for letter in letters:
             size += len(letter.body)
@@ -321,19 +321,19 @@ async def page(
                 found.append(letter)
                 if len(found) > count:
                     return Page(found[:count], found[count - 1].dead_id)
-        looked += len(letters)
-        if place and (looked >= _MOST_LOOKED or size >= _MOST_BYTES):
+        read += len(letters)
+        if place and (read >= _MOST_READ or size >= _MOST_BYTES):
             return Page(found, place)
     return Page(found, "")
 
 
 async def count(store: Store, wanted: DeadLetterFilter) -> int:
-    """Return how many letters are wanted. One index tells that at once, or in some seconds for each million if times are asked
-    for; where several are asked for, all letters of the smallest are looked at. Raises as `page` does."""
+    """Return how many dead letters are wanted. One index has that number at once, or in some seconds for each million if times
+    are asked for; of several indexes, all dead letters of the smallest are read. Raises as `page` does."""
     span = _range(wanted, "", newest_first=False)
     kinds = wanted.kinds
     if len(kinds) > 1:
-        return await _looked_through(store, wanted)
+        return await _count_read(store, wanted)
     kind, text = next(iter(kinds.items()), ("code", ""))
     if not text and span == ("-", "+", False):
         return int(await store.reader.xlen(store.keys.dead))
@@ -475,10 +475,10 @@ async def _length(store: Store, key: str, span: _Range) -> int:
         span = span.beyond(ids[-1][0].decode())
 
 
-async def _looked_through(store: Store, wanted: DeadLetterFilter) -> int:
+async def _count_read(store: Store, wanted: DeadLetterFilter) -> int:
     total, place = 0, ""
     while True:
-        letters, place = await page(store, wanted, place, _MOST_LOOKED)
+        letters, place = await page(store, wanted, place, _MOST_READ)
         total += len(letters)
         if not place:
             return total

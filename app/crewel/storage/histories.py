@@ -1,8 +1,8 @@
 """The histories of topics: the newest messages of a channel, under the ids that they have in the log; and what was configured
 for it.
 
-A history has an epoch: who has seen one of its ids, and finds the same epoch, knows that nothing has been removed or numbered
-anew behind its back. `topics` reads, and raises StoreError; all else are steps, in order with publishes. Steps raise Fenced if
+A history has an epoch: a reader that has seen one of its ids, and finds the same epoch, knows that nothing has been removed or
+numbered again since. `topics` reads, and raises StoreError; all else are steps, in order with publishes. Steps raise Fenced if
 the server has been superseded, and may be repeated.
 """
 
@@ -22,7 +22,7 @@ from crewel.storage.store import Store
 
 _TOGETHER: Final = 500  # topics whose particulars are read in one round trip
 _NONE: Final = -1
-_FACTS_MAX: Final = 1_000_000  # where nobody says how many; the next step that does lets the rest go
+_FACTS_MAX: Final = 1_000_000  # unless the caller says how many; the next step that does removes the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class StoredTopic:
 
     channel: str
     settings: dict[str, Any]
-    """As they were configured: JSON, opaque to the store; empty if nobody has."""
+    """As they were configured: JSON, opaque to the store; empty if they never were."""
     epoch: str
     entries: int
-    """How many messages its history has, expired ones that nobody has removed yet among them."""
+    """How many messages its history has, expired ones that are not removed yet among them."""
     newest: LogId
     """Id of the newest of them; 0 if there is none."""
     is_erased: bool = False
@@ -52,7 +52,7 @@ class History:
     entries: list[Logged]
     """Those that were asked for and have not expired, oldest first."""
     total: int
-    """How many the history has, expired ones that nobody has removed yet among them."""
+    """How many the history has, expired ones that are not removed yet among them."""
     reaches: bool
     """Whether `since` is the id of an entry that is still there; so nothing that came after it is missing, unless it has
     expired. 0, before the first, counts as there as long as nothing has left the history in its epoch. False if no `since`

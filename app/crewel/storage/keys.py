@@ -260,7 +260,7 @@ KEYS: tuple[Key, ...] = (
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where the"
         " source is the shared queue that it came from",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, put_back, end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, requeue, end",
         "each start",
         "A reliable session.",
     ),
@@ -269,7 +269,7 @@ KEYS: tuple[Key, ...] = (
         "hash",
         "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
         "until it is settled",
-        "spill, redrive, send, lease, put_back, commit, end",
+        "spill, redrive, send, lease, requeue, commit, end",
         "queues that are filled again; letters",
         "Messages that a session still waits for, and that the log was too large to keep; what was sent to it alone; what it"
         " has from shared queues; and dead letters that were sent again.",
@@ -288,8 +288,8 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id; of other steps than publish also what more they answer",
         "two minutes",
-        "publish, send, lease, put_back, redrive",
-        "publish, send, lease, put_back, redrive",
+        "publish, send, lease, requeue, redrive",
+        "publish, send, lease, requeue, redrive",
         "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What other steps remember lies"
         " here too, so that they can be asked again: the id that a letter got, what was leased; for a second, what waits for"
         " a receiver.",
@@ -330,7 +330,7 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "`<log id> <channel>` and `<log id> <queue>`; the score is milliseconds since 1970",
         "until then",
-        "publish, send, lease, put_back, expire, erase, discard_waiting, commit, end",
+        "publish, send, lease, requeue, expire, erase, discard_waiting, commit, end",
         "expire",
         "When messages expire that lie in a history or in a shared queue.",
     ),
@@ -339,7 +339,7 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "names; the score is milliseconds since 1970 when something was put there last",
         "as their `q:<queue>`",
-        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
         "each start; the sweeper",
         "The shared queues that are not empty.",
     ),
@@ -348,7 +348,7 @@ KEYS: tuple[Key, ...] = (
         "sorted set",
         "`<9 - priority>:<log id>`; all scores are 0",
         "until it is empty",
-        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
         "lease; operators",
         "The order of a shared queue: `client/joe`, of a subject, or `group:<pattern> <group>`.",
     ),
@@ -358,7 +358,7 @@ KEYS: tuple[Key, ...] = (
         "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers that"
         " failed it, `e` microseconds since 1970 when it expires",
         "until it is empty",
-        "publish, send, lease, put_back, expire, discard_waiting, unsubscribe, end",
+        "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
         "lease; operators",
         "The messages of a shared queue.",
     ),
@@ -368,7 +368,7 @@ KEYS: tuple[Key, ...] = (
         "session names",
         "until its last member has gone",
         "subscribe, unsubscribe, end",
-        "put_back, unsubscribe, end",
+        "requeue, unsubscribe, end",
         "The members of a group. With the last one goes what waits in the queue.",
     ),
     Key(
@@ -376,8 +376,8 @@ KEYS: tuple[Key, ...] = (
         "set",
         "session names; with a `!` before it if it has ended there without being settled",
         "until one of them has settled it, or none has it any more",
-        "send, lease, put_back, commit, end",
-        "put_back, commit, end",
+        "send, lease, requeue, commit, end",
+        "requeue, commit, end",
         "Who still has a subject's message open: when the last of them ends, it waits for the subject again.",
     ),
     Key(
@@ -437,7 +437,7 @@ KEYS: tuple[Key, ...] = (
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
         "the newest `storage.facts_max_entries`, nearly, and at most `storage.facts_max_bytes`, about",
-        "publish, send, lease, put_back, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
+        "publish, send, lease, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
         " discard_waiting, end, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",

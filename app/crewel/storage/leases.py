@@ -37,7 +37,7 @@ class Owner:
     pid: int
     host: str
     machine: str
-    """Which boot of which machine, and which namespace of processes; empty where nothing tells."""
+    """Which boot of which machine, and which namespace of processes; empty where that is unknown."""
     started: str
     """When the process started, by the clock of its machine: another process may have the same number later."""
     has_directory: bool
@@ -103,7 +103,7 @@ def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
     are no more.
 
     No commit of this server may be under way meanwhile: it would not know what the sessions need of the log. Must not be
-    repeated after an unknown outcome, because nobody would know the sessions that it took: begin anew under another token.
+    repeated after an unknown outcome, because the sessions that it took would be unknown: start again under another token.
     Raises Fenced if the server has been superseded itself.
     """
     return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _adopted)
@@ -177,7 +177,7 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the ticks between the start of the machine and that of the process; empty if nothing tells."""
+    """Return the ticks between the start of the machine and that of the process; empty if that is unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

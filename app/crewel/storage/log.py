@@ -51,7 +51,7 @@ class PublishOutcome(StrEnum):
     REPEATED = "repeated"
     """Its key had been published before: the id is that of the first time, and nothing was done."""
     UNCHANGED = "unchanged"
-    """It says the same as the newest of its topic's history, and lies there alone: nobody is told."""
+    """It says the same as the newest of its topic's history, and lies there alone: it is not delivered."""
     REFUSED = "refused"
     """Its topic takes no second message; it has no id."""
 
@@ -200,19 +200,19 @@ def _name_bodies(described: _Arguments, first: int, bodies: dict[bytes, int]) ->
 
 
 def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
-    """The arguments that tell what was taken and settled since the last commit, by sessions that tell the same; and the
+    """The arguments about messages taken and settled since the last commit, by sessions that settled the same; and the
     other ends."""
-    told: dict[tuple[LogId, ...], list[SessionName]] = {each.ids: [*each.sessions] for each in commit.settled}
+    sessions_of: dict[tuple[LogId, ...], list[SessionName]] = {each.ids: [*each.sessions] for each in commit.settled}
     others = []
     for each in commit.ended:
         if each.reason is not EndReason.SETTLED or each.session in changes:
             others.append(each)
-        elif each.ids in told:
-            told[each.ids].append(each.session)
+        elif each.ids in sessions_of:
+            sessions_of[each.ids].append(each.session)
         else:
-            told[each.ids] = [each.session]
+            sessions_of[each.ids] = [each.session]
     arguments: _Arguments = []
-    for ids, names in told.items():
+    for ids, names in sessions_of.items():
         arguments += (orjson.dumps(ids), len(names), *names)
     return arguments, others
 

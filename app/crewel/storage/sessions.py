@@ -60,7 +60,7 @@ def _logged_in(answer: Any) -> LoggedIn:
 def subscribe(
     k: Keys, token: str, name: str, patterns: Sequence[str], facts_max: int, options: Mapping[str, bytes] = _NO_OPTIONS
 ) -> Step[dict[str, LogId]]:
-    """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription goes on as it was.
+    """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription stays as it was.
     Returns nothing if the session's end has begun. Raises Fenced.
 
     `options` are what was asked for by pattern, a JSON object or a list of some; they replace what there was, which goes for
@@ -109,33 +109,33 @@ class Erased(NamedTuple):
     """Where the notice lies; 0 if there is none."""
 
 
-def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends: bool, tells: bool) -> Step[Erased]:
+def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends: bool, notifies: bool) -> Step[Erased]:
     """Note that the topic of this channel was erased. `ends`: the session's subscription to its name ends, as `unsubscribe`
-    has it, but not for a group for which something waits. `tells`: the session gets the notice, which waits in its record
+    has it, but not for a group for which something waits. `notifies`: the session gets the notice, which waits in its record
     behind all that came before; one that waits there gives way to it. Raises Fenced."""
 
     def parse(answer: Any) -> Erased:
         ids = [LogId(each) for each in answer]
         since, until = ids[:2] if ends else (-1, -1)
         interval = (LogId(since), LogId(until)) if since >= 0 else None
-        return Erased(interval, since == _STAYS, *(ids[-2:] if tells else (LogId(0), LogId(0))))
+        return Erased(interval, since == _STAYS, *(ids[-2:] if notifies else (LogId(0), LogId(0))))
 
     keys = (k.session(name), k.last, k.facts)
     patterns = (channel,) if ends else ()
-    return Step("unsubscribe", keys, (k.base, token, name, facts_max, channel, int(tells), *patterns), parse)
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, channel, int(notifies), *patterns), parse)
 
 
 def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:
     """Begin the end of a session: all its subscriptions end. `death` is error code and reason if its receiver has failed for
-    good; whoever adopts it before `end` finds them. Returns the last id that it is owed, at a repeated call the same as at the
-    first. Raises Fenced, also if the session does not exist."""
+    good; a server that adopts the session before `end` finds them. Returns the last id that it is owed, at a repeated call
+    the same as at the first. Raises Fenced, also if the session does not exist."""
     cause = orjson.dumps(death) if death is not None else b""
     return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max, cause), LogId)
 
 
 def hold(k: Keys, token: str, name: str, dispatch: bytes | None, facts_max: int) -> Step[None]:
-    """Note that a session gets nothing for the time being: who decided so, when and why, a JSON object. None: it gets
-    everything again. Raises Fenced, also if the session does not exist."""
+    """Hold a session back: it gets no messages. `dispatch` says on whose decision, when and why, a JSON object; None releases
+    it. Raises Fenced, also if the session does not exist."""
     fact = orjson.dumps({"session": name} | (orjson.loads(dispatch) if dispatch else {}))
     return Step("hold", (k.session(name), k.facts), (token, facts_max, dispatch or b"", fact), nothing)
 
@@ -172,11 +172,11 @@ def end(
 ) -> Step[SessionEnd]:
     """Take a session out of the store, the second step of its end: to be done when a commit has passed what `close` answered.
     What is still open for it ends as `ended` and `letters` say. Its memberships of groups end; with the last member goes what
-    waits for the group. Repeated, it changes nothing and tells nothing. Raises Fenced if another server owns the session.
+    waits for the group. Repeated, it changes nothing and writes no fact. Raises Fenced if another server owns the session.
 
     `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
     there. A subject's message that another of its sessions has open, or has settled, ends without a letter, as one that went
-    back. The facts tell this by themselves: what `ended` says of these messages is left out.
+    back. The script writes the facts of that: what `ended` says of these messages is left out.
     """
     facts = ends(_less(ended, returning), letters).get(name, [])
     letter_words = described(letters).get(name, [])

@@ -1,7 +1,7 @@
-"""Shared queues: what waits for a subject of which nobody is there, for one of the members of a group, or for one of the
-sessions of a subject. And what is sent to certain receivers beside the log.
+"""Shared queues: messages for a subject without a connected session, for one of the members of a group, or for one of the
+sessions of a subject. And messages to certain receivers, which go beside the log.
 
-A queue's name tells its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
+A queue's name says its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
 queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies
 in its inbox and knows that queue (`Waiting.source`); it goes back there under its own id, and in its own place.
 
@@ -76,7 +76,7 @@ class Sent(NamedTuple):
     """What became of a message."""
 
     prev: LogId
-    """The newest id before it. A reader whose cursor it is has missed nothing, and can go on at `id`."""
+    """The newest id before it. A reader whose cursor it is has missed nothing, and can continue at `id`."""
     id: LogId
     is_repeated: bool
     """Whether its key was sent before: all is as the first time, and nothing was done."""
@@ -104,7 +104,7 @@ class Leased(NamedTuple):
     priority: int
     expires: int
     failed: tuple[str, ...]
-    """The sessions that have failed it. If the receiver is among them, all members were: nobody is left to try."""
+    """The sessions that have failed it. If the receiver is among them, all members were: there is no other to try."""
 
 
 class Lease(NamedTuple):
@@ -201,19 +201,19 @@ def _one_leased(fields: dict[str, Any]) -> Leased:
     )
 
 
-def put_back(
+def requeue(
     k: Keys, token: str, name: str, attempts: Mapping[LogId, int], facts_max: int, *, failed: bool
 ) -> Step[int]:
-    """Put messages of a session's inbox back into the queues that they came from; `attempts` says for each how often it may
-    have been sent. `failed`: they are not leased to this session again, unless nobody else is left. Returns how many lie in
+    """Requeue messages of a session's inbox, into the queues that they came from; `attempts` says for each how often it may
+    have been sent. `failed`: they are not leased to this session again, unless there is no other. Returns how many lie in
     a queue again.
 
-    All of them that came from a queue leave the inbox, and are told as `returned`, or as `lapsed` if the group has no members
+    All of them that came from a queue leave the inbox; the facts say `returned`, or `lapsed` if the group has no members
     any more: a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
-    return Step("put_back", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), int)
+    return Step("requeue", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), int)
 
 
 def discard(
@@ -238,7 +238,7 @@ def discard(
     )
 
 
-def bury(
+def dead_letter(
     k: Keys,
     token: str,
     queue: str,

@@ -84,7 +84,7 @@ class Store:
         if self._task is not None:
             await self._task
             if self.is_up:
-                await self._look()
+                await self._check_health()
         await self._writer.close()
         self.is_up = False
         if self._pool is not None:
@@ -95,9 +95,9 @@ class Store:
     async def run(self, steps: Sequence[Step[Any]]) -> list[Any]:
         """Do the steps in order and return one result each: what its `parse` makes of the answer, or a StoreError.
 
-        StoreUnavailable, StoreFull, Fenced: that step did nothing. StoreUncertain: it was sent, and nobody knows. Once the
-        store is up again, nothing that was uncertain before happens any more. Steps are not repeated, but for scripts that
-        the store had forgotten. Cancelling the caller does not stop them.
+        StoreUnavailable, StoreFull, Fenced: that step did nothing. StoreUncertain: it was sent, and its outcome is unknown.
+        Once the store is up again, nothing that was uncertain before happens any more. Steps are not repeated, but for scripts
+        that the store had forgotten. Cancelling the caller does not stop them.
         """
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.submit(steps, lambda results: None if future.done() else future.set_result(results))
@@ -130,7 +130,7 @@ class Store:
             return error
         except Exception as error:
             log.exception("an answer of the store to %s could not be read", step.script)
-            return StoreError(f"the store answered what nobody understands: {error}")
+            return StoreError(f"the store answered what cannot be understood: {error}")
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
         """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
@@ -144,8 +144,8 @@ class Store:
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether a new run of the store has all that an earlier one had answered. Of somebody else's store nobody knows: it
-        may be a replica now, or may not have written its file in time."""
+        """Whether a new run of the store has all that an earlier one had answered. Of a store of somebody else that is unknown:
+        it may be a replica now, or may not have written its file in time."""
         return self._embedded is not None and self._storage.fsync == "always"
 
     @property
@@ -183,7 +183,7 @@ class Store:
             except (RedisError, OSError, TimeoutError) as error:
                 raise self._why_not(error) from None
             await self._check()
-            if not self._writer.is_connected:  # somebody else who asked meanwhile has found out
+            if not self._writer.is_connected:  # another caller has found out meanwhile
                 raise StoreUnavailable(self.trouble or "the store has closed the connection")
         except (SettingsError, StoreError) as error:
             self.trouble = str(error)
@@ -251,8 +251,8 @@ class Store:
     async def _forget_last_client(self, info: StoreInfo, client: int) -> None:
         """Make sure that nothing happens any more that the last connection sent and got no answer to.
 
-        A store that was stopped for a while reads it from the socket when it goes on. Killing the connection from a later one
-        comes either before, and then it is never read, or after. A store that has started anew has read nothing of it.
+        A store that was stopped for a while reads it from the socket when it continues. Killing the connection from a later one
+        comes either before, and then it is never read, or after. A store that has restarted has read nothing of it.
         """
         if self._last_client is not None and self._last_client[0] == info.run_id:
             await self._writer.ask([("CLIENT", "KILL", "ID", self._last_client[1])])
@@ -271,9 +271,9 @@ class Store:
         while not self._is_ending:
             self._news.clear()
             if self.is_up:
-                await self._look()
+                await self._check_health()
             else:
-                await self._come_back()
+                await self._reconnect()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._news.wait()
@@ -283,7 +283,7 @@ class Store:
             return _EVERY_S
         return _RETRY_S if self._embedded is None else _RETRY_OWN_S
 
-    async def _look(self) -> None:
+    async def _check_health(self) -> None:
         """See whether the store answers, and how much space it has left."""
         answer, newest = await self._writer.ask([("INFO", "memory", "persistence"), ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
@@ -309,7 +309,7 @@ class Store:
             log.warning("the store has room again")
         self.why_full, self.is_full = why, why is not None
 
-    async def _come_back(self) -> None:
+    async def _reconnect(self) -> None:
         before = self.trouble
         try:
             await self._connect()
@@ -320,7 +320,7 @@ class Store:
             return
         else:
             log.warning("the store is back")
-            self._tell(came for came, _ in self._watchers)
+            self._notify(came for came, _ in self._watchers)
 
     def _lose(self, reason: str) -> None:
         """The writer calls this when its connection is gone."""
@@ -330,9 +330,9 @@ class Store:
         self.is_up = False
         self._news.set()
         log.warning("the store is away: %s", reason)
-        self._tell(went for _, went in self._watchers)
+        self._notify(went for _, went in self._watchers)
 
-    def _tell(self, callbacks: Iterable[Callable[[], None]]) -> None:
+    def _notify(self, callbacks: Iterable[Callable[[], None]]) -> None:
         # Not from here: what they raise must not end the writer or the watcher.
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)

@@ -2,7 +2,7 @@
 
 Events are about sessions, failures, redeliveries and latencies, written in groups and off the hot path. An entry of the stream
 `events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so that one that is missing is
-seen; and each tells how many of its own events were lost. So what is not there is never taken for what did not happen, as it
+seen; and each says how many of its own events were lost. So what is not there is never taken for what did not happen, as it
 would be with the facts. This is the one place that says what groups and events hold: docs/events.md is generated from it, and
 the pipeline reads by it. Of what the pipeline leaves in the store the server only reads.
 """
@@ -209,9 +209,9 @@ class Progress:
 
 
 def progress(k: Keys) -> Step[list[Progress]]:
-    """Return how far the pipeline is with the streams; those of which it has told nothing, or not how many it had read, are
+    """Return how far the pipeline is with the streams; those of which it has said nothing, or not how many it had read, are
     left out. It changes nothing."""
-    return Step("followed", (k.positions, k.facts, k.events), (), _progress)
+    return Step("progress", (k.positions, k.facts, k.events), (), _progress)
 
 
 def _progress(answer: Any) -> list[Progress]:
@@ -225,7 +225,7 @@ def _progress(answer: Any) -> list[Progress]:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A receiver that has been held back for too long, as the pipeline tells."""
+    """A receiver that has been held back for too long, as the pipeline says."""
 
     session: str
     fields: dict[str, Any]

@@ -25,7 +25,7 @@ NAMES = ("joe/1", "joe/2", "joe/3", "ann/1")
 WORK = "/jobs/a"
 CODES = ("user.update.error", "user.update.deadMessage", "communication.timeout", "user.update.holdback")
 STEPS = 100
-LOST = ("send", "lease", "put_back", "end")
+LOST = ("send", "lease", "requeue", "end")
 """Steps whose answers may get lost."""
 
 

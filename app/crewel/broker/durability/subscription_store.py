@@ -133,7 +133,7 @@ class SubscriptionStore:
         node = self._access.node
         pending = node.unsubscribing(durable, [channel] if ends else [])
         me = self._me()
-        step = stored_sessions.erased(*me, durable.name, channel, self._access.facts_max, ends=ends, tells=tells)
+        step = stored_sessions.erased(*me, durable.name, channel, self._access.facts_max, ends=ends, notifies=tells)
         doubts = 0
 
         def answered(answer: Erased | StoreError) -> None:

@@ -120,9 +120,7 @@ class Returning:
             for name in sources:
                 self._shared.look(name)
 
-        step = shared_queues.put_back(
-            access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed
-        )
+        step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
 
         def ask() -> None:
             if not access.writing.is_closed:

@@ -380,7 +380,7 @@ class SharedQueues:
     def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
         access, delivery = self._access, self._settings.delivery
-        step = shared_queues.bury(
+        step = shared_queues.dead_letter(
             access.keys,
             access.token,
             name,

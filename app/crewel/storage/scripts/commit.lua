@@ -161,7 +161,7 @@ while at <= #ARGV do
       local id, code, reason, attempts, channel, body, sender, qos, received = unpack(ARGV, letter, letter + 8)
       local same = string.match(body, '^@(%d+)$')
       body = same and ARGV[tonumber(same)] or body
-      letters[#letters + 1] = bury(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
+      letters[#letters + 1] = dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
     end
     finish(name, session, unbox, passed - 1, facts_at, letters_at)
     all('HSET', session, set, settled - 1)

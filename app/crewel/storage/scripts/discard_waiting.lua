@@ -54,7 +54,7 @@ local receiver = string.match(queue, '^one:(.*)$') or queue
 local letters, bodies = {}, base .. 'qb:' .. queue
 for _, id in ipairs(code ~= '' and ids or {}) do
   local fields = unpacked(call('HGET', bodies, id) or '')
-  letters[#letters + 1] = bury(receiver, bodies, id, code, reason, fields.a or '0', '')
+  letters[#letters + 1] = dead_letter(receiver, bodies, id, code, reason, fields.a or '0', '')
 end
 keep_bound(#letters)
 dequeue(queue, ids, places)

@@ -134,7 +134,7 @@ for _, ids in ipairs({returned, lapsed}) do
 end
 for at = letters_at, #ARGV, 9 do
   if not gone[ARGV[at]] then
-    letters[#letters + 1] = bury(name, inbox, unpack(ARGV, at, at + 8))
+    letters[#letters + 1] = dead_letter(name, inbox, unpack(ARGV, at, at + 8))
   end
   if stays[ARGV[at]] then
     stays[ARGV[at]] = nil
@@ -145,7 +145,7 @@ for id in pairs(stays) do
   lapsed[#lapsed + 1] = id
 end
 for _, id in ipairs(untold) do
-  letters[#letters + 1] = bury(name, inbox, id, dead_session, 'the session has ended', '0', '')
+  letters[#letters + 1] = dead_letter(name, inbox, id, dead_session, 'the session has ended', '0', '')
 end
 note(untold, '"dead","code":"' .. dead_session .. '"')
 note(returned, '"returned"')

@@ -15,7 +15,7 @@ end
 
 -- Stores a letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it was
 -- addressed to somebody, which letters of older versions do not. Returns the letter's place in `dead`.
-local function bury(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
+local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
   local more = {'w', '1'}
   if channel == '' then
     local known = message(inbox, id)
