@@ -1,1 +1,4 @@
-"""The command `crewel`: one file a command group, put together in `main`."""
+"""The command `crewel`: one file for each command or group of commands, put together in `main`.
+
+A command may import everything, but inside its function: each start of the server would wait for it.
+"""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from crewel.cli.options import Config, Overrides
-from crewel.cli.progress import progress
+from crewel.cli.connecting import Config, Overrides
+from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
-    from crewel.cli.progress import Show
+    from crewel.cli.output import Show
     from crewel.settings import Settings
     from crewel.settings.lasting import Storage
     from crewel.storage.backups import Contents

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crewel.cli import administering, connecting
-from crewel.cli.administering import Admin
+from crewel.cli import admin_client, connecting, output
+from crewel.cli.admin_client import Admin
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +28,11 @@ def cmd(
     async def work(admin: Admin) -> None:
         answer = await admin.post("/commands", {"command": command})
         if as_json:
-            administering.print_json(answer)
+            output.print_json(answer)
         else:
             _print(answer["result"])
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 def _print(result: Any) -> None:
@@ -40,4 +40,4 @@ def _print(result: Any) -> None:
         if isinstance(each, str):
             print(each)
         else:
-            administering.print_json(each)
+            output.print_json(each)

@@ -1,4 +1,4 @@
-"""What the commands that are clients share: where the server is, and how they end."""
+"""What commands share: options, where the server is, and how they end."""
 
 import asyncio
 import os
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8080/cometd"
 
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings file; crewel.toml here if there is one."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a setting; may be repeated."),
+]
 Url = Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's Bayeux address.")]
 Transports = Annotated[
     list[str] | None,

@@ -1,21 +1,139 @@
-"""`crewel dead-letters`: what could not be delivered, who was to get it and why, and sending it again."""
+"""`crewel dead-letters`: messages that could not be delivered, their receivers and reasons, and how to redrive them."""
 
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.cli import administering, connecting, dumping
-from crewel.cli.administering import Admin
-from crewel.cli.choosing import After, All, ByChannel, ByCode, ByReceiver, Choice, Ids, choose, filters
-from crewel.cli.progress import progress
+from crewel.cli import admin_client, asking, connecting, output
+from crewel.cli.admin_client import Admin
+from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
-SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
+_SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
 _LISTED = 100
 _PAGE = 500
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9@.-]+", re.ASCII)
+_NS = 1_000_000_000
+
+
+# Which ones are meant
+
+_MOST_IDS = 1000
+"""Ids in one request."""
+
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead ids.")]
+_All = Annotated[bool | None, typer.Option("--all", help="All dead letters; with filters, all that these leave.")]
+_ByCode = Annotated[
+    str | None, typer.Option("--code", metavar="CODE", help="Only with this error code or one below it.")
+]
+_ByReceiver = Annotated[
+    str | None, typer.Option("--receiver", metavar="NAME", help="Only for this session (joe/1) or subject (joe).")
+]
+_ByChannel = Annotated[
+    str | None, typer.Option("--channel", metavar="CHANNEL", help="Only of this channel or pattern.")
+]
+_After = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="WHEN", help="Only those not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."
+    ),
+]
+_FILTERS: Final[Mapping[str, Any]] = {
+    "everything": _All,
+    "code": _ByCode,
+    "receiver": _ByReceiver,
+    "channel": _ByChannel,
+    "since": _After,
+}
+"""The options of all commands that choose dead letters; `_choose` reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The dead letters that are meant: `ids`, or without them all that the filters leave."""
+
+    ids: list[str] | None = None
+    query: dict[str, str | int] = field(default_factory=dict)
+
+    def portions(self) -> Iterator[list[str] | None]:
+        """The ids, as many at a time as one request takes; None if it is not ids that were chosen."""
+        if self.ids is None:
+            yield None
+            return
+        for start in range(0, len(self.ids), _MOST_IDS):
+            yield self.ids[start : start + _MOST_IDS]
+
+    def body(self, ids: list[str] | None) -> dict[str, Any]:
+        """What a request about them says."""
+        return {"all": True, **self.query} if ids is None else {"ids": ids}
+
+
+def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = False) -> _Choice:
+    """The choice that the command line says; with `or_all`, all if it says none. Else ends the command with 2 for none, and for
+    two that exclude each other."""
+    from crewel.storage.dead_letters import is_dead_id
+
+    query = _filters(asked)
+    if ids:
+        if query:
+            raise typer.BadParameter("give ids or filters: filters choose among all dead letters")
+        for dead_id in ids:
+            if not is_dead_id(dead_id):
+                raise typer.BadParameter(f"{dead_id} is not the id of a dead letter, such as 1795179106957-0")
+        return _Choice(list(dict.fromkeys(ids)))
+    if not query and not asked.get("everything") and not or_all:
+        raise typer.BadParameter("which? give ids, filters, or --all")
+    return _Choice(None, query)
+
+
+def _filters(asked: Mapping[str, Any]) -> dict[str, str | int]:
+    """The filters as the server takes them. Ends the command with 2 for one that does not fit."""
+    read: dict[str, Callable[[str], str | int]] = {
+        "code": str,
+        "receiver": _receiver,
+        "channel": _channel,
+        "since": _since,
+    }
+    return {name: read[name](asked[name]) for name in read if asked.get(name) is not None}
+
+
+def _receiver(text: str) -> str:
+    from crewel.qos.names import parse_name
+
+    name = parse_name(text)
+    if name is None:
+        raise typer.BadParameter(f"--receiver takes a session or a subject, joe/1 or joe, not {text}")
+    return name.relative
+
+
+def _channel(text: str) -> str:
+    from crewel.bayeux.channel import parse
+
+    channel = parse(text)
+    if channel is None:
+        raise typer.BadParameter(f"--channel takes a channel or a pattern such as /chat/**, not {text}")
+    return channel.name
+
+
+def _since(text: str) -> int:
+    from time import time
+
+    from crewel.admin.moments import moment
+
+    try:
+        return moment(text, int(time() * 1000))
+    except ValueError as error:
+        raise typer.BadParameter(f"--since takes {error}, not {text}") from None
+
+
+# Commands
 
 app = typer.Typer(
     name="dead-letters", help="Look at dead letters, send them again, throw them away.", no_args_is_help=True
@@ -28,43 +146,40 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command(name="list")
-def list_letters(
-    code: ByCode = None,
-    receiver: ByReceiver = None,
-    channel: ByChannel = None,
-    since: After = None,
+@asking.with_options(_FILTERS)
+def list_dead_letters(
     count: Annotated[
         int | None, typer.Option(min=1, help=f"At most so many; {_LISTED} on a terminal, else all.")
     ] = None,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
-    everything: All = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
+    **asked: Any,
 ) -> None:
     """Print dead letters, the oldest first."""
-    query = filters(code, receiver, channel, since) | ({"newestFirst": "true"} if newest else {})
-    is_json = administering.wants_json(as_json)
-    if count is None and not is_json and not everything:
+    query = _filters(asked) | ({"newestFirst": "true"} if newest else {})
+    is_json = output.wants_json(as_json)
+    if count is None and not is_json and not asked["everything"]:
         count = _LISTED
 
     async def work(admin: Admin) -> None:
         rows = []
         async for letter in _pages(admin, query, count):
             if is_json:
-                administering.print_json({name: letter[name] for name in SHOWN})
+                output.print_json({name: letter[name] for name in _SHOWN})
             else:
                 rows.append(_row(letter))
         if not is_json:
-            administering.print_table(("id", "channel", "receiver", "code", "reason", "data"), rows)
+            output.print_table(("id", "channel", "receiver", "code", "reason", "data"), rows)
             if count is not None and len(rows) == count:
                 print(f"the first {count}; --count, --all, --newest and the filters show others")
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 async def _pages(admin: Admin, query: dict[str, str | int], count: int | None = None) -> AsyncIterator[dict[str, Any]]:
-    """The letters that these filters leave, at most so many."""
+    """The dead letters that these filters leave, at most so many."""
     left, place = count, ""
     while left is None or left > 0:
         size = _PAGE if left is None else min(left, _PAGE)
@@ -78,7 +193,7 @@ async def _pages(admin: Admin, query: dict[str, str | int], count: int | None = 
 
 
 def _row(letter: dict[str, Any]) -> tuple[Any, ...]:
-    data = administering.readable(letter["data"])
+    data = output.readable(letter["data"])
     shortened = data if len(data) <= 60 else f"{data[:59]}…"
     _, _, receiver = letter["receiver"].partition("/client/")
     return letter["id"], letter["channel"], receiver, letter["errorCode"], letter["reason"], shortened
@@ -92,19 +207,16 @@ def show(
     as_json: connecting.AsJson = None,
 ) -> None:
     """Print all that is known of dead letters."""
-    choice = choose(ids)
+    choice = _choose(ids, {})
 
     async def work(admin: Admin) -> None:
         async for letter in _chosen(admin, choice):
-            if administering.wants_json(as_json):
-                administering.print_json(letter)
-            else:
-                administering.print_table((letter["id"], ""), list(letter.items()))
+            output.print_fields(letter, "id", as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
-async def _chosen(admin: Admin, choice: Choice) -> AsyncIterator[dict[str, Any]]:
+async def _chosen(admin: Admin, choice: _Choice) -> AsyncIterator[dict[str, Any]]:
     if choice.ids is None:
         async for letter in _pages(admin, choice.query):
             yield letter
@@ -114,28 +226,25 @@ async def _chosen(admin: Admin, choice: Choice) -> AsyncIterator[dict[str, Any]]
 
 
 @app.command()
+@asking.with_options(_FILTERS)
 def redrive(
-    ids: Ids = None,
-    everything: All = False,
-    code: ByCode = None,
-    receiver: ByReceiver = None,
-    channel: ByChannel = None,
-    since: After = None,
+    ids: _Ids = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
-    rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Letters a second at most.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Dead letters a second at most.")] = None,
     to_channel: Annotated[
         bool,
         typer.Option(
             "--to-channel",
-            help="To all who are subscribed to their channels, instead of the receiver; addressed ones to their destination.",
+            help="Publish them to their channels, instead of the receiver; addressed ones go to their destination.",
         ),
     ] = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
+    **asked: Any,
 ) -> None:
     """Send dead letters again, each to the receiver that it was for. What cannot be sent stays where it is."""
-    choice = choose(ids, filters(code, receiver, channel, since), everything=everything)
+    choice = _choose(ids, asked)
     options: dict[str, Any] = {"toChannel": to_channel}
     if rate is not None:
         options |= {"rate": rate, "count": max(1, min(_PAGE, int(rate)))}
@@ -146,27 +255,24 @@ def redrive(
         else:
             await _work_through(admin, "redrive", choice, options, as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 @app.command()
+@asking.with_options(_FILTERS)
 def discard(
-    ids: Ids = None,
-    everything: All = False,
-    code: ByCode = None,
-    receiver: ByReceiver = None,
-    channel: ByChannel = None,
-    since: After = None,
+    ids: _Ids = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
+    **asked: Any,
 ) -> None:
     """Throw dead letters away, for good."""
-    choice = choose(ids, filters(code, receiver, channel, since), everything=everything)
+    choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run and not sys.stdin.isatty():
-        raise typer.BadParameter("discarding letters that are not named one by one needs --yes")
+        raise typer.BadParameter("discarding dead letters that are not named one by one needs --yes")
 
     if choice.ids is None and not yes and not dry_run:
         _confirm(choice, url, token)
@@ -177,10 +283,10 @@ def discard(
         else:
             await _work_through(admin, "discard", choice, {}, as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
-def _confirm(choice: Choice, url: str, token: str | None) -> None:
+def _confirm(choice: _Choice, url: str, token: str | None) -> None:
     """Ask, with nothing under way: else a signal would have to wait for the answer. No ends the command with 1."""
     count = 0
 
@@ -188,11 +294,11 @@ def _confirm(choice: Choice, url: str, token: str | None) -> None:
         nonlocal count
         count = (await _dry(admin, choice))["count"]
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
     typer.confirm(f"Throw {count:,} dead letters away?", abort=True, err=True)
 
 
-async def _dry(admin: Admin, choice: Choice) -> dict[str, Any]:
+async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
     count, until = 0, ""
     for ids in choice.portions():
         answer = await admin.post("/dead-letters/redrive", choice.body(ids) | {"dryRun": True})
@@ -200,35 +306,33 @@ async def _dry(admin: Admin, choice: Choice) -> dict[str, Any]:
     return {"count": count, "until": until}
 
 
-async def _count(admin: Admin, choice: Choice, what: str, as_json: bool | None) -> None:
+async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:
     counted = await _dry(admin, choice)
-    if administering.wants_json(as_json):
-        administering.print_json({"count": counted["count"], "dryRun": True})
-    else:
-        print(f"{counted['count']:,} dead letters {what}")
+    output.print_answer(
+        {"count": counted["count"], "dryRun": True}, f"{counted['count']:,} dead letters {what}", as_json
+    )
 
 
-async def _work_through(admin: Admin, what: str, choice: Choice, options: dict[str, Any], as_json: bool | None) -> None:
-    """Go on until the server says that all is done. Letters that are made meanwhile are not part of it."""
+async def _work_through(
+    admin: Admin, what: str, choice: _Choice, options: dict[str, Any], as_json: bool | None
+) -> None:
+    """Repeat until the server says that all is done. Dead letters that are made meanwhile are not part of it."""
     total = (await _dry(admin, choice))["count"] if sys.stderr.isatty() else None
     done, undone = 0, []
     doing = "sending again" if what == "redrive" else "throwing away"
-    with progress(doing, "letters", total) as shown:
+    with progress(doing, "dead letters", total) as shown:
         async for answer in _requests(admin, f"/dead-letters/{what}", choice, options):
             done += answer.get("redriven", 0) + answer.get("discarded", 0)
             undone += answer["undone"]
             shown(done + len(undone))
-    told = "redriven" if what == "redrive" else "discarded"
-    if administering.wants_json(as_json):
-        administering.print_json({told: done, "undone": undone})
-    else:
-        print(f"{done:,} dead letters {told}")
+    verb = "redriven" if what == "redrive" else "discarded"
+    output.print_answer({verb: done, "undone": undone}, f"{done:,} dead letters {verb}", as_json)
     if undone:
         codes = ", ".join(sorted({each["errorCode"] for each in undone}))
         raise CrewelError(f"{len(undone):,} stayed ({codes}); the first, {undone[0]['id']}: {undone[0]['message']}")
 
 
-async def _requests(admin: Admin, path: str, choice: Choice, options: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     import asyncio
 
     for portion in choice.portions():
@@ -246,64 +350,107 @@ async def _requests(admin: Admin, path: str, choice: Choice, options: dict[str, 
 
 
 @app.command()
+@asking.with_options(_FILTERS)
 def export(
-    ids: Ids = None,
-    everything: All = False,
-    code: ByCode = None,
-    receiver: ByReceiver = None,
-    channel: ByChannel = None,
-    since: After = None,
+    ids: _Ids = None,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
+    **asked: Any,
 ) -> None:
     """Write dead letters to standard output, a JSON object a line; all of them, unless ids or filters are given."""
-    choice = choose(ids, filters(code, receiver, channel, since), everything=everything or not ids)
+    choice = _choose(ids, asked, or_all=True)
 
     async def work(admin: Admin) -> None:
         if choice.ids is not None:
             async for letter in _chosen(admin, choice):
-                administering.print_json(letter)
+                output.print_json(letter)
             return
         count = 0
-        with progress("exporting", "letters") as shown:
+        with progress("exporting", "dead letters") as shown:
             async for chunk in admin.chunks("/dead-letters/export", choice.query):
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
                 count += chunk.count(b"\n")
                 shown(count)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 @app.command()
+@asking.with_options(_FILTERS)
 def dump(
     directory: Annotated[Path, typer.Option("--dir", metavar="DIRECTORY", help="Where to; it is made if need be.")],
-    ids: Ids = None,
-    everything: All = False,
-    code: ByCode = None,
-    receiver: ByReceiver = None,
-    channel: ByChannel = None,
-    since: After = None,
+    ids: _Ids = None,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
+    **asked: Any,
 ) -> None:
     """Write each dead letter to a file of its own, in a directory for each receiver. Files that are there already stay as
-    they are. The letters stay too: `discard` throws them away."""
-    choice = choose(ids, filters(code, receiver, channel, since), everything=everything or not ids)
+    they are. The dead letters stay too: `discard` throws them away."""
+    choice = _choose(ids, asked, or_all=True)
 
     async def work(admin: Admin) -> None:
         written = known = 0
-        with progress("writing", "letters") as shown:
+        with progress("writing", "dead letters") as shown:
             async for letter in _chosen(admin, choice):
-                if dumping.write(letter, directory):
+                if _dump(letter, directory):
                     written += 1
                 else:
                     known += 1
                 shown(written + known)
-        if administering.wants_json(as_json):
-            administering.print_json({"written": written, "there": known})
-        else:
-            print(f"{written:,} letters written to {directory}, {known:,} were there")
+        text = f"{written:,} dead letters written to {directory}, {known:,} were there"
+        output.print_answer({"written": written, "there": known}, text, as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
+
+
+# Files: one for each dead letter, in a directory for each receiver (xmlBlaster's DeadMessageDumper)
+
+
+def _dump(letter: dict[str, Any], directory: Path) -> bool:
+    """Write the dead letter to its file; False if that is there already. The file holds it, and under `publish` the message
+    as `POST /api/publish` takes it, null if it does not name its destination. Raises CrewelError."""
+    import orjson
+
+    file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with file.open("xb") as made:
+            made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise CrewelError(f"{error.filename or file}: {error.strerror or error}") from None
+    return True
+
+
+def _publish(letter: dict[str, Any]) -> dict[str, Any] | None:
+    """The message, to be published again: to the one destination that this letter is of, and to no subscribers, if it was
+    addressed."""
+    if letter.get("partial"):
+        return None
+    qos = dict(letter["qos"])
+    if to := letter.get("to"):
+        named = [each for each in qos.get("destination", []) if each["to"] == to]
+        qos["destination"] = named or [{"to": to}]
+        if not letter["channel"].startswith("/service/"):
+            qos["subscribable"] = False
+    if letter["persistent"]:
+        qos["persistent"] = True
+    ext = letter["ext"] | ({"publish": qos} if qos else {})
+    return {"channel": letter["channel"], "data": letter["data"], **({"ext": ext} if ext else {})}
+
+
+def _directory(name: str) -> str:
+    """`client_joe_1` of `/node/heron/client/joe/1`: no part of a name can lead anywhere else."""
+    _, _, relative = name.rpartition("/client/")
+    return "client_" + _UNSAFE.sub("_", relative)
+
+
+def _received(timestamp: str) -> str:
+    """When the message came, so that files lie in its order: 2026-11-20T16-05-50.123456789."""
+    if not timestamp.isdecimal() or len(timestamp) > 20:
+        return "unknown"
+    seconds, rest = divmod(int(timestamp), _NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}.{rest:09d}"

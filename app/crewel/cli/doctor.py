@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crewel.cli.options import Config, Overrides
+from crewel.cli import output
+from crewel.cli.connecting import Config, Overrides
 
 if TYPE_CHECKING:
-    from crewel.cli.findings import Finding
+    from crewel.cli.diagnosis import Finding
     from crewel.settings import Settings
 
-_PIPED_COLUMNS = 200
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "yellow"}
 
 
@@ -37,13 +37,14 @@ def doctor(
     from crewel.settings import load
 
     if repair:
-        from crewel.cli.repairing import repair_files
+        from crewel.cli.diagnosis import repair_files
 
         repair_files(load(config, overrides or ()).storage, is_sure=yes)
         return
     findings = asyncio.run(_collect(load(config, overrides or ())))
     if as_json:
-        _print_json(findings)
+        for finding in findings:
+            output.print_json(finding)
     else:
         _print_table(findings)
     if any(finding.state == "wrong" for finding in findings):
@@ -51,30 +52,13 @@ def doctor(
 
 
 async def _collect(settings: "Settings") -> "list[Finding]":
-    from crewel.cli.findings import examine
+    from crewel.cli.diagnosis import examine
 
     return [finding async for finding in examine(settings)]
 
 
-def _print_json(findings: "list[Finding]") -> None:
-    import orjson
-
-    for finding in findings:
-        print(orjson.dumps(finding).decode())
-
-
 def _print_table(findings: "list[Finding]") -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPED_COLUMNS
-    table = Table(box=None, pad_edge=False)
-    for heading in ("check", "state", "found", "advice"):
-        table.add_column(heading, overflow="fold")
-    for finding in findings:
-        state = Text(finding.state, style=_STYLES[finding.state])
-        table.add_row(Text(finding.check), state, Text(finding.found), Text(finding.advice))
-    console.print(table)
+    rows = [(each.check, Text(each.state, style=_STYLES[each.state]), each.found, each.advice) for each in findings]
+    output.print_table(("check", "state", "found", "advice"), rows)

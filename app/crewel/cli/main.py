@@ -1,11 +1,11 @@
 """Puts the commands together and turns errors into one line and an exit status.
 
 Exit status: 0, 1 with one line on stderr, 2 for wrong usage; `serve` has more, which docs/operating.md lists. Command modules
-import what they need inside their commands, because each start of the server
-would wait for it.
+import what they need inside their commands, because each start of the server would wait for it.
 """
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -13,9 +13,9 @@ import typer
 from crewel.cli import (
     backup,
     cmd,
+    connecting,
     dead_letters,
     doctor,
-    pipeline,
     pub,
     reply,
     request,
@@ -48,9 +48,19 @@ for _group in (
     sessions,
     topics,
     dead_letters,
-    pipeline,
 ):
     _group.register(app)
+
+
+@app.command(
+    name="pipeline",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def pipeline(context: typer.Context) -> None:
+    """Ask what happened: live, backfill, report, audit, redrive, compact, doctor."""
+    # By name, so that nothing of the server imports the pipeline and its Spark.
+    import_module("crewel.pipeline.cli").run(context.args, connecting.local_token)
 
 
 def run() -> None:

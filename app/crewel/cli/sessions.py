@@ -1,16 +1,16 @@
-"""`crewel sessions`: who is there, who is held back, and what to do about it."""
+"""`crewel sessions`: which sessions there are, which are held back, and what to do about it."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.cli import administering, connecting
-from crewel.cli.administering import Admin
+from crewel.cli import admin_client, connecting, output
+from crewel.cli.admin_client import Admin
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
 
-app = typer.Typer(name="sessions", help="Look at sessions, hold them back, let them go on.", no_args_is_help=True)
+app = typer.Typer(name="sessions", help="Look at sessions, hold them back, activate them.", no_args_is_help=True)
 
 
 def register(parent: typer.Typer) -> None:
@@ -28,30 +28,24 @@ def list_sessions(
     as_json: connecting.AsJson = None,
 ) -> None:
     """Print the sessions that have a name."""
-    query: dict[str, str | int] = {"count": 1000}
-    query |= {name: value for name, value in (("subject", subject), ("state", state)) if value is not None}
+    query = {name: value for name, value in (("subject", subject), ("state", state)) if value is not None}
     if held:
         query["active"] = "false"
 
     async def work(admin: Admin) -> None:
-        rows, unnamed = [], 0
-        while True:
-            page = await admin.get("/sessions", query)
-            unnamed = page["unnamed"]
-            for session in page["sessions"]:
-                if administering.wants_json(as_json):
-                    administering.print_json(session)
-                else:
-                    rows.append(_row(session))
-            if not page["next"]:
-                break
-            query["after"] = page["next"]
-        if not administering.wants_json(as_json):
-            administering.print_table(("session", "state", "waiting", "subscriptions", "held back; next"), rows)
+        rows = []
+        async for session in admin_client.pages(admin, "/sessions", "sessions", query):
+            if output.wants_json(as_json):
+                output.print_json(session)
+            else:
+                rows.append(_row(session))
+        if not output.wants_json(as_json):
+            output.print_table(("session", "state", "waiting", "subscriptions", "held back; next"), rows)
+            unnamed = (await admin.get("/sessions", {"count": 1}))["unnamed"]
             if unnamed:
                 print(f"and {unnamed} without a name")
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 def _row(session: dict[str, Any]) -> tuple[Any, ...]:
@@ -96,120 +90,84 @@ def show(
 
     async def work(admin: Admin) -> None:
         for path in paths:
-            session = await admin.get(path)
-            if administering.wants_json(as_json):
-                administering.print_json(session)
-            else:
-                administering.print_table((session["name"], ""), list(session.items()))
+            output.print_fields(await admin.get(path), "name", as_json)
 
-    administering.operate(url, token, work)
-
-
-@app.command()
-def activate(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """Deliver again to sessions that are held back, the held message in its old place."""
-    _do(names, "activate", url, token, as_json, "active, {waiting} waiting")
+    admin_client.operate(url, token, work)
 
 
 @app.command()
 def hold(
     names: Names,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for who looks at it later.")] = None,
-    code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for who looks at it later.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who look at it later.")] = None,
+    code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for those who look at it later.")] = None,
     token: connecting.Token = None,
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
 ) -> None:
     """Hold sessions back: what arrives waits until they are activated."""
     given = {name: text for name, text in (("reason", reason), ("code", code)) if text is not None}
-    _do(names, "hold", url, token, as_json, "held back, {waiting} waiting", given)
+    _operate(names, "hold", url, token, as_json, _held, given)
 
 
-@app.command()
-def skip(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """Make the held message, or the first that waits, a dead letter. A held session stays held."""
-    _do(names, "skip", url, token, as_json, "{letters} became dead letters, {waiting} waiting")
+def _held(session: dict[str, Any]) -> str:
+    return f"held back, {session['waiting']} waiting"
 
 
-@app.command()
-def drain(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """Make all that waits dead letters. A held session stays held."""
-    _do(names, "drain", url, token, as_json, "{letters} became dead letters, {waiting} waiting")
+_OPERATIONS: Final[dict[str, tuple[str, Callable[[dict[str, Any]], str]]]] = {
+    "activate": (
+        "Deliver again to sessions that are held back, the held message in its old place.",
+        lambda session: f"active, {session['waiting']} waiting",
+    ),
+    "skip": (
+        "Make the held message, or the first that waits, a dead letter. A held session stays held.",
+        lambda session: f"{session['letters']} became dead letters, {session['waiting']} waiting",
+    ),
+    "drain": (
+        "Make all that waits dead letters. A held session stays held.",
+        lambda session: f"{session['letters']} became dead letters, {session['waiting']} waiting",
+    ),
+    "ping": ("Ask clients for a sign of life.", lambda session: f"{session['pingMs']} ms"),
+    "retry": (
+        "Send again now what clients could not take, without waiting for the end of the pause.",
+        lambda session: "tried again" if session["retried"] else "nothing waited for a retry",
+    ),
+    "kill": ("End sessions. What waits for a named one becomes dead letters.", lambda session: "ended"),
+}
+"""Commands that take names and nothing else: what they do, and what is printed of the answer."""
 
 
-@app.command()
-def ping(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """Ask clients for a sign of life."""
-    _do(names, "ping", url, token, as_json, "{pingMs} ms")
+def _add(operation: str, help_text: str, text: Callable[[dict[str, Any]], str]) -> None:
+    @app.command(name=operation, help=help_text)
+    def command(
+        names: Names,
+        token: connecting.Token = None,
+        url: connecting.Url = connecting.DEFAULT_URL,
+        as_json: connecting.AsJson = None,
+    ) -> None:
+        _operate(names, operation, url, token, as_json, text)
 
 
-@app.command()
-def retry(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """Send again now what clients could not take, without waiting for the end of the pause."""
-    _do(names, "retry", url, token, as_json, _retried)
+for _name, (_help, _text) in _OPERATIONS.items():
+    _add(_name, _help, _text)
 
 
-@app.command()
-def kill(
-    names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
-) -> None:
-    """End sessions. What waits for a named one becomes dead letters."""
-    _do(names, "kill", url, token, as_json, "ended")
-
-
-def _retried(session: dict[str, Any]) -> str:
-    return "tried again" if session["retried"] else "nothing waited for a retry"
-
-
-def _do(
+def _operate(
     names: list[str],
-    what: str,
+    operation: str,
     url: str,
     token: str | None,
     as_json: bool | None,
-    told: str | Callable[[dict[str, Any]], str],
+    text: Callable[[dict[str, Any]], str],
     given: dict[str, str] | None = None,
 ) -> None:
     paths = [_path(name) for name in names]
 
     async def work(admin: Admin) -> None:
         for path in paths:
-            answer = await admin.post(f"{path}/{what}", given)
-            if administering.wants_json(as_json):
-                administering.print_json(answer)
-            else:
-                words = told.format_map(answer) if isinstance(told, str) else told(answer)
-                print(f"{answer['name']}: {words}")
+            answer = await admin.post(f"{path}/{operation}", given)
+            output.print_answer(answer, f"{answer['name']}: {text(answer)}", as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 def _path(text: str) -> str:

@@ -1,19 +1,13 @@
 """`crewel settings`: every setting with its value and where that comes from, here or in a running server."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from crewel.cli import administering, connecting
-from crewel.cli.administering import Admin
-from crewel.cli.options import Config, Overrides
+from crewel.cli import admin_client, connecting, output
+from crewel.cli.admin_client import Admin
+from crewel.cli.connecting import Config, Overrides
 from crewel.errors import CrewelError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_PIPED_COLUMNS = 200  # wide enough for each row to stay on one line
-
 
 app = typer.Typer(name="settings", help="Look at settings, and change those of a running server.")
 
@@ -54,11 +48,13 @@ def get(
     async def work(admin: Admin) -> None:
         found = (await admin.get("/settings"))["settings"]
         if names:
-            _require(names, {row["name"] for row in found})
+            unknown = set(names) - {row["name"] for row in found}
+            if unknown:
+                raise CrewelError(f"{min(unknown, key=names.index)}: unknown setting")
             found = [row for row in found if row["name"] in names]
-        _print(found, as_json=administering.wants_json(as_json))
+        _print(found, as_json=output.wants_json(as_json))
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 @app.command(name="set")
@@ -78,52 +74,23 @@ def change(
 
     async def work(admin: Admin) -> None:
         found = (await admin.patch("/settings", asked))["settings"]
-        _print(found, as_json=administering.wants_json(as_json))
+        _print(found, as_json=output.wants_json(as_json))
 
-    administering.operate(url, token, work)
-
-
-def _require(names: list[str], known: set[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise CrewelError(f"{name}: unknown setting")
+    admin_client.operate(url, token, work)
 
 
 def _print(found: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         for row in found:
-            administering.print_json(row)
-    else:
-        _print_table(found)
-
-
-def _print_table(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPED_COLUMNS
-    console.print(_table(found))
-
-
-def _table(found: list[dict[str, Any]]) -> "Table":
-    from rich.table import Table
+            output.print_json(row)
+        return
     from rich.text import Text
 
     from crewel.settings.table import as_text
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("setting", "value", "unit", "default", "source", "while running"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for row in found:
-        cells = (
-            row["name"],
-            as_text(row["value"]),
-            row["unit"],
-            as_text(row["default"]),
-            row["source"],
-            "can change" if row["live"] else "",
-        )
-        style = "" if row["source"] == "default" else "bold"
-        table.add_row(*(Text(cell) for cell in cells), style=style)
-    return table
+        can_change = "can change" if row["live"] else ""
+        cells = row["name"], as_text(row["value"]), row["unit"], as_text(row["default"]), row["source"], can_change
+        rows.append([Text(cell, style="" if row["source"] == "default" else "bold") for cell in cells])
+    output.print_table(("setting", "value", "unit", "default", "source", "while running"), rows)

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import typer
 
-from crewel.cli import administering, asking, connecting
-from crewel.cli.administering import Admin
+from crewel.cli import admin_client, asking, connecting, output
+from crewel.cli.admin_client import Admin
 
 Channels = Annotated[list[str], typer.Argument(metavar="CHANNEL...", help="Channels: /chat/demo.")]
 
@@ -32,25 +32,19 @@ def list_topics(
     as_json: connecting.AsJson = None,
 ) -> None:
     """Print the topics."""
-    query: dict[str, str | int] = {"count": 1000}
-    query |= {name: value for name, value in (("pattern", pattern), ("state", state)) if value is not None}
+    query = {name: value for name, value in (("pattern", pattern), ("state", state)) if value is not None}
 
     async def work(admin: Admin) -> None:
         rows = []
-        while True:
-            page = await admin.get("/topics", query)
-            for topic in page["topics"]:
-                if administering.wants_json(as_json):
-                    administering.print_json(topic)
-                else:
-                    rows.append(_row(topic))
-            if not page["next"]:
-                break
-            query["after"] = page["next"]
-        if not administering.wants_json(as_json):
-            administering.print_table(("channel", "state", "history", "queued", "subscribers"), rows)
+        async for topic in admin_client.pages(admin, "/topics", "topics", query):
+            if output.wants_json(as_json):
+                output.print_json(topic)
+            else:
+                rows.append(_row(topic))
+        if not output.wants_json(as_json):
+            output.print_table(("channel", "state", "history", "queued", "subscribers"), rows)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 def _row(topic: dict[str, Any]) -> tuple[Any, ...]:
@@ -71,13 +65,9 @@ def show(
 
     async def work(admin: Admin) -> None:
         for path in paths:
-            topic = await admin.get(path)
-            if administering.wants_json(as_json):
-                administering.print_json(topic)
-            else:
-                administering.print_table((topic["channel"], ""), list(topic.items()))
+            output.print_fields(await admin.get(path), "channel", as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 @app.command()
@@ -94,9 +84,9 @@ def history(
     async def work(admin: Admin) -> None:
         query = {"count": count, "newestFirst": "true" if newest_first else "false"}
         for message in (await admin.get(path, query))["messages"]:
-            administering.print_json(message)
+            output.print_json(message)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 @app.command()
@@ -107,18 +97,16 @@ def erase(
     url: connecting.Url = connecting.DEFAULT_URL,
     as_json: connecting.AsJson = None,
 ) -> None:
-    """End topics: history and settings go, subscribers are told. What waits in queues is delivered, unless --force is given."""
+    """End topics: history and settings go, subscribers get a notice. What waits in queues is delivered unless --force."""
     paths = [_path("topics", channel) for channel in channels]
 
     async def work(admin: Admin) -> None:
         for path in paths:
             answer = await admin.delete(path, {"force": "true"} if force else {})
-            if administering.wants_json(as_json):
-                administering.print_json(answer)
-            else:
-                print(f"{answer['channel']}: {_ENDS.get(answer['state'], 'erased, and there is another one by now')}")
+            end = _ENDS.get(answer["state"], "erased, and there is another one by now")
+            output.print_answer(answer, f"{answer['channel']}: {end}", as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 _ENDS = {"DEAD": "erased", "SOFTERASED": "erased; what waits in queues is still delivered"}
@@ -137,12 +125,9 @@ def clear(
     async def work(admin: Admin) -> None:
         for path in paths:
             answer = await admin.delete(path)
-            if administering.wants_json(as_json):
-                administering.print_json(answer)
-            else:
-                print(f"{answer['channel']}: {answer['cleared']} messages removed")
+            output.print_answer(answer, f"{answer['channel']}: {answer['cleared']} messages removed", as_json)
 
-    administering.operate(url, token, work)
+    admin_client.operate(url, token, work)
 
 
 def _path(resource: str, channel: str) -> str:

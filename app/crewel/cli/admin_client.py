@@ -1,4 +1,4 @@
-"""What the commands of operators share: the way to the server's `/admin/api`, and how answers are shown."""
+"""What the commands of operators share: the way to the server's `/admin/api`."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,6 +17,7 @@ API = "/admin/api"
 _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
+_PAGE = 1000
 
 
 class Refusal(CrewelError):
@@ -87,13 +88,13 @@ async def _require_success(response: "ClientResponse") -> None:
 
 
 def operate(url: str, token: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
-    """Run this work against the server with this Bayeux address. A signal ends it, with what is done done."""
+    """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
     base = _base(url)
     try:
         connecting.run(_operate(base, token or connecting.local_token(url), work))
     except connecting.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
-    except BrokenPipeError:  # nobody reads any more, and Python would flush once more at its end
+    except BrokenPipeError:  # its reader has gone, and Python would flush once more at its end
         sys.stdout = None
         raise typer.Exit(0) from None
 
@@ -114,39 +115,13 @@ def _base(url: str) -> str:
     return f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
 
 
-# Showing
-
-
-def wants_json(asked: bool | None) -> bool:
-    """Whether to print JSON: as asked, or for whom there is no terminal."""
-    return not sys.stdout.isatty() if asked is None else asked
-
-
-def print_json(value: Any) -> None:
-    """Print one value in one line."""
-    import orjson
-
-    print(orjson.dumps(value).decode(), flush=True)
-
-
-def print_table(headings: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    """Print a table for people."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(readable(cell)) for cell in row))
-    Console(highlight=False).print(table)
-
-
-def readable(value: Any) -> str:
-    """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON."""
-    import json
-
-    if isinstance(value, str) and (value.isprintable() or not value):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+async def pages(admin: Admin, path: str, name: str, query: Mapping[str, str | int]) -> AsyncIterator[dict[str, Any]]:
+    """The entries of a list that the server answers page by page, under `name`. Raises CrewelError."""
+    after: dict[str, str] = {}
+    while True:
+        page = await admin.get(path, {"count": _PAGE, **query, **after})
+        for entry in page[name]:
+            yield entry
+        if not page["next"]:
+            return
+        after = {"after": page["next"]}

@@ -1,0 +1,82 @@
+"""How commands print: JSON lines for programs, tables and a progress bar for people."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+Show = Callable[[int], None]
+_PIPED_COLUMNS = 200  # wide enough for each row to stay on one line
+
+
+def wants_json(asked: bool | None) -> bool:
+    """Whether to print JSON: as asked, else where there is no terminal."""
+    return not sys.stdout.isatty() if asked is None else asked
+
+
+def print_json(value: Any) -> None:
+    """Print one value in one line."""
+    import orjson
+
+    print(orjson.dumps(value).decode(), flush=True)
+
+
+def print_answer(answer: Mapping[str, Any], text: str, as_json: bool | None) -> None:
+    """Print an answer of the server, for people as this text."""
+    if wants_json(as_json):
+        print_json(answer)
+    else:
+        print(text)
+
+
+def print_fields(answer: Mapping[str, Any], name: str, as_json: bool | None) -> None:
+    """Print all fields of an answer, for people as a table headed by the field `name`."""
+    if wants_json(as_json):
+        print_json(answer)
+    else:
+        print_table((answer[name], ""), list(answer.items()))
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table for people. Cells are values, or `rich` texts that have a style."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(readable(cell)) for cell in row))
+    console.print(table)
+
+
+def readable(value: Any) -> str:
+    """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON."""
+    import json
+
+    if isinstance(value, str) and (value.isprintable() or not value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+@contextmanager
+def progress(what: str, unit: str, total: int | None = None) -> Iterator[Show]:
+    """Show how far it is; the value is to be called with the amount done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn(f"{{task.completed:,}} {unit}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
