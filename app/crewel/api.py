@@ -13,8 +13,8 @@ from crewel.broker.broker import Broker
 from crewel.errors import Limited, PayloadError
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
+from crewel.transports.http_aiohttp import refused, too_many
 from crewel.transports.origins import Origins
-from crewel.transports.requests import refused, too_many
 
 __all__ = ["PATH", "mount_api"]
 

@@ -35,9 +35,9 @@ from crewel.settings.declared import Http
 from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
-from crewel.transports.fast_lane import FastConnection, FastLane
-from crewel.transports.hosts import is_loopback
+from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.listener import Listener, bind
+from crewel.transports.origins import is_loopback
 
 log = logging.getLogger(__name__)
 

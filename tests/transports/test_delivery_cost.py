@@ -19,7 +19,7 @@ from aiohttp import web
 from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
-from crewel.transports.fast_lane import FastConnection, FastLane
+from crewel.transports.http_fast import FastConnection, FastLane
 
 SESSIONS = 50
 

@@ -8,7 +8,7 @@ import pytest
 
 from crewel.settings import Settings
 from crewel.settings.declared import Http
-from crewel.transports.hosts import Hosts, is_loopback
+from crewel.transports.origins import Hosts, is_loopback
 
 
 def hosts(*, on_loopback: bool | None = True, **http: object) -> Hosts:

@@ -87,7 +87,7 @@ def _refuse_open_to_all(settings: "Settings") -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    from crewel.transports.hosts import is_loopback
+    from crewel.transports.origins import is_loopback
 
     try:
         return is_loopback(host)

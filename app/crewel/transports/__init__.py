@@ -1,1 +1,6 @@
-"""How bytes travel: each transport turns requests or frames into elements for the broker, and ready parts into bytes."""
+"""How bytes travel: HTTP in two lanes, WebSocket, and what both check before a message is looked at.
+
+`http_fast` answers plain POSTs at the connection; `endpoint`, `http_aiohttp` and `websocket` serve everything through aiohttp,
+also inside another application. Both ask `origins`, `cookies` and `bodies`. The package may know the broker's inbound and
+outbound sides, and nothing of the store.
+"""

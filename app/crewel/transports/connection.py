@@ -1,7 +1,6 @@
 """One connection of the server: aiohttp's own protocol, with what a server of held requests needs on top.
 
 - A peer that does not finish its headers is cut off (`http.header_timeout_ms`).
-- A peer whose request is held, and who is gone, is noticed at once and not at the end of the hold.
 - A peer that does not read its answers is cut off, too (`http.keepalive_ms`).
 - A peer that closed only its own direction still gets its answer (asyncio closes both by itself).
 - A connection that came from the fast lane goes back to it with its next Bayeux request.
@@ -25,9 +24,7 @@ from aiohttp.web_protocol import ERROR, RequestHandler
 from crewel.turns import GRACE_S, has_stalled
 
 if TYPE_CHECKING:
-    from crewel.broker.outbox.outbound import Outbound
-    from crewel.transports.fast_lane import FastConnection
-    from crewel.transports.requests import RequestPeer
+    from crewel.transports.http_fast import FastConnection
     from crewel.transports.websocket import Socket
 
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
@@ -44,8 +41,6 @@ class Connection(RequestHandler):
         "_is_busy",
         "_is_half_closed",
         "_may_return",
-        "_outbound",
-        "_parked",
         "_reader_timer",
         "_socket",
         "_unanswered",
@@ -66,9 +61,7 @@ class Connection(RequestHandler):
         self._fast: FastConnection | None = None
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
-        self._parked: RequestPeer | None = None
         self._socket: Socket | None = None
-        self._outbound: Outbound | None = None
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
@@ -76,15 +69,6 @@ class Connection(RequestHandler):
     def is_half_closed(self) -> bool:
         """Whether the peer sends no more; most that do so are gone."""
         return self._is_half_closed
-
-    def park(self, peer: RequestPeer, outbound: Outbound) -> None:
-        """Tell this peer, whose request is held, what becomes of the connection."""
-        self._parked = peer
-        self._outbound = outbound
-
-    def unpark(self) -> None:
-        """The held request is answered."""
-        self._parked = None
 
     def carries(self, socket: Socket) -> None:
         """The connection has become this socket's; tell it when its reader falls behind."""
@@ -155,9 +139,6 @@ class Connection(RequestHandler):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The peer sends no more. True keeps the connection open while it still has an answer to get."""
-        parked = self._parked
-        if parked is not None and self._outbound is not None:
-            self._outbound.half_closed(parked)
         request = self._current_request
         if self._upgraded or (request is not None and not request.content.is_eof()):
             return False  # a socket ends with either direction; the rest of a body will never come
@@ -165,14 +146,12 @@ class Connection(RequestHandler):
         return self._answered < self._request_count
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone, and with it the one who waits for a held connect."""
+        """The connection is gone."""
         self._stop_timer()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
         self._wire = None
         super().connection_lost(exc)
-        if self._parked is not None:
-            self._parked.abandon()
         if self._socket is not None:
             self._socket.lost()
             self._socket = None  # they refer to each other

@@ -9,10 +9,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
-from crewel.transports import callback_polling, long_polling, websocket
+from crewel.errors import PayloadError
+from crewel.transports import http_aiohttp, websocket
 from crewel.transports.cookies import BrowserCookie
-from crewel.transports.hosts import Hosts
-from crewel.transports.origins import Client, Origins
+from crewel.transports.origins import Client, Hosts, Origins
 
 
 class Endpoint:
@@ -72,17 +72,22 @@ class Endpoint:
     async def _dispatch(self, request: web.Request, client: Client) -> web.StreamResponse:
         transports = self.settings.bayeux.transports
         if request.method == "POST" and "long-polling" in transports:
-            return await long_polling.answer(self, request, client)
+            return await http_aiohttp.answer_post(self, request, client)
         if request.method == "GET" and "websocket" in transports and websocket.is_upgrade(request):
             return await websocket.answer(self, request, client)
         if request.method == "GET" and "callback-polling" in transports:
             bayeux = self.settings.bayeux
-            function = callback_polling.function_name(
+            function = http_aiohttp.function_name(
                 request, bayeux.callback_parameter, bayeux.callback_parameter_max_length
             )
             if function is not None:
-                return await callback_polling.answer(self, request, client, function)
+                return await http_aiohttp.answer_callback(self, request, client, function)
         return web.Response(status=400, text="Unknown Bayeux Transport")
+
+    def refused_payload(self, error: PayloadError) -> web.Response:
+        """The answer to a request that is refused as a whole."""
+        self.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
+        return http_aiohttp.refused(error)
 
     def _end(self, app: web.Application) -> None:
         self.broker.spawn(self._close_sockets(app))

@@ -1,21 +1,101 @@
-"""One origin rule for POST, JSONP and upgrade, and who the client is behind the proxies that are trusted.
+"""The names that the server answers to, the pages that may talk to it, and the client behind trusted proxies.
 
-A refused origin gets its 403 before anything of the request is parsed. A request without `Origin` is no cross-site one,
-unless the browser says so in `Sec-Fetch-Site`.
+A web page can give its own host name an address of loopback and then talk to a server there as to its own origin (DNS
+rebinding). Only the name gives it away, so a server on loopback answers to names of loopback, and to those that its settings
+give it.
+
+One origin rule holds for POST, JSONP and upgrade: a refused origin gets its 403 before anything of the request is parsed. A
+request without `Origin` is no cross-site one, unless the browser says so in `Sec-Fetch-Site`.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import socket
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
 from crewel.settings import Settings
-from crewel.transports.refusal_log import RefusalLog, shown
 
 log = logging.getLogger(__name__)
+
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@\[\],/]+)(?::[0-9]{1,5})?", re.ASCII)
+_ADVICE: Final = "if it is yours, set http.allowed_hosts, http.public_url or http.trusted_proxies"
+_LOGGED: Final = 100  # names that are logged; a stranger can invent them without end
+_SHOWN: Final = 100  # characters of a foreign name in logs and answers
+
+
+class _RefusalLog:
+    """Logs names that were refused, each once and a bounded number of them: strangers choose them. `kind` is their plural."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._logged: set[str] = set()
+
+    def note(self, name: str, line: str) -> None:
+        """Log the line, in which `%s` stands for the name, unless this name was logged before."""
+        name = _shown(name)
+        if name in self._logged or len(self._logged) >= _LOGGED:
+            return
+        self._logged.add(name)
+        log.warning(line, name)
+        if len(self._logged) == _LOGGED:
+            log.warning("refused requests for %d %s; further ones are not logged", _LOGGED, self._kind)
+
+
+def _shown(name: str) -> str:
+    """A foreign name as it may stand in a log and in an answer: quoted, in ASCII, and cut."""
+    return ascii(name[:_SHOWN])
+
+
+class Hosts:
+    """Which values of `Host` are served."""
+
+    def __init__(self, settings: Settings) -> None:
+        http = settings.http
+        self.on_loopback: bool | None = None
+        """Whether the server listens on loopback. None: it is not known, and each connection says where it comes from."""
+        self._all = "*" in http.allowed_hosts or bool(http.trusted_proxies)  # a trusted proxy looks at names itself
+        self._names = {"localhost", *(name.lower() for name in http.allowed_hosts)}
+        if http.public_url is not None:
+            public = urlsplit(http.public_url).hostname or ""
+            self._names.add(f"[{public}]" if ":" in public else public)
+        self._refusals = _RefusalLog("hosts")
+
+    def allows(self, host: str, remote: str | None) -> bool:
+        """Whether a request for this host, from this address, is served. One that names no host comes from no page."""
+        if self._all or not host or self.on_loopback is False:
+            return True
+        found = _HOST.fullmatch(host)
+        if found is not None:
+            name = found[1].lower()
+            if name in self._names or _is_loopback_address(name.strip("[]")):
+                return True
+        return self.on_loopback is None and not _is_loopback_address(remote or "")
+
+    def refused(self, host: str) -> web.Response:
+        """The answer to a request for a name that is not served; each name is logged once."""
+        self._refusals.note(
+            host, f"refused a request for the host %s: a server on loopback does not know that name; {_ADVICE}"
+        )
+        return web.Response(status=421, text=f"this server on loopback is not known as {_shown(host)}; {_ADVICE}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this address, or every address of this name, is one of loopback. Raises OSError for an unknown name."""
+    return all(_is_loopback_address(str(info[4][0])) for info in socket.getaddrinfo(host, None))
+
+
+def _is_loopback_address(text: str) -> bool:
+    try:
+        return ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 class Client(NamedTuple):
@@ -42,7 +122,7 @@ class Origins:
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address that a connection comes from says who the client is, or who may say it."""
-        self._refusals = RefusalLog(log, "origins")
+        self._refusals = _RefusalLog("origins")
         self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
 
     def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
@@ -68,7 +148,7 @@ class Origins:
         """Log an origin that is not allowed, once, with the name by which the server was called: a missing setting shows."""
         self._refusals.note(
             headers.get("origin", "(none, cross-site)"),
-            f"refused a request from a page of the origin %s: the server is {shown(self._name(client))} to it; if the page may"
+            f"refused a request from a page of the origin %s: the server is {_shown(self._name(client))} to it; if the page may"
             " talk to the server, set http.allowed_origins, or http.public_url where a proxy stands before it",
         )
 

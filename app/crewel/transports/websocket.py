@@ -17,7 +17,7 @@ from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
-from crewel.transports.requests import ParsedPeer
+from crewel.transports.http_aiohttp import ParsedPeer
 from crewel.turns import TURN_S
 
 if TYPE_CHECKING:

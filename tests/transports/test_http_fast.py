@@ -8,7 +8,7 @@ from aiohttp import web
 
 from crewel import server
 from crewel.settings import load
-from crewel.transports.fast_lane import FastConnection, FastLane
+from crewel.transports.http_fast import FastConnection, FastLane
 
 
 class Wire(asyncio.Transport):
@@ -44,7 +44,7 @@ class Wire(asyncio.Transport):
 async def test_a_flood_of_pipelined_requests_is_not_read_faster_than_it_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("crewel.transports.fast_lane._PIPELINED_S", 0.0)  # one request in a turn
+    monkeypatch.setattr("crewel.transports.http_fast._PIPELINED_S", 0.0)  # one request in a turn
     body = b'[{"channel":"/meta/handshake","version":"1.0"}]'
     head = b"POST /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body

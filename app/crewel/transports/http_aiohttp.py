@@ -1,0 +1,206 @@
+"""Bayeux over HTTP where aiohttp reads the requests: long-polling, and callback-polling (JSONP).
+
+`attach` serves with this in an application whose connections are plain; `serve` uses it for what the fast lane does not read,
+such as chunked bodies. It answers exactly as the fast lane does, and only looks less often whether a peer is still there.
+
+Callback-polling is off unless it is listed in `bayeux.transports`: any page can load a script, so the origin rule and these
+protections are all that guards it. The answer begins with a comment, is never sniffed as anything else, is a download if opened
+by itself, and has no character that ends a line in JavaScript but not in JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from math import ceil
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from crewel.bayeux.codec import join
+from crewel.broker.outbox.exchange import Peer
+from crewel.errors import Limited, PayloadError
+from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
+from crewel.transports.connection import Connection
+
+if TYPE_CHECKING:
+    from crewel.transports.endpoint import Endpoint
+    from crewel.transports.origins import Client
+
+_WATCH_INTERVAL = 1.0  # seconds between looks at the connection of a held request
+_CALLBACK_HEADERS = {
+    "Cache-Control": "no-cache, no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Disposition": "attachment; filename=f.txt",
+}
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+
+class ParsedPeer(Peer):
+    """A peer whose request, or upgrade, aiohttp parsed."""
+
+    __slots__ = ("_client", "_endpoint", "_request")
+
+    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
+        super().__init__(endpoint.cookie.read(request.headers))
+        self._endpoint = endpoint
+        self._request = request
+        self._client = client
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended."""
+        return self._request.transport is None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request."""
+        return self._request.headers
+
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._client.address
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._client.is_secure
+
+
+class RequestPeer(ParsedPeer):
+    """A request. It is answered once: with messages, or with the status of a superseded connect."""
+
+    __slots__ = ("_response", "_timer", "_waiter")
+
+    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
+        super().__init__(endpoint, request, client)
+        self._response: web.Response | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def payload(self, parts: list[bytes]) -> web.Response:
+        """The response that carries these messages."""
+        return web.Response(
+            body=join(parts), content_type="application/json", headers={"Cache-Control": "no-cache, no-store"}
+        )
+
+    def send(self, parts: list[bytes]) -> None:
+        """Answer the request with these messages."""
+        response = self.payload(parts)
+        if self.mints_cookie and self.browser is not None:
+            cookie = self._endpoint.cookie.header(self.browser, is_secure=self._client.is_secure)
+            response.headers["Set-Cookie"] = cookie
+        self._answer(response)
+
+    def supersede(self) -> None:
+        """End the held connect as the reference has it: a status that browsers do not repeat by themselves."""
+        status = self._endpoint.settings.bayeux.duplicate_connect_status
+        self._answer(web.Response(status=status, text="replaced by a newer connect"))
+
+    async def answered(self) -> web.Response:
+        """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
+        if self._response is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            self._look()
+            try:
+                await self._waiter
+            finally:
+                if self._timer is not None:
+                    self._timer.cancel()
+                if self._response is None:
+                    self._endpoint.broker.outbound.vanished(self)
+        return self._response or web.Response(status=499)
+
+    def _look(self) -> None:
+        # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
+        connection = self._request.protocol
+        if self._request.transport is None:
+            self._wake()
+            return
+        if isinstance(connection, Connection) and connection.is_half_closed:
+            self._endpoint.broker.outbound.half_closed(self)
+        self._timer = self._endpoint.broker.loop.call_later(_WATCH_INTERVAL, self._look)
+
+    def _answer(self, response: web.Response) -> None:
+        self._response = response
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class LongPollingPeer(RequestPeer):
+    """A POST."""
+
+    __slots__ = ()
+
+    transport = "long-polling"
+
+
+async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) -> web.Response:
+    """Answer a POST; a connect may be held in here for as long as its hold lasts."""
+    settings = endpoint.settings
+    try:
+        body = await read_body(request, settings)
+        elements = elements_of(body, *media_type(request.headers.get("content-type", "")), settings)
+    except PayloadError as error:
+        return endpoint.refused_payload(error)
+    peer = LongPollingPeer(endpoint, request, client)
+    endpoint.broker.inbound.receive(peer, elements)
+    return await peer.answered()
+
+
+class CallbackPeer(RequestPeer):
+    """A GET with the name of a function. Only connect replies carry messages: a script cannot be told from another."""
+
+    __slots__ = ("_function",)
+
+    transport = "callback-polling"
+    connect_only = True
+
+    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client, function: str) -> None:
+        super().__init__(endpoint, request, client)
+        self._function = function
+
+    def payload(self, parts: list[bytes]) -> web.Response:
+        """The call of the function with these messages."""
+        json = join(parts).replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
+        script = b"/**/" + self._function.encode() + b"(" + json + b");"
+        return web.Response(body=script, content_type="text/javascript", charset="utf-8", headers=_CALLBACK_HEADERS)
+
+
+def function_name(request: web.Request, parameter: str, max_length: int) -> str | None:
+    """The function to call; None if it is missing, given twice, too long, or no name."""
+    values = request.query.getall(parameter, [])
+    if len(values) != 1 or len(values[0]) > max_length or _FUNCTION_NAME.fullmatch(values[0]) is None:
+        return None
+    return values[0]
+
+
+async def answer_callback(endpoint: Endpoint, request: web.Request, client: Client, function: str) -> web.Response:
+    """Answer a GET that names a function."""
+    try:
+        elements = elements_of_values(request.query.getall("message", []), endpoint.settings)
+    except PayloadError as error:
+        return endpoint.refused_payload(error)
+    peer = CallbackPeer(endpoint, request, client, function)
+    endpoint.broker.inbound.receive(peer, elements)
+    return await peer.answered()
+
+
+def too_many(error: Limited) -> web.Response:
+    """The answer to a request beyond a limit: when to try again, and which limit it is."""
+    seconds = str(ceil(error.wait_ms / 1000))
+    response = web.Response(status=429, text=error.message, headers={"Retry-After": seconds})
+    response.force_close()  # the body is not worth reading
+    return response
+
+
+def refused(error: PayloadError) -> web.Response:
+    """The answer to a request that is refused as a whole: a status, and the reason in words."""
+    response = web.Response(status=error.fault.http_status, text=str(error))
+    response.force_close()  # what is left of the body is not worth reading
+    return response
