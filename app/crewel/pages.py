@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -11,6 +12,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from crewel.broker.broker import Broker
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+STATIC: Final = (_PACKAGE / "static").resolve()
+"""The directory of the pages: index.html, style.css, chat/, vendor/. In a checkout it is a link, in a wheel a directory:
+the same expression finds both."""
+EXTENSIONS: Final = {file.stem: file for file in (_PACKAGE / "extensions").resolve().glob("*.js")}
+"""The extensions' browser halves by name: `update` is update.js."""
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -54,12 +62,12 @@ def mount_metrics(app: web.Application, broker: Broker) -> None:
     app.router.add_get("/metrics", metrics)
 
 
-def mount_extensions(app: web.Application, scripts: Mapping[str, Path]) -> None:
+def mount_extensions(app: web.Application) -> None:
     """Serve the browser halves of the extensions, by name, at `/extensions/`."""
 
     async def extension(request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        path = scripts.get(name)
+        path = EXTENSIONS.get(name)
         if path is None:
             raise web.HTTPNotFound(text=f"there is no extension script {name}.js")
         response = web.FileResponse(path, headers={"Content-Type": "text/javascript; charset=utf-8"})
@@ -69,7 +77,7 @@ def mount_extensions(app: web.Application, scripts: Mapping[str, Path]) -> None:
     app.router.add_get("/extensions/{name:[a-z-]+}.js", extension)
 
 
-def mount_demos(app: web.Application, static: Path) -> None:
+def mount_demos(app: web.Application) -> None:
     """Serve the page of first steps at `/`, the chat at `/chat/`, and what they need at `/static/`."""
 
     def page(file: Path) -> Handler:
@@ -78,14 +86,14 @@ def mount_demos(app: web.Application, static: Path) -> None:
 
         return send
 
-    app.router.add_get("/", page(static / "index.html"))
-    app.router.add_get("/chat/", page(static / "chat" / "index.html"))
+    app.router.add_get("/", page(STATIC / "index.html"))
+    app.router.add_get("/chat/", page(STATIC / "chat" / "index.html"))
     app.router.add_get("/chat", _to_chat)
     for name in ("style.css", "icon.svg"):  # one by one: in a checkout, the directory holds npm's files too
-        app.router.add_get(f"/static/{name}", page(static / name))
+        app.router.add_get(f"/static/{name}", page(STATIC / name))
     for directory in ("chat", "vendor"):
-        if (static / directory).is_dir():
-            app.router.add_static(f"/static/{directory}/", static / directory)
+        if (STATIC / directory).is_dir():
+            app.router.add_static(f"/static/{directory}/", STATIC / directory)
 
 
 async def _to_chat(_: web.Request) -> web.Response:

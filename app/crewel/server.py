@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from crewel import assets
 from crewel.admin.administration import Administration
 from crewel.admin.commands import answer_remote_calls
 from crewel.admin.rest import mount_rest
@@ -27,7 +26,7 @@ from crewel.broker.broker import Broker
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
-from crewel.pages import mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
+from crewel.pages import STATIC, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -121,7 +120,7 @@ def attach(
 
 
 def _mount_admin(app: web.Application) -> None:
-    mount_rest(app, app[ADMIN], assets.STATIC)
+    mount_rest(app, app[ADMIN], STATIC)
 
 
 MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
@@ -129,7 +128,7 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
     "admin": _mount_admin,
     "health": lambda app: mount_health(app, app[BROKER]),
     "metrics": lambda app: mount_metrics(app, app[BROKER]),
-    "extensions": lambda app: mount_extensions(app, assets.EXTENSIONS),
+    "extensions": mount_extensions,
 }
 """What `attach` can serve beside Bayeux, and `crewel serve` does."""
 
@@ -186,7 +185,7 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
     app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
     app.on_response_prepare.append(protect_pages)
     if settings.http.demos:
-        mount_demos(app, assets.STATIC)
+        mount_demos(app)
     return app
 
 

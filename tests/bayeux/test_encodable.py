@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.bayeux.encodable import encoded, not_encodable
+from crewel.bayeux.codec import encoded, not_encodable
 
 NAN, INF = float("nan"), float("inf")
 

@@ -50,7 +50,7 @@ def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> 
 
 def test_the_pages_are_found_in_an_installed_wheel(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    script = "from crewel import assets; print(assets.STATIC); print(assets.EXTENSIONS['update'].parent)"
+    script = "from crewel import pages; print(pages.STATIC); print(pages.EXTENSIONS['update'].parent)"
     ended = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,

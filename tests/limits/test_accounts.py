@@ -2,8 +2,7 @@
 
 import pytest
 
-from crewel.limits.accounts import OVERFLOW, Accounts, holder_of
-from crewel.limits.buckets import UNLIMITED, Rate
+from crewel.limits import OVERFLOW, UNLIMITED, Accounts, Rate, holder_of
 
 RATE = Rate(10, 5)
 

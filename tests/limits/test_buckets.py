@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.limits.buckets import Bucket, Rate
+from crewel.limits import Bucket, Rate
 
 RATE = Rate(10, 5)
 

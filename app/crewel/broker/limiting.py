@@ -24,8 +24,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.errors import Limited
 from crewel.errors.dotted import is_below
-from crewel.limits.accounts import Account, Accounts, holder_of
-from crewel.limits.buckets import UNLIMITED, Rate
+from crewel.limits import UNLIMITED, Account, Accounts, Rate, holder_of
 from crewel.qos.names import ANONYMOUS
 from crewel.security.bearer import grants_of
 from crewel.security.grants import Grants

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
-from crewel.bayeux.encodable import encoded
+from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry

@@ -17,7 +17,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.outbox.exchange import Held
 from crewel.broker.outbox.queue import Outbox
 from crewel.delivery.records import BATCH_BLOCK
-from crewel.limits.accounts import Account
+from crewel.limits import Account
 from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 

@@ -84,7 +84,7 @@ def value(text: str) -> Any:
 def _check_numbers(text: str) -> None:
     import json
 
-    from crewel.bayeux.encodable import not_encodable
+    from crewel.bayeux.codec import not_encodable
     from crewel.client import NotEncodableError
 
     if text.isidentifier() or text.removeprefix("-").isidentifier():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crewel.delivery.records import LogId
-from crewel.topics.configured import USUAL, TopicSettings
 from crewel.topics.lifecycle import State
+from crewel.topics.rules import USUAL, TopicSettings
 
 
 class Topic:

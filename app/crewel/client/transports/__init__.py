@@ -10,7 +10,7 @@ from typing import Protocol
 import aiohttp
 import orjson
 
-from crewel.bayeux.encodable import encoded
+from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields
 from crewel.client.errors import MessageTooLargeError, NotEncodableError, TransportError
 
