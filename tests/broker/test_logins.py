@@ -40,6 +40,15 @@ def world() -> Any:
     world.close()
 
 
+@pytest.mark.parametrize(("most", "is_granted"), [(5000, False), (6000, True), (0, True)])
+def test_a_login_asks_for_a_queue_within_the_limit(most: int, is_granted: bool) -> None:
+    world = World(NO_STORE, f"limits.max_queued_bytes_per_session={most}", extensions=[AckExtension()])
+    reply = shake(Client(world), name="joe/1", queue={"maxBytes": 6000})
+    assert reply["successful"] is is_granted
+    assert is_granted or "queue.maxBytes" in reply["ext"]["session"]["message"]
+    world.close()
+
+
 class TestAlive:
     """Under the policy `open`, a name alone takes over what is not alive (design, 3.1)."""
 

@@ -12,10 +12,11 @@ from crewel.qos.connect import Bounds, Burst, ConnectQos, OverflowPolicy, QueueQ
 from crewel.qos.names import Name
 
 MOST = 10_000
+MOST_BYTES = 100_000_000
 
 
 def read(**fields: Any) -> ConnectQos:
-    return read_connect_qos(fields, MOST)
+    return read_connect_qos(fields, MOST, MOST_BYTES)
 
 
 def test_what_is_not_given_has_the_default() -> None:
@@ -130,6 +131,7 @@ def test_a_dispatcher_that_is_given_is_told_from_none(fields: dict[str, Any]) ->
         ("queue", {"maxEntries": MOST + 1}, "queue.maxEntries"),
         ("queue", {"maxEntries": 0}, "queue.maxEntries"),
         ("queue", {"maxBytes": 0}, "queue.maxBytes"),
+        ("queue", {"maxBytes": MOST_BYTES + 1}, "queue.maxBytes"),
         ("queue", {"onOverflow": "panic"}, "queue.onOverflow"),
         ("colour", "red", "colour"),
     ],
@@ -144,7 +146,7 @@ def test_what_does_not_fit_is_refused_and_named(field: str, value: Any, named: s
 @pytest.mark.parametrize("value", [5, [], None, "joe", True])
 def test_it_must_be_an_object(value: Any) -> None:
     with pytest.raises(IllegalArgument, match="session"):
-        read_connect_qos(value, MOST)
+        read_connect_qos(value, MOST, MOST_BYTES)
 
 
 @pytest.mark.parametrize("name", [None, "joe", "joe/0", "joe/-1"])
@@ -183,7 +185,7 @@ def test_each_way_to_settle_says_what_it_means() -> None:
 )
 def test_whatever_comes_is_read_or_refused(fields: dict[str, Any]) -> None:
     with suppress(IllegalArgument):
-        assert isinstance(read_connect_qos(fields, MOST), ConnectQos)
+        assert isinstance(read_connect_qos(fields, MOST, MOST_BYTES), ConnectQos)
 
 
 @pytest.mark.parametrize(

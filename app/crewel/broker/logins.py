@@ -141,7 +141,8 @@ class Logins:
     def _read(self, message: Message) -> ConnectQos:
         if "session" not in message.ext:
             return NOTHING_ASKED
-        return read_connect_qos(message.ext["session"], self._settings.bayeux.max_queue_messages)
+        max_bytes = self._settings.limits.max_queued_bytes_per_session or MAX_NUMBER
+        return read_connect_qos(message.ext["session"], self._settings.bayeux.max_queue_messages, max_bytes)
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
         """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
@@ -357,7 +358,7 @@ class Logins:
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         name = {"name": durable.name} if durable.is_named else {}
         try:
-            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER)
+            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER, MAX_NUMBER)
         except IllegalArgument as error:  # it was granted by a server of another version
             log.warning("a session comes back without what its login asked for: %s", error.message)
             qos = NOTHING_ASKED

@@ -223,7 +223,8 @@ CONNECT: Final = Options(
         "queue",
         "queue",
         QUEUE.part(QueueQos),
-        '`{"maxEntries", "maxBytes", "onOverflow"}`: most that waits; `maxEntries` up to `bayeux.max_queue_messages`.'
+        '`{"maxEntries", "maxBytes", "onOverflow"}`: most that waits; `maxEntries` up to `bayeux.max_queue_messages`,'
+        " `maxBytes` up to `limits.max_queued_bytes_per_session`."
         " `onOverflow`: `deadMessage`, `dropOldest` or `disconnect`. `maxBytes` and dead letters are for sessions that the"
         " store has",
     ),
@@ -231,12 +232,14 @@ CONNECT: Final = Options(
 """The options of a login, `ext.session`."""
 
 
-def read_connect_qos(given: object, max_entries: int) -> ConnectQos:
-    """The login that `ext.session` asks for, in a server that keeps at most `max_entries` messages a session. Raises
-    IllegalArgument, which names the field."""
+def read_connect_qos(given: object, max_entries: int, max_bytes: int) -> ConnectQos:
+    """The login that `ext.session` asks for, in a server where a login may ask for a queue of so many messages and bytes at
+    most. Raises IllegalArgument, which names the field."""
     qos = ConnectQos(**CONNECT.read(given, "session"))
     if qos.queue.max_entries is not None and qos.queue.max_entries > max_entries:
         raise IllegalArgument("queue.maxEntries", f"must be a whole number from 1 to {max_entries}")
+    if qos.queue.max_bytes is not None and qos.queue.max_bytes > max_bytes:
+        raise IllegalArgument("queue.maxBytes", f"must be a whole number from 1 to {max_bytes}")
     if qos.persistent and (qos.name is None or not qos.name.is_chosen):
         raise IllegalArgument(
             "persistent", "must be false for a session without a name and a number above 0 of its own"

@@ -33,6 +33,9 @@ class Limits(Group):
         live=True,
         ge=0,
     )
+    max_queued_bytes_per_session: Number = setting(
+        104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", unit="bytes", live=True, ge=0
+    )
     max_calls_per_session: Number = setting(
         1000, "Most remote calls of one session that wait for their result.", live=True, ge=0
     )
