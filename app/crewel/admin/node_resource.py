@@ -16,6 +16,7 @@ from crewel.admin.command import Access, Call, Command, Level
 from crewel.admin.moments import shown
 from crewel.admin.route import Ask, Field, Route
 from crewel.admin.session_resource import session_view
+from crewel.broker.turns import in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.settings.changes import change
@@ -36,9 +37,10 @@ def _uptime(call: Call) -> int:
     return int(call.admin.broker.loop.time() - call.admin.started)
 
 
-def _alive(call: Call) -> list[str]:
+async def _alive(call: Call) -> list[str]:
     state = call.admin.dispatchers.state
-    return sorted(session.name for session in call.admin.named() if state(session) is DispatcherState.ALIVE)
+    named = in_turns(call.admin.named())
+    return sorted([session.name async for session in named if state(session) is DispatcherState.ALIVE])
 
 
 async def _topics(call: Call) -> list[str]:
@@ -55,12 +57,13 @@ async def _topics_line(call: Call) -> str:
     return ",".join(await _topics(call))
 
 
-def _subscriptions(call: Call) -> list[str]:
-    return sorted(f"{session.name} {channel}" for session in call.admin.named() for channel in session.subscriptions)
+async def _subscriptions(call: Call) -> list[str]:
+    named = in_turns(call.admin.named())
+    return sorted([f"{session.name} {channel}" async for session in named for channel in session.subscriptions])
 
 
-def _waiting(call: Call) -> int:
-    return call.admin.broker.durability.waiting()
+async def _waiting(call: Call) -> int:
+    return sum([len(durable) async for durable in in_turns(call.admin.broker.access.node.sessions.values())])
 
 
 async def _count_dead_letters(call: Call) -> int:
@@ -77,13 +80,14 @@ def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
     return asyncio.to_thread(lambda: int(Path("/proc/self/statm").read_text("ascii").split()[1]) * _PAGE_BYTES)
 
 
-def _dump(call: Call) -> dict[str, Any]:
+async def _dump(call: Call) -> dict[str, Any]:
     admin, broker = call.admin, call.admin.broker
+    named = in_turns(admin.named())
     return {
         "node": admin.node,
         "version": VERSION,
         "uptime": _uptime(call),
-        "sessions": [session_view(admin, session) for session in admin.named()],
+        "sessions": [session_view(admin, session) async for session in named if session.is_live],
         "unnamed": sum(not session.name for session in broker.sessions.values()),
         "topics": {name: broker.channels.count(name) for name in sorted(broker.channels)},
     }

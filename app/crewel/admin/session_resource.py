@@ -15,6 +15,7 @@ from crewel.admin.moments import shown
 from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
 from crewel.broker.outbox.timers import outlook
 from crewel.broker.sessions import Session, State
+from crewel.broker.turns import in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
@@ -355,21 +356,21 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the sessions in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     fields = ask.fields
     count = fields.get("count", PAGE)
-    found = heapq.nsmallest(count + 1, _wanted(ask, fields), key=lambda session: session.name)
+    found = heapq.nsmallest(count + 1, await _wanted(ask, fields), key=lambda session: session.name)
     page, more = found[:count], len(found) > count
     return {
-        "sessions": [session_view(ask.admin, session) for session in page],
+        "sessions": [session_view(ask.admin, session) async for session in in_turns(page) if session.is_live],
         "next": page[-1].name if more else "",
         "unnamed": sum(not session.name for session in ask.admin.broker.sessions.values()),
     }
 
 
-def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
+async def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
     dispatchers = ask.admin.dispatchers
     subject, state, active, after = (fields.get(name) for name in ("subject", "state", "active", "after"))
     return [
         session
-        for session in ask.admin.named()
+        async for session in in_turns(ask.admin.named())
         if (after is None or session.name > after)
         and (subject is None or subject_of(session) == subject)
         and (state is None or dispatchers.state(session) == state)

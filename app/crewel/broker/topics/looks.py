@@ -14,6 +14,7 @@ from crewel.broker.ptp.groups import Groups
 from crewel.broker.steps import resolve
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic, TopicView
+from crewel.broker.turns import in_turns
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import histories
@@ -115,7 +116,8 @@ class Looks:
         counts = await self._counts()
         channels = self._channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
-        views = [self._view(name, counts) for name in sorted({*self._topics.known, *subscribed, *counts})]
+        names = in_turns(sorted({*self._topics.known, *subscribed, *counts}))
+        views = [self._view(name, counts) async for name in names]
         return [view for view in views if view.state is not State.DEAD]
 
     def _view(self, name: str, counts: Mapping[str, int]) -> TopicView:
