@@ -2,10 +2,12 @@
 
 The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
 beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does
-not count is told back in `ext.update.rejected` of the reply. The engine behind it is `broker.dispatchers`.
+not count is told back in `ext.update.rejected` of the reply. The engine behind it is `broker.outbox.acknowledgements`.
 """
 
 from __future__ import annotations
+
+from weakref import WeakKeyDictionary
 
 from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
@@ -27,30 +29,34 @@ class UpdateExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Offer updates to sessions."""
-        self._dispatchers = broker.dispatchers
-        broker.dispatchers.is_offered = True
+        self._port = broker.acknowledgements
+        self._port.offer_statuses(self._read)
+        self._rejected: WeakKeyDictionary[Session, list[Fields]] = WeakKeyDictionary()
         broker.registry.answers[SERVICE] = self._answer
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
-        """Take the statuses that a connect carries, before its acknowledgement counts. What is left of them in the message
-        is what did not count."""
-        if session is not None:
-            batch = message.ext.get("ack")
-            last = batch if type(batch) is int else None
-            message.ext["update"] = self._dispatchers.told(session, message.ext["update"], last)
+        """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the
+        acknowledgement counts."""
+        if session is not None and not (session.is_live and session.batches is not None):
+            self._read(session, message)
         return True
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell which statuses did not count."""
-        rejected = message.ext["update"]
-        if session is not None and rejected:
+        rejected = None if session is None else self._rejected.pop(session, None)
+        if rejected:
             reply.setdefault("ext", {})["update"] = {"rejected": rejected}
         return True
+
+    def _read(self, session: Session, message: Message) -> None:
+        batch = message.ext.get("ack")
+        last = batch if type(batch) is int else None
+        self._rejected[session] = self._port.handle_statuses(session, message.ext["update"], last)
 
     def _answer(self, session: Session, message: Message) -> Reply:
         if not isinstance(message.data, list):
             raise IllegalArgument("data", "must be a list of statuses, such as {id, state} or {id, errorCode, message}")
-        rejected = self._dispatchers.told(session, message.data)
+        rejected = self._port.handle_statuses(session, message.data)
         reply = replies.ok(message)
         if rejected:
             reply["ext"] = {"update": {"rejected": rejected}}

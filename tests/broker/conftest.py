@@ -1,9 +1,10 @@
 """Worlds for the tests of the broker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from crewel.extension import Extension
 from tests.broker.stored_world import StoredWorld
 from tests.broker.world import World
 
@@ -33,8 +34,8 @@ def make_stored() -> Iterator[Callable[..., StoredWorld]]:
     """Make worlds with a store; `make_stored(prefix=other.prefix)` is a server after another one, or beside it."""
     worlds: list[StoredWorld] = []
 
-    def make(*sets: str, prefix: str = "") -> StoredWorld:
-        worlds.append(StoredWorld(*sets, prefix=prefix))
+    def make(*sets: str, prefix: str = "", extensions: Iterable[Extension] | None = None) -> StoredWorld:
+        worlds.append(StoredWorld(*sets, prefix=prefix, extensions=extensions))
         return worlds[-1]
 
     yield make

@@ -8,18 +8,17 @@ from collections import deque
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.meta import CONNECT, HANDSHAKE, MetaHandlers
+from crewel.broker.meta import HANDSHAKE, MetaHandlers
 from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer
+from crewel.broker.outbox.exchange import Exchange, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.publishing import Publishing
@@ -29,13 +28,7 @@ from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
 from crewel.turns import TURN_S
 
-if TYPE_CHECKING:
-    from crewel.broker.session_part import SessionPart
-
 log = logging.getLogger(__name__)
-
-_BARE = 4
-"""The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
 
 _Outcome = Reply | Steps[Reply] | Then[Reply]
 """What a handler gives: the reply, or the steps to it."""
@@ -62,7 +55,6 @@ class Inbound:
         dispatchers: Dispatchers,
         browsers: Browsers,
         times: SessionTimes,
-        backlog: BacklogLoader,
         publishing: Publishing,
         sessions: dict[str, Session],
         meta: MetaHandlers,
@@ -70,22 +62,19 @@ class Inbound:
     ) -> None:
         self._settings = runtime.settings
         self._loop = runtime.loop
-        self._metrics = runtime.metrics
         self._spawn = runtime.spawn
         self._outbound = outbound
         self._dispatchers = dispatchers
         self._browsers = browsers
         self._times = times
-        self._backlog = backlog
         self._publishing = publishing
         self._sessions = sessions
         self._meta = meta
         self._host = host
-        self._sees_bare_connects = self._outbound.pipe.sees_plain(CONNECT)
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""
-        if len(elements) == 1 and self._hold_plain_connect(peer, elements[0]):
+        if len(elements) == 1 and self._outbound.hold_plain(peer, elements[0]):
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
@@ -119,56 +108,9 @@ class Inbound:
         exchange.resume()
         self._outbound.answer(exchange)
 
-    def _hold_plain_connect(self, peer: Peer, fields: Any) -> bool:
-        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
-        nothing unusual about it, for a session that has no news to get; or the repeat of its last connect. It is what the
-        general way below does, less everything that cannot apply. False: nothing has been done, and the general way takes
-        it."""
-        if type(fields) is not dict or fields.get("channel") != CONNECT:
-            return False
-        client_id, message_id = fields.get("clientId"), fields.get("id")
-        if type(client_id) is not str or type(message_id) is not str:
-            return False
-        if "ext" in fields and type(fields["ext"]) is not dict:
-            return False
-        session = self._sessions.get(client_id)
-        if session is None:
-            return False
-        if message_id == session.connect_id and self._outbound.repeat(session, peer, message_id):
-            return True
-        if "advice" in fields or not self._outbound.would_hold(session, peer):
-            return False
-        if not (message_id.isalnum() and message_id.isascii()):
-            return False
-        session.peer = peer
-        session.connect_id = message_id
-        session.last_seen = now = self._loop.time()
-        request: Message | str = message_id
-        is_bare = len(fields) == _BARE and not session.parts and fields.get("connectionType") == peer.transport
-        if self._sees_bare_connects or not (
-            is_bare or (session.plain and _is_taken(session.plain, session, peer, fields))
-        ):
-            request = message = Message(fields, CONNECT_CHANNEL, message_id)
-            passes = self._outbound.pipe.rcv_meta(session, message)
-            if session.dispatcher is not None and session.dispatcher.reported:
-                self._dispatchers.conclude(session)
-            if not passes or session.urgent or session.hold_delay or not session.is_live or "advice" in fields:
-                self._answer_after_all(session, peer, message, passes=passes)
-                return True
-        self._metrics.connects += 1
-        session.transient_timeout_ms = session.transient_interval_ms = None
-        deadline = now + self._times.hold_ms(session) / 1000
-        self._outbound.hold(session, Held(peer, request, None, deadline))
-        if session.durable is not None and session.durable.parked:
-            self._backlog.load_if_waiting(session)  # a status that the connect carried has put something back
-        if deadline <= now:
-            self._outbound.release(session, now)
-        return True
-
-    def _answer_after_all(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
+    def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """An extension has made of a plain connect one that has something to be told."""
         fields = message.fields
-        self._times.saw(session, session.last_seen, peer)
         exchange = Exchange(peer, [fields])
         exchange.session = session
         try:
@@ -328,14 +270,6 @@ def _is_only_stored(element: object) -> bool:
         and asked.get("persistent") is True
         and not (asked.get("destination") or asked.get("administrative"))
     )
-
-
-def _is_taken(part: SessionPart, session: Session, peer: Peer, fields: dict[str, Any]) -> bool:
-    """Whether the connect is bare but for its `ext`, and the session's part has taken that."""
-    if len(fields) != _BARE + 1 or fields.get("connectionType") != peer.transport:
-        return False
-    ext = fields.get("ext")
-    return type(ext) is dict and part.takes(session, ext)
 
 
 def refusal(element: object, message: Message | None, failure: Exception) -> Reply:

@@ -66,7 +66,6 @@ class MetaHandlers:
         table: SessionTable,
         subscribe_handler: SubscribeHandler,
     ) -> None:
-        self._metrics = runtime.metrics
         self._channels = channels
         self._outbound = outbound
         self._dispatchers = dispatchers
@@ -163,19 +162,14 @@ class MetaHandlers:
 
     def connect(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
-        peer = exchange.peer
-        session.connect_id = None if peer.pushes else message.id
-        self._metrics.connects += 1
+        self._outbound.note_connect(session, exchange.peer, message.id)
         if session.grants is not None:
             self._logins.look(session)
         if session.verdict is not None:
             return _refused_connect(message, session.verdict)
-        if session.held is not None:
-            self._outbound.supersede(session)
+        reply = self._outbound.begin_connect(exchange, session, message)
         if self._dispatchers.pings:
             self._dispatchers.pings.connected(session)
-        if not peer.pushes:
-            session.socket = None  # it has moved: its messages go with this transport from here on
         if session.state is State.CONNECTED:
             exchange.was_connected = True
         else:
@@ -183,13 +177,6 @@ class MetaHandlers:
             if session.name:
                 self._names.prove(session)
                 self._shared.here(session)
-        has_advice = "advice" in message.fields and message.has_advice
-        session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
-        session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
-        if has_advice or session.advised_on != peer.transport:
-            exchange.advise = True
-            session.advised_on = peer.transport
-        exchange.connect = reply = replies.ok(message)
         if session.durable is not None:
             waiting = self._durability.here(session, session.durable)
             if waiting is not None:

@@ -28,6 +28,7 @@ from crewel.broker.limiting import Limits
 from crewel.broker.logins import Logins
 from crewel.broker.meta import MetaHandlers
 from crewel.broker.names import BEYOND_STORED, Names
+from crewel.broker.outbox.acknowledgements import Acknowledgements
 from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
@@ -96,7 +97,7 @@ class Parts:
         """What one session has: its queue, its connect, its dispatcher."""
         runtime, access = self.runtime, self.access
         self.outbound = outbound = Outbound(
-            runtime.loop, runtime.settings, runtime.metrics, self.browsers, self.times, self._disconnect
+            runtime.loop, runtime.settings, runtime.metrics, self.browsers, self.times, self.sessions, self._disconnect
         )
         outbound.pipe = Pipe(extensions)
         self.events = Events(runtime, access, self.registry)
@@ -258,6 +259,9 @@ class Parts:
         )
         self._make_logins(host)
         self._make_meta(host)
+        self.acknowledgements = Acknowledgements(
+            runtime, access, dispatchers, self.durability, self.events, self.subscribing
+        )
         self.registry.calls[ERASE] = EraseService(self.guard, self.topics).erase
         self.registry.calls[GET] = GetService(
             runtime.settings, self.histories, self.permissions, outbound, dispatchers
@@ -328,7 +332,6 @@ class Parts:
             self.dispatchers,
             self.browsers,
             self.times,
-            self.backlog,
             self.publishing,
             self.sessions,
             meta,
@@ -338,7 +341,9 @@ class Parts:
     def _bind_hooks(self) -> None:
         """What a part says to those above it."""
         outbound, dispatchers, groups, shared = self.outbound, self.dispatchers, self.groups, self.shared
-        outbound.tell, outbound.ring, outbound.conclude = self.telling.tell, dispatchers.ring, dispatchers.conclude
+        outbound.tell, outbound.on_timer = self.telling.tell, dispatchers.on_timer
+        outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
+        outbound.load_backlog = self.backlog.load_if_waiting
         outbound.bury, outbound.has_room = self.unsettled.bury_unsendable, self.overflow.has_room
         dispatchers.on_able, dispatchers.on_room = shared.here, shared.freed
         dispatchers.on_blocked, dispatchers.try_other = shared.returning.relieve, shared.returning.passes_on

@@ -67,6 +67,8 @@ class Pipe:
         self._rcv_meta, self._rcv_meta_elsewhere = self._meta(self._overriding("rcv_meta"), "rcv_meta")
         self._send = [each.send for each in self._overriding("send")][::-1]
         self._send_meta, self._send_meta_elsewhere = self._meta(self._overriding("send_meta")[::-1], "send_meta")
+        self.sees_bare_connects = self.sees_plain("/meta/connect")
+        """Whether an extension wants to see connects that say nothing but what they must, or the replies to them."""
 
     def require_encodable(self, fields: Fields) -> None:
         """Raise TypeError if the server was given a message to send that JSON cannot say: its receivers would hear null for

@@ -358,10 +358,6 @@ class Session(Outbox):
         """Let its client be away for so long; None: as long as a connect may be."""
         self.grace_ms = grace_ms
 
-    def acknowledge_all(self) -> None:
-        """Its client acknowledges, so its messages go with connect replies only."""
-        self.connect_only = self.is_reliable = True
-
     def restore(self, browser: str | None, reply_id: str, grants: Grants | None, *, is_reliable: bool) -> None:
         """It comes back from the store as its last login made it, and its client is away."""
         self.browser, self.reply_id = browser, reply_id

@@ -164,7 +164,8 @@ class Batches:
     def close(self) -> int:
         """The number for the reply that is going out; the next reply has the next one. What should go out again and is not in
         this one belongs to no batch any more."""
-        self.lift()
+        if self.must_resend:
+            self.lift()
         number = self.number
         self.number = number + 1
         return number

@@ -9,6 +9,7 @@ import pytest
 
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument
+from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
@@ -124,6 +125,17 @@ class TestSettling:
             ("client/joe/1", reason, int(each))
             for reason, each in zip(("settled", "dead", "settled"), ids, strict=True)
         )
+
+    @pytest.mark.parametrize("order", [(UpdateExtension, AckExtension), (AckExtension, UpdateExtension)])
+    def test_a_status_counts_before_the_acknowledgement_in_any_order_of_the_extensions(
+        self, make_stored: MakeStored, order: tuple[type[Extension], ...]
+    ) -> None:
+        world = make_stored(extensions=[each() for each in order])
+        joe = Receiver(world).started("/a", name="joe/1")
+        store(world, "/a", 1)
+        (message,) = joe.take()
+        joe.take(failed(message, "user.no"))
+        assert [letter.code for letter in world.letters()] == ["user.no"]
 
     def test_what_no_listener_takes_stays_open_when_its_batch_is_acknowledged(
         self, stored: StoredWorld, caplog: pytest.LogCaptureFixture

@@ -206,7 +206,7 @@ class Dispatchers:
         session.note_retained()
         return settled
 
-    def told(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
+    def handle_statuses(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
         of what was sent after it, it repeats what it had said before."""
@@ -308,7 +308,7 @@ class Dispatchers:
         if session.queue and not is_paused:
             self._outbound.make_ready(session)
 
-    def ring(self, session: Session, now: float) -> float:
+    def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""
         dispatcher = session.dispatcher
         if dispatcher is None or not session.is_live:

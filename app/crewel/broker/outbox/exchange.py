@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
-CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
+_CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
-CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
+_CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
 """The same, of a session with a part that has something to tell."""
 
 Replies = list[tuple[Reply, Message | None]]
@@ -175,6 +175,11 @@ class Exchange:
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)
+
+
+def connect_reply(message_id: str, ext: bytes = b"") -> bytes:
+    """The JSON of the reply to a bare connect, which has nothing to tell but `ext`: the JSON less the braces around it."""
+    return _CONNECTED_WITH % (message_id.encode(), ext) if ext else _CONNECTED % message_id.encode()
 
 
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:

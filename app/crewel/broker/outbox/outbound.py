@@ -1,7 +1,7 @@
-"""The way out: queues, held connects, and the responses that leave.
+"""The way out: queues, and the responses that leave.
 
 A publish only puts references into queues and marks sessions ready; the ready ones are flushed once a turn of the event
-loop, so that many messages share one response. A held connect is a stored continuation (`Held`).
+loop, so that many messages share one response.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from crewel.bayeux import replies
 from crewel.bayeux.channel import Kind
 from crewel.broker.outbox.browsers import Browsers
-from crewel.broker.outbox.exchange import CONNECTED, CONNECTED_WITH, Exchange, Held, Peer, Replies, encode_reply
+from crewel.broker.outbox.connects import Connects
+from crewel.broker.outbox.exchange import Exchange, Peer, Replies, encode_reply
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.fan_out import FanOuts, handed_out
 from crewel.broker.outbox.overflow import Backlog
-from crewel.broker.outbox.timers import SessionTimes, Timers
-from crewel.broker.pipe import Pipe
-from crewel.broker.sessions import Session, State, Verdict
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.sessions import Session, State
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -33,13 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REPEATED_S: Final = 1.0
-"""How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
-nothing."""
 
-
-class Outbound:
-    """Queues entries, holds connects and answers exchanges. `end(session)` is called for a session whose queue was full
+class Outbound(Connects):
+    """Queues entries and answers exchanges. `end(session)` is called for a session whose queue was full
     although it acknowledges: its messages are not dropped in silence."""
 
     def __init__(
@@ -49,18 +44,12 @@ class Outbound:
         metrics: Metrics,
         browsers: Browsers,
         times: SessionTimes,
+        sessions: dict[str, Session],
         end: Callable[[Session], None],
     ) -> None:
-        self._loop = loop
-        self._settings = settings.bayeux
-        self._limits = settings.limits
+        super().__init__(loop, settings, metrics, browsers, times, sessions)
         self.backlog = Backlog(settings.limits)
         """What waits in all queues."""
-        self._metrics = metrics
-        self._browsers = browsers
-        self._times = times
-        self.pipe = Pipe(())
-        self.timers = Timers(loop, self._ring)
         self.fan_outs = FanOuts(loop)
         self._ready: list[Session] = []
         self._end = end
@@ -71,13 +60,9 @@ class Outbound:
         """Asked for the messages of a session that is told their origin."""
         self.bury: Callable[[Session, Entry, Exception], None]
         """Called with a message that the server has failed to send."""
-        self.conclude: Callable[[Session], None]
-        """Called when a request has been read to its end whose statuses reported failures of the client."""
-        self.ring: Callable[[Session, float], float]
-        """Told that it may be time for something that a session's dispatcher waits for; says when it may be time again."""
+        self.on_timer: Callable[[Session, float], float]
+        """Called when it may be time for something that a session's dispatcher waits for; returns when it may be time again."""
         self.expiry: Expiry
-        self.held = 0
-        self._holds = True
 
     # Into the queues
 
@@ -290,13 +275,13 @@ class Outbound:
                 self.bury(session, entry, error)
             return []
 
-    def _ring(self, session: Session, now: float) -> float:
+    def _on_timer(self, session: Session, now: float) -> float:
         if session.lazy_at <= now:
             session.lazy_at = inf
             session.urgent = session.urgent or bool(session.queue)
             if session.urgent and not (session.requests or session.is_paused):
                 self._wake(session, now)
-        due = session.lazy_at if session.dispatcher is None else min(session.lazy_at, self.ring(session, now))
+        due = session.lazy_at if session.dispatcher is None else min(session.lazy_at, self.on_timer(session, now))
         held = session.held
         if held is None:
             return due
@@ -351,176 +336,6 @@ class Outbound:
             parts = parts + messages if replies_first else messages + parts
         if parts or not peer.pushes:
             peer.send(parts)
-
-    # Connects
-
-    def _hold(self, exchange: Exchange, session: Session) -> bool:
-        """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
-        reply, peer = exchange.connect, exchange.peer
-        assert reply is not None
-        delay = session.hold_delay
-        if delay:
-            session.hold_delay = 0.0
-        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
-            if not peer.pushes and not self._browsers.admits(session):
-                self._times.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
-                return False
-            timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
-            if timeout < delay:
-                timeout = delay
-            if timeout > 0:
-                message = exchange.replies[0][1]
-                assert message is not None
-                now = session.last_seen  # in this very turn: a connect waits for nobody
-                not_before = now + delay if delay else 0.0
-                if session.held is not None:  # of two connects that both waited for the store, the later one counts
-                    self.supersede(session)
-                self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
-                return True
-        if exchange.advise:
-            reply["advice"] = self._times.advice(session)
-        return False
-
-    def would_hold(self, session: Session, peer: Peer) -> bool:
-        """Whether a connect of this session, over this HTTP request, would be held with nothing else to be done: the session
-        is its browser's, has connected before on the same transport, and has no other connect and no message waiting."""
-        return (
-            session.state is State.CONNECTED
-            and not session.urgent
-            and session.held is None
-            and session.socket is None
-            and session.browser == peer.browser
-            and session.browser is not None
-            and session.advised_on == peer.transport
-            and self._holds
-            and (not self._browsers.has_limit or self._browsers.admits(session))
-            and not session.is_absent
-            and (session.durable is None or not session.durable.parked)
-        )
-
-    def hold(self, session: Session, held: Held) -> None:
-        """Keep this connect until something is queued for the session, or until its deadline."""
-        session.held = held
-        session.expires_at = inf
-        self.held += 1
-        peer = held.peer
-        if not peer.pushes:
-            peer.session = session
-            if self._browsers.has_limit:
-                self._browsers.hold(session)
-        if held.deadline < session.alarm or held.not_before:
-            self.timers.at(session, held.not_before or held.deadline)
-
-    def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
-        """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
-        browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
-        acknowledged or told a second time. While the first is held both get the answer; else this one is answered at once and
-        takes no message, for the client may have the first answer. False: it is a connect like any other."""
-        if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
-            return False
-        held = session.held
-        if held is not None:
-            if held.twin is not None or held.peer.pushes:
-                return False
-            held.twin, peer.session = peer, session
-            return True
-        if self._loop.time() - session.last_seen > REPEATED_S:
-            return False
-        session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
-        peer.send([CONNECTED % message_id.encode()])
-        return True
-
-    def _let_go(self, session: Session, held: Held) -> None:
-        session.held = None
-        self.held -= 1
-        peer = held.peer
-        if held.twin is not None:
-            held.twin.session = None
-        if not peer.pushes:
-            peer.session = None
-            if session.peer is peer:
-                session.peer = None
-            if self._browsers.has_limit:
-                self._browsers.release(session)
-
-    def release(self, session: Session, now: float) -> None:
-        """Answer the held connect with what is queued."""
-        held = session.held
-        if held is None:
-            return
-        self._let_go(session, held)
-        peer, request = held.peer, held.request
-        parts = self._departing(session)
-        bare = request if type(request) is str and session.is_live and session.advised_on is not None else None
-        if bare is not None and not session.parts:
-            parts.append(CONNECTED % bare.encode())
-        elif bare is not None and session.plain is not None:
-            parts.append(CONNECTED_WITH % (bare.encode(), session.plain.answer(session)))
-        else:
-            message = held.message(session) if isinstance(request, str) else request
-            reply = replies.ok(message) if held.reply is None else held.reply
-            if held.advise or session.advised_on is None or not session.is_live:
-                self._times.tell_released(session, reply, peer.transport)
-            if self.pipe.send_meta(session, reply, message):
-                parts.append(encode_reply(reply, self._metrics))
-        if session.is_live:
-            self._times.arm_time_out(session, now)
-        if parts or not peer.pushes:
-            peer.send(parts)
-        if held.twin is not None:
-            held.twin.send(parts)
-
-    def dismiss(self, session: Session, verdict: Verdict) -> None:
-        """Answer the connect that the session's client holds with this, and without a message: another has the session."""
-        queue, session.queue = session.queue, []
-        session.verdict, session.advised_on = verdict, None
-        self.release(session, self._loop.time())
-        session.queue, session.verdict = queue, None
-
-    def supersede(self, session: Session) -> None:
-        """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
-        held = session.held
-        if held is not None:
-            self._let_go(session, held)
-            held.peer.supersede()
-            if held.twin is not None:
-                held.twin.supersede()
-
-    def vanished(self, peer: Peer) -> None:
-        """The connection of this request is gone: whatever comes waits for the next connect."""
-        session = peer.session
-        held = None if session is None else session.held
-        if session is None or held is None:
-            return
-        if held.twin is not None and peer in (held.peer, held.twin):
-            held.peer, held.twin = held.twin if held.peer is peer else held.peer, None
-            peer.session = None
-        elif held.peer is peer:
-            self._let_go(session, held)
-            self._times.arm_time_out(session, self._loop.time())
-
-    def half_closed(self, peer: Peer) -> None:
-        """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
-        the connect is answered now: the one gets its answer, the other does not stay parked."""
-        session = peer.session
-        held = None if session is None else session.held
-        if session is not None and held is not None and peer in (held.peer, held.twin):
-            self.release(session, self._loop.time())
-
-    def socket_closed(self, socket: Peer) -> None:
-        """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
-        been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
-        alone, so that the next process of its name need not wait for a connect that is gone."""
-        session = socket.session
-        if session is None:
-            return
-        if session.socket is socket:
-            session.socket = None
-        held = session.held
-        if held is not None and held.peer is socket:
-            self._let_go(session, held)
-            now = self._loop.time()
-            self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""

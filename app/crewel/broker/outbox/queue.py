@@ -168,44 +168,9 @@ class Outbox:
         self.lazy_at = inf
         return queue
 
-    def retain(self, entries: list[Entry]) -> int:
-        """Keep these, which leave, until they are acknowledged. Returns how many of them were sent before."""
-        assert self.batches is not None
-        again = self.batches.retain(entries)
-        if again:
-            # What was to be sent again, and is not in this response, waits as all others do.
-            self.queue = in_order(self.queue)
-        self.retained += len(entries)
-        return again
-
     def pause(self, *, is_paused: bool) -> None:
         """Send nothing from now on, or go on."""
         self.is_paused = is_paused
-
-    # What the client says
-
-    def acknowledge(self, batch: int | None) -> list[Entry]:
-        """The client has got this batch and those before it; what it has not got waits again. Returns what it has got, if
-        anybody keeps account of that."""
-        assert self.batches is not None
-        self.retained = 0  # what is still open is in the queue again, or open in the dispatcher
-        acknowledged: list[Entry] | None = None if self.durable is None and self.dispatcher is None else []
-        self.queue = self.batches.acknowledge(batch, self.queue, acknowledged)
-        return acknowledged or []
-
-    def acknowledge_last(self) -> list[Entry]:
-        """The client has got all that it was sent, and nothing was to be sent again. Returns that."""
-        assert self.batches is not None
-        self.retained = 0
-        return self.batches.hand_over()
-
-    def note_urgency(self, *, must_resend: bool) -> None:
-        """A connect has come: whether what waits has to leave with its answer. What was put back for a connect that this one
-        overtook may be acknowledged by now."""
-        if must_resend:
-            self.urgent = True
-        elif not self.queue:
-            self.urgent = False
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""

@@ -1,0 +1,128 @@
+"""The port by which the extensions `ack` and `update` act on sessions: what clients acknowledge, and what they say of it.
+
+The extensions read and write the wire and know no slot of a session; here is what it means. Statuses of a connect count before
+its acknowledgement does, for an acknowledgement settles what has no status: `connected` sees to that, whatever the order in
+which the extensions are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from crewel.bayeux.message import Message
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.durability import Durability
+from crewel.broker.events import Events
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session
+from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.delivery.batches import Batches
+from crewel.delivery.entry import Entry
+from crewel.delivery.order import in_order
+from crewel.delivery.records import BATCH_BLOCK
+
+_SPARE = 500  # batch numbers that are reserved ahead of need
+
+
+class Acknowledgements:
+    """What sessions that acknowledge were sent, and what becomes of it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: StoreAccess,
+        dispatchers: Dispatchers,
+        durability: Durability,
+        events: Events,
+        subscribing: Subscribing,
+    ) -> None:
+        self._metrics = runtime.metrics
+        self._access = access
+        self._dispatchers = dispatchers
+        self._durability = durability
+        self._events = events
+        self._subscribing = subscribing
+        self._read_statuses: Callable[[Session, Message], None] | None = None
+
+    # For `ack`
+
+    def begin(self, session: Session) -> Batches:
+        """Let a session acknowledge from now on; returns what keeps its batches."""
+        session.connect_only = session.is_reliable = True
+        session.batches = batches = Batches()
+        return batches
+
+    def take_last(self, session: Session, batches: Batches) -> None:
+        """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
+        durable = session.durable
+        if durable is None or session.dispatcher is not None:
+            self._take(session, batches, batches.number - 1)
+        else:
+            session.retained = 0
+            self._durability.acknowledged(session, durable, batches.hand_over())
+
+    def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:
+        """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
+        its answer at once if the client has said what it got, and with a pause to one that never makes progress."""
+        if self._read_statuses is not None and "update" in message.ext:
+            self._read_statuses(session, message)
+        self._take(session, batches, batch)
+        if not batches.must_resend:
+            if not session.queue:
+                session.urgent = False  # what was put back for a connect that this one overtook is acknowledged
+            return
+        session.hold_delay = batches.resend_delay()
+        if batch is not None:
+            # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
+            session.urgent = True
+            if not session.hold_delay:
+                session.advised_on = None  # as if it had asked not to be held, so it is told the advice too
+
+    def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
+        """Keep what leaves until it is acknowledged, but for what nobody waits to hear of again."""
+        choosing = self._subscribing.choosing
+        if choosing and session in choosing and any(entry.is_oneway for entry in entries):
+            entries = [entry for entry in entries if not entry.is_oneway]
+        again = batches.retain(entries)
+        if again:
+            # What was to be sent again, and is not in this response, waits as all others do.
+            session.queue = in_order(session.queue)
+            self._metrics.resends += again
+            self._events.redelivered(session, again)
+        session.retained += len(entries)
+
+    def reserve(self, session: Session, number: int) -> None:
+        """The batch of this number leaves: have more numbers reserved in time, with the next commit."""
+        durable = session.durable
+        if durable is not None and number > durable.batch - _SPARE:
+            durable.batch += BATCH_BLOCK
+            self._access.node.touch(durable)
+
+    def _take(self, session: Session, batches: Batches, batch: int | None) -> None:
+        session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
+        if session.durable is None and session.dispatcher is None:
+            session.queue = batches.acknowledge(batch, session.queue)
+            return
+        acknowledged: list[Entry] = []
+        session.queue = batches.acknowledge(batch, session.queue, acknowledged)
+        if session.dispatcher is not None:
+            acknowledged = self._dispatchers.acknowledged(session, session.dispatcher, acknowledged)
+        places = [entry.position for entry in acknowledged if entry.position]
+        if places and session.durable is not None:
+            self._durability.settle(session.durable, places)
+            self._events.settled(acknowledged)
+
+    # For `update`
+
+    def offer_statuses(self, read: Callable[[Session, Message], None]) -> None:
+        """Let sessions ask to be told the origin of messages. `read` takes the statuses that a connect carries."""
+        self._dispatchers.is_offered = True
+        self._read_statuses = read
+
+    def handle_statuses(self, session: Session, statuses: object, batch: int | None = None) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, as sent plus `reason`.
+        `batch` is the last one that the client has got, if it says that too: of what was sent after it, it repeats what it
+        had said before."""
+        return self._dispatchers.handle_statuses(session, statuses, batch)

@@ -1,0 +1,316 @@
+"""The way of a connect: held until something comes or its time is over, and answered then.
+
+Most connects are those of a client that waits: `hold_plain` takes them by an early return, for they say nothing that has to be
+looked at. All others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.bayeux import replies
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
+from crewel.broker.outbox.timers import SessionTimes, Timers
+from crewel.broker.pipe import Pipe
+from crewel.broker.sessions import Session, State, Verdict
+from crewel.metrics import Metrics
+
+if TYPE_CHECKING:
+    from crewel.settings import Settings
+
+REPEATED_S: Final = 1.0
+"""How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
+nothing."""
+_BARE: Final = 4
+"""The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
+
+
+class Connects(ABC):
+    """The held connects. What they are answered with is taken from the queues by `_departing`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        metrics: Metrics,
+        browsers: Browsers,
+        times: SessionTimes,
+        sessions: dict[str, Session],
+    ) -> None:
+        self._loop = loop
+        self._settings = settings.bayeux
+        self._metrics = metrics
+        self._browsers = browsers
+        self._times = times
+        self._sessions = sessions
+        self.pipe = Pipe(())
+        self.timers = Timers(loop, self._on_timer)
+        self.held = 0
+        self._holds = True
+        self.conclude: Callable[[Session], None]
+        """Called when a request has been read to its end whose statuses reported failures of the client."""
+        self.load_backlog: Callable[[Session], None]
+        """Called when a connect is held while messages wait in the store: a status that it carried has put them back."""
+        self.answer_seen: Callable[..., None]
+        """Called with a plain connect that cannot be held any more once the extensions have seen it, and whether it passes."""
+
+    @abstractmethod
+    def _departing(self, session: Session) -> list[bytes]:
+        """The messages that leave now, ready for the wire."""
+
+    @abstractmethod
+    def _on_timer(self, session: Session, now: float) -> float:
+        """A deadline of the session has come; returns the next."""
+
+    def hold_plain(self, peer: Peer, fields: Any) -> bool:
+        """Answer or hold the message that a waiting client sends again and again: a connect that comes alone over HTTP, with
+        nothing unusual about it, for a session that has no news to get; or the repeat of its last connect. It is what the
+        general way does, less everything that cannot apply. False: nothing has been done, and the general way takes it."""
+        if type(fields) is not dict or fields.get("channel") != CONNECT_CHANNEL.name:
+            return False
+        client_id, message_id = fields.get("clientId"), fields.get("id")
+        if type(client_id) is not str or type(message_id) is not str:
+            return False
+        ext = fields["ext"] if "ext" in fields else None  # noqa: SIM401 - not a call
+        if "ext" in fields and type(ext) is not dict:
+            return False
+        session = self._sessions.get(client_id)
+        if session is None:
+            return False
+        if message_id == session.connect_id and self.repeat(session, peer, message_id):
+            return True
+        # The session is its browser's, has connected before on the same transport, and nothing waits for it.
+        if not (
+            session.state is State.CONNECTED
+            and not session.urgent
+            and session.held is None
+            and session.socket is None
+            and session.browser == peer.browser
+            and session.browser is not None
+            and session.advised_on == peer.transport
+            and "advice" not in fields
+            and self._holds
+            and (not self._browsers.has_limit or self._browsers.admits(session))
+            and not session.is_absent
+            and (session.durable is None or not session.durable.parked)
+            and message_id.isalnum()
+            and message_id.isascii()
+        ):
+            return False
+        session.peer = peer
+        session.connect_id = message_id
+        session.last_seen = now = self._loop.time()
+        request: Message | str = message_id
+        if self.pipe.sees_bare_connects or not (
+            fields.get("connectionType") == peer.transport
+            and (
+                (len(fields) == _BARE and not session.parts)
+                or (len(fields) == _BARE + 1 and ext and session.plain and session.plain.takes(session, ext))
+            )
+        ):
+            request = message = Message(fields, CONNECT_CHANNEL, message_id)
+            if not self._passes(session, peer, message):
+                return True
+        self._metrics.connects += 1
+        session.transient_timeout_ms = session.transient_interval_ms = None
+        deadline = now + self._times.hold_ms(session) / 1000
+        self.hold(session, Held(peer, request, None, deadline))
+        if session.durable is not None and session.durable.parked:
+            self.load_backlog(session)
+        if deadline <= now:
+            self.release(session, now)
+        return True
+
+    def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
+        """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
+        passes = self.pipe.rcv_meta(session, message)
+        if session.dispatcher is not None and session.dispatcher.reported:
+            self.conclude(session)
+        if (
+            passes
+            and session.is_live
+            and not (session.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields)
+        ):
+            return True
+        self._times.saw(session, session.last_seen, peer)
+        self.answer_seen(session, peer, message, passes=passes)
+        return False
+
+    def note_connect(self, session: Session, peer: Peer, message_id: str | None) -> None:
+        """A connect came that goes the general way."""
+        session.connect_id = None if peer.pushes else message_id
+        self._metrics.connects += 1
+
+    def begin_connect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
+        """The connect may go on: it takes the place of one that is held. Returns its reply as it stands."""
+        peer = exchange.peer
+        if session.held is not None:
+            self.supersede(session)
+        if not peer.pushes:
+            session.socket = None  # it has moved: its messages go with this transport from here on
+        has_advice = "advice" in message.fields and message.has_advice
+        session.transient_timeout_ms = message.advised_ms("timeout") if has_advice else None
+        session.transient_interval_ms = message.advised_ms("interval") if has_advice else None
+        if has_advice or session.advised_on != peer.transport:
+            exchange.advise = True
+            session.advised_on = peer.transport
+        exchange.connect = reply = replies.ok(message)
+        return reply
+
+    def _hold(self, exchange: Exchange, session: Session) -> bool:
+        """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
+        reply, peer = exchange.connect, exchange.peer
+        assert reply is not None
+        delay = session.hold_delay
+        if delay:
+            session.hold_delay = 0.0
+        if len(exchange.elements) == 1 and self._holds and (delay or not session.urgent or session.is_paused):
+            if not peer.pushes and not self._browsers.admits(session):
+                self._times.tell_multiple_clients(session, reply, with_timeout=exchange.advise)
+                return False
+            timeout = self._times.hold_ms(session) / 1000 if exchange.was_connected else 0.0
+            if timeout < delay:
+                timeout = delay
+            if timeout > 0:
+                message = exchange.replies[0][1]
+                assert message is not None
+                now = session.last_seen  # in this very turn: a connect waits for nobody
+                not_before = now + delay if delay else 0.0
+                if session.held is not None:  # of two connects that both waited for the store, the later one counts
+                    self.supersede(session)
+                self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
+                return True
+        if exchange.advise:
+            reply["advice"] = self._times.advice(session)
+        return False
+
+    def hold(self, session: Session, held: Held) -> None:
+        """Keep this connect until something is queued for the session, or until its deadline."""
+        session.held = held
+        session.expires_at = inf
+        self.held += 1
+        peer = held.peer
+        if not peer.pushes:
+            peer.session = session
+            if self._browsers.has_limit:
+                self._browsers.hold(session)
+        if held.deadline < session.alarm or held.not_before:
+            self.timers.at(session, held.not_before or held.deadline)
+
+    def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
+        """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
+        browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
+        acknowledged or told a second time. While the first is held both get the answer; else this one is answered at once and
+        takes no message, for the client may have the first answer. False: it is a connect like any other."""
+        if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
+            return False
+        held = session.held
+        if held is not None:
+            if held.twin is not None or held.peer.pushes:
+                return False
+            held.twin, peer.session = peer, session
+            return True
+        if self._loop.time() - session.last_seen > REPEATED_S:
+            return False
+        session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
+        peer.send([connect_reply(message_id)])
+        return True
+
+    def _let_go(self, session: Session, held: Held) -> None:
+        session.held = None
+        self.held -= 1
+        peer = held.peer
+        if held.twin is not None:
+            held.twin.session = None
+        if not peer.pushes:
+            peer.session = None
+            if session.peer is peer:
+                session.peer = None
+            if self._browsers.has_limit:
+                self._browsers.release(session)
+
+    def release(self, session: Session, now: float) -> None:
+        """Answer the held connect with what is queued."""
+        held = session.held
+        if held is None:
+            return
+        self._let_go(session, held)
+        peer, request = held.peer, held.request
+        parts = self._departing(session)
+        bare = request if type(request) is str and session.is_live and session.advised_on is not None else None
+        if bare is not None and not session.parts:
+            parts.append(connect_reply(bare))
+        elif bare is not None and session.plain is not None:
+            parts.append(connect_reply(bare, session.plain.answer(session)))
+        else:
+            message = held.message(session) if isinstance(request, str) else request
+            reply = replies.ok(message) if held.reply is None else held.reply
+            if held.advise or session.advised_on is None or not session.is_live:
+                self._times.tell_released(session, reply, peer.transport)
+            if self.pipe.send_meta(session, reply, message):
+                parts.append(encode_reply(reply, self._metrics))
+        if session.is_live:
+            self._times.arm_time_out(session, now)
+        if parts or not peer.pushes:
+            peer.send(parts)
+        if held.twin is not None:
+            held.twin.send(parts)
+
+    def dismiss(self, session: Session, verdict: Verdict) -> None:
+        """Answer the connect that the session's client holds with this, and without a message: another has the session."""
+        queue, session.queue = session.queue, []
+        session.verdict, session.advised_on = verdict, None
+        self.release(session, self._loop.time())
+        session.queue, session.verdict = queue, None
+
+    def supersede(self, session: Session) -> None:
+        """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""
+        held = session.held
+        if held is not None:
+            self._let_go(session, held)
+            held.peer.supersede()
+            if held.twin is not None:
+                held.twin.supersede()
+
+    def vanished(self, peer: Peer) -> None:
+        """The connection of this request is gone: whatever comes waits for the next connect."""
+        session = peer.session
+        held = None if session is None else session.held
+        if session is None or held is None:
+            return
+        if held.twin is not None and peer in (held.peer, held.twin):
+            held.peer, held.twin = held.twin if held.peer is peer else held.peer, None
+            peer.session = None
+        elif held.peer is peer:
+            self._let_go(session, held)
+            self._times.arm_time_out(session, self._loop.time())
+
+    def half_closed(self, peer: Peer) -> None:
+        """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
+        the connect is answered now: the one gets its answer, the other does not stay parked."""
+        session = peer.session
+        held = None if session is None else session.held
+        if session is not None and held is not None and peer in (held.peer, held.twin):
+            self.release(session, self._loop.time())
+
+    def socket_closed(self, socket: Peer) -> None:
+        """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
+        been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
+        alone, so that the next process of its name need not wait for a connect that is gone."""
+        session = socket.session
+        if session is None:
+            return
+        if session.socket is socket:
+            session.socket = None
+        held = session.held
+        if held is not None and held.peer is socket:
+            self._let_go(session, held)
+            now = self._loop.time()
+            self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
