@@ -28,7 +28,7 @@ from peers import BENCH
 
 from crewel.delivery.records import Commit, Letter, LogId, SessionName, Transient
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage import dead_letters, leases, log, sessions
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome, StoredDeadLetter
 from crewel.storage.store import Store

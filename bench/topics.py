@@ -28,7 +28,7 @@ from waiting import Clients, Session
 
 from crewel.delivery.records import Submission
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage import leases, log
 from crewel.storage.store import Store
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage import leases, sessions
 from crewel.storage.store import Store
 

@@ -19,7 +19,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 
 LIMIT_S = 20.0

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from crewel.broker.sessions import Session
     from crewel.errors import RemoteCallError
     from crewel.extension import Extension
-    from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
-    from crewel.security.policy import Refusal, SecurityPolicy
+    from crewel.security.policy import GRANT, IGNORE, Deny, Operation, Refusal, SecurityPolicy
 
 __all__ = [
     "GRANT",
@@ -39,12 +38,12 @@ _HOMES = {
     "Accepted": "crewel.bayeux.message",
     "Broker": "crewel.broker.broker",
     "DeadLetter": "crewel.broker.letters.dead_letter",
-    "Deny": "crewel.security.authorizers",
+    "Deny": "crewel.security.policy",
     "Extension": "crewel.extension",
-    "GRANT": "crewel.security.authorizers",
-    "IGNORE": "crewel.security.authorizers",
+    "GRANT": "crewel.security.policy",
+    "IGNORE": "crewel.security.policy",
     "Message": "crewel.bayeux.message",
-    "Operation": "crewel.security.authorizers",
+    "Operation": "crewel.security.policy",
     "Refusal": "crewel.security.policy",
     "RemoteCallError": "crewel.errors",
     "SecurityPolicy": "crewel.security.policy",

@@ -1,6 +1,6 @@
 """Every figure that `/metrics` shows, declared once.
 
-The hot path adds to plain integers; they become Prometheus samples only when somebody asks.
+The hot path adds to plain integers; they become Prometheus samples only when they are asked for.
 """
 
 from __future__ import annotations

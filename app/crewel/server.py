@@ -30,7 +30,7 @@ from crewel.pages import STATIC, mount_demos, mount_extensions, mount_health, mo
 from crewel.security.jwt import JwtPolicy, Tokens
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
-from crewel.settings.declared import Http
+from crewel.settings.server import Http
 from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint

@@ -1,4 +1,4 @@
-"""Long-lived tasks: each is started here, and none ends without a word. What fails is logged, counted and started again.
+"""Long-lived tasks: each is started here, and none ends unnoticed. A task that fails is logged, counted and started again.
 
 The first pause before a restart is short and doubles up to a bound; a task that has run longer than its last pause begins again
 with the short one. While a task is down, `trouble` says so.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from crewel.errors.known import KNOWN
+from crewel.errors.codes import KNOWN
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation
 from crewel.security.grants import Grants
-from crewel.security.policy import OpenPolicy, Refusal
+from crewel.security.policy import GRANT, IGNORE, Deny, OpenPolicy, Operation, Refusal
 from tests.broker.world import Client, World
 
 MakeWorld = Callable[..., World]

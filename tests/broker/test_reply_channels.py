@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.authorizers import GRANT, Deny
-from crewel.security.policy import OpenPolicy
+from crewel.security.policy import GRANT, Deny, OpenPolicy
 from tests.broker.stored_world import Receiver, StoredWorld
 from tests.broker.test_events import gathering, group
 from tests.broker.world import Client, World, data_of

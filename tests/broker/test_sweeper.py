@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.turns import GRACE_S
+from crewel.event_loop import GRACE_S
 from tests.broker.world import Client, World
 
 

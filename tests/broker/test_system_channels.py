@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.security.authorizers import GRANT
 from crewel.security.grants import Grants
-from crewel.security.policy import OpenPolicy
+from crewel.security.policy import GRANT, OpenPolicy
 from tests.broker.world import Client, World, data_of
 
 MakeWorld = Callable[..., World]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.outcomes import INTERNAL_ERROR, OUTCOMES, OnUserError, Outcome, outcome_of, reported_code
-from crewel.errors.dotted import is_below
+from crewel.errors.codes import is_below
 
 CONTINUE, DEAD = OnUserError.CONTINUE, OnUserError.DEAD
 segments = st.text("abzAZ09", min_size=1, max_size=8)

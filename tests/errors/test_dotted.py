@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.errors import Category, ErrorCode, class_of, coded, status_of
-from crewel.errors.dotted import CLASSES, is_below
+from crewel.errors.codes import CLASSES, is_below
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 from tests.faults.health import store_pid
 from tests.server_process import Server

@@ -16,7 +16,7 @@ from crewel import server
 from crewel.errors import SettingsError
 from crewel.settings import Settings
 from crewel.settings.access import Admin
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 
 TOKEN = "an-admin-token-for-tests"
 PATHS = {

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from tests.functional.conftest import Serve
 from tests.functional.frames import Refused, Socket
 from tests.functional.wire import Connection, figures

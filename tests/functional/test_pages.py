@@ -12,8 +12,8 @@ import crewel.extensions.ack  # imported by name when a server is made, which in
 import crewel.extensions.timesync  # noqa: F401
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.declared import Http
-from crewel.settings.lasting import Storage
+from crewel.settings.server import Http
+from crewel.settings.storage import Storage
 from tests.functional.bayeux import Client, data
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, Response, figures, parse_figures

@@ -16,7 +16,7 @@ from aiohttp import ClientSession, web
 
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.lasting import Cluster, Storage
+from crewel.settings.storage import Cluster, Storage
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client

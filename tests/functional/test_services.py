@@ -17,8 +17,8 @@ import crewel.extensions.timesync  # noqa: F401
 from crewel import Broker, Service
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.declared import Bayeux
-from crewel.settings.lasting import Storage
+from crewel.settings.server import Bayeux
+from crewel.settings.storage import Storage
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
 from tests.functional.frames import SocketClient

@@ -9,7 +9,7 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Message
 from crewel.broker.sessions import Session
 from crewel.errors import DENIED_BY_NOT_GRANTING
-from crewel.security.authorizers import GRANT, IGNORE, Deny, Operation, refusal
+from crewel.security.policy import GRANT, IGNORE, Deny, Operation, refusal
 
 CHANNEL = parse("/a")
 NOBODY = cast("Session", None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crewel.settings import Settings, SettingsError, load
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.settings.table import as_text, declared, shown, value_of
 
 NONE: dict[str, str] = {}

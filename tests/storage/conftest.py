@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.store import Store
 from tests.store_process import StoreProcess, own_prefix, shared_store
 

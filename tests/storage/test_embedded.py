@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for

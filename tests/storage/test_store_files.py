@@ -17,7 +17,7 @@ from time import monotonic
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.checks import Space, StoreInfo
 from crewel.storage.embedded import server_binary
 from crewel.storage.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.settings import Settings
-from crewel.settings.declared import Http
+from crewel.settings.server import Http
 from crewel.transports.origins import Client, Origins
 
 HERE = Client("192.0.2.1", "http", "chat.example:8080")

@@ -19,7 +19,7 @@ from crewel.admin.session_resource import session_view
 from crewel.broker.turns import in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
-from crewel.settings.changes import change
+from crewel.settings.sources import change
 from crewel.settings.table import declared, rows
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter

@@ -27,7 +27,7 @@ from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
-from crewel.errors.dotted import is_below
+from crewel.errors.codes import is_below
 from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body

@@ -14,9 +14,18 @@ from crewel.bayeux.message import Message
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Steps, wait
 from crewel.errors import DENIED_BY_POLICY
-from crewel.security.authorizers import Authorizer, Operation, refusal
 from crewel.security.jwt import JwtPolicy
-from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal, SecurityPolicy, is_reserved
+from crewel.security.policy import (
+    GRANTED,
+    Answer,
+    Authorizer,
+    OpenPolicy,
+    Operation,
+    Refusal,
+    SecurityPolicy,
+    is_reserved,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Host, Session, State, new_secret
 from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
-from crewel.turns import TURN_S
+from crewel.event_loop import TURN_S
 
 log = logging.getLogger(__name__)
 

@@ -23,14 +23,13 @@ from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.errors import Limited
-from crewel.errors.dotted import is_below
+from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate, holder_of
 from crewel.qos.names import ANONYMOUS
-from crewel.security.bearer import grants_of
 from crewel.security.grants import Grants
-from crewel.security.jwt import BadToken
+from crewel.security.jwt import BadToken, grants_of
 from crewel.security.tokens import AdminToken
-from crewel.settings.limits import Limits as LimitSettings
+from crewel.settings.access import Limits as LimitSettings
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from crewel.broker.publishing import Publishing
 from crewel.broker.sessions import Event, Host, Session
 from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
+from crewel.event_loop import TURN_S
 from crewel.security.grants import Grants
-from crewel.turns import TURN_S
 
 
 class Posting:

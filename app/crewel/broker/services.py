@@ -14,8 +14,7 @@ from crewel.bayeux.channel import parse
 from crewel.broker.registry import RemoteCall
 from crewel.broker.requests import OnRequest, responder
 from crewel.errors import ServiceError
-from crewel.security.authorizers import Authorizer
-from crewel.security.policy import SecurityPolicy
+from crewel.security.policy import Authorizer, SecurityPolicy
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker

@@ -24,7 +24,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session_table import SessionTable
 from crewel.broker.sessions import Event, Session
 from crewel.broker.topics.topics import Topics
-from crewel.turns import GRACE_S, TURN_S, has_stalled
+from crewel.event_loop import GRACE_S, TURN_S, has_stalled
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from crewel.errors import CrewelError
 if TYPE_CHECKING:
     from crewel.cli.output import Show
     from crewel.settings import Settings
-    from crewel.settings.lasting import Storage
+    from crewel.settings.storage import Storage
     from crewel.storage.backups import Contents
     from crewel.storage.connection import Reader
 

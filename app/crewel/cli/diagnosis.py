@@ -23,7 +23,7 @@ import typer
 from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server

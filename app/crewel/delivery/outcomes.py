@@ -10,7 +10,7 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from crewel.errors.dotted import is_below
+from crewel.errors.codes import is_below
 
 INTERNAL_ERROR: Final = "user.update.internalError"
 POISON: Final = "user.update.deadMessage"

@@ -17,7 +17,7 @@ from typing import Any
 from crewel import Message, Service, Session
 from crewel.bayeux.channel import Channel
 from crewel.demo.rooms import Rooms
-from crewel.security.authorizers import GRANT, Deny, Operation, Verdict
+from crewel.security.policy import GRANT, Deny, Operation, Verdict
 
 MAX_NAME = 64
 """Characters of a member's name."""

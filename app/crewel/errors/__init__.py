@@ -1,5 +1,5 @@
-"""What can go wrong, in one place: the error tree (`tree`), the texts of Bayeux replies (`bayeux_codes`), what a dotted code
-is (`dotted`), and the list of them (`known`)."""
+"""What can go wrong, in one place: the error tree (`tree`), the texts of Bayeux replies (`bayeux_codes`), and the dotted codes
+(`codes`)."""
 
 from crewel.errors.bayeux_codes import (
     DENIED_BY_NOT_GRANTING,
@@ -9,8 +9,7 @@ from crewel.errors.bayeux_codes import (
     Fault,
     denied,
 )
-from crewel.errors.dotted import Category, ErrorCode, class_of, coded, status_of
-from crewel.errors.known import CODES, KNOWN
+from crewel.errors.codes import CODES, KNOWN, Category, ErrorCode, class_of, coded, status_of
 from crewel.errors.tree import (
     Behind,
     CrewelError,

@@ -25,7 +25,7 @@ from math import ceil
 from typing import Any, Final
 
 from crewel.errors.bayeux_codes import Fault
-from crewel.errors.dotted import coded
+from crewel.errors.codes import coded
 
 _TOO_MANY_REQUESTS: Final = 429
 

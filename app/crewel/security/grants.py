@@ -1,4 +1,4 @@
-"""What somebody may do who has shown a token: the channels and patterns that were granted, and until when."""
+"""What the holder of a token may do: the channels and patterns that were granted, and until when."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The policy `jwt`: a session may do what the claims of its token grant, and nothing else.
 
-The token comes in `ext.session.token` of the handshake. Whoever shows none, or one that does not hold, gets no session;
+The token comes in `ext.session.token` of the handshake. A client that shows none, or one that does not hold, gets no session;
 a claim that is missing grants nothing. The admin token is taken as well: it grants everything that a client can have.
 """
 
@@ -20,7 +20,8 @@ from crewel.errors import CrewelError
 from crewel.qos.names import ANONYMOUS
 from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
-from crewel.security.policy import GRANTED, Answer, Refusal, is_reserved
+from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
+from crewel.security.tokens import AdminToken
 from crewel.settings.access import Security
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ EXPIRED: Final = "user.security.authentication.expired"
 _UNAVAILABLE: Final = "resource.unavailable"
 _MAX_TOKEN: Final = 8192
 _UNREADABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
-"""What Python's JSON and numbers raise of a text that somebody made up: nested by the thousand, or infinite."""
+"""What Python's JSON and numbers raise for a forged text: nested by the thousand, or infinite."""
 
 
 class BadToken(CrewelError):
@@ -209,3 +210,17 @@ def _refused(message: str, code: str = ACCESS_DENIED) -> Refusal:
     log.info("a handshake was refused: %s", message)
     # A client whose token has expired has to get another one; one that meets a server without keys can come again.
     return Refusal(reconnect="handshake" if code == _UNAVAILABLE else "none", code=code, message=message)
+
+
+async def grants_of(authorization: str, admin: AdminToken, policy: SecurityPolicy) -> Grants:
+    """What the token in this `Authorization` header grants: the admin token all, another one what the policy `jwt` reads in
+    it. Raises BadToken if there is none, or one that does not hold."""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise BadToken("a bearer token is asked for")
+    if admin.matches(token):
+        return OPERATOR
+    if not isinstance(policy, JwtPolicy):
+        raise BadToken("this is not the admin token")
+    return await policy.tokens.read(token)

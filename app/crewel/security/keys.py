@@ -1,7 +1,7 @@
 """The keys that tokens are verified with: a public key or a secret from a file, or a JWK set from a file or an address.
 
 A set that has an address is fetched without blocking, used for as long as the settings say, and fetched once more when a
-token names a key that is not in it. While the address does not answer, the keys that are there go on.
+token names a key that is not in it. While the address does not answer, the keys that are there stay in use.
 """
 
 from __future__ import annotations

@@ -1,15 +1,20 @@
-"""The security policy: asked before a handshake, a create, a subscribe and a publish. What it does not grant is refused,
-and so is what it fails to answer."""
+"""The security policy, and the authorisers that channels carry on top of it.
+
+The policy is asked before a handshake, a create, a subscribe and a publish. What it does not grant is refused, and so is what
+it fails to answer. Of authorisers all on a channel and on the wildcards that match it are asked, the widest first: one denial
+refuses; without a denial one grant is needed; where there is no authoriser, the policy alone has decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
-from crewel.errors import DENIED_BY_POLICY
+from crewel.errors import DENIED_BY_NOT_GRANTING, DENIED_BY_POLICY
 
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
@@ -84,3 +89,49 @@ class OpenPolicy:
 def is_reserved(channel: Channel) -> bool:
     """Whether the channel is the server's own: no client publishes to it or hears it."""
     return channel.is_meta or channel.is_system
+
+
+class Operation(Enum):
+    """What is asked for."""
+
+    CREATE = "create"
+    SUBSCRIBE = "subscribe"
+    PUBLISH = "publish"
+
+
+class Verdict(Enum):
+    """What an authoriser says, if it does not deny."""
+
+    GRANT = "grant"
+    IGNORE = "ignore"
+
+
+GRANT: Final = Verdict.GRANT
+IGNORE: Final = Verdict.IGNORE
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """A denial; the client receives the reason."""
+
+    reason: str
+
+
+Authorizer = Callable[[Operation, Channel, "Session", Message], "Verdict | Deny"]
+
+
+def refusal(
+    authorizers: Iterable[Authorizer], operation: Operation, channel: Channel, session: Session, message: Message
+) -> str | None:
+    """The reason of the refusal, or None if the operation is granted. An authoriser that answers anything but a verdict
+    has failed, and a failure is no grant: TypeError."""
+    asked = granted = False
+    for authorizer in authorizers:
+        verdict = authorizer(operation, channel, session, message)
+        if isinstance(verdict, Deny):
+            return verdict.reason
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"an authoriser must answer GRANT, IGNORE or Deny, not {verdict!r}")
+        asked = True
+        granted = granted or verdict is GRANT
+    return None if granted or not asked else DENIED_BY_NOT_GRANTING

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from crewel.settings.declared import Settings
-from crewel.settings.kinds import Group
+from crewel.settings.server import Settings
 from crewel.settings.topics import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
+from crewel.settings.types import Group
 
 _PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&]password=)[^&]*")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from crewel.settings.kinds import Group, Number, setting
+from crewel.settings.types import Group, Number, setting
 
 TOPICS = "topics"
 """What the names of all rules begin with."""

@@ -15,7 +15,7 @@ from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
 from crewel.errors import StoreUnavailable
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.checks import Loading, StoreInfo, check_server, why_not
 from crewel.storage.connection import Reader, client_name, pool_of, store_error
 from crewel.storage.embedded import Embedded

@@ -25,7 +25,7 @@ from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 
 from crewel.errors import StoreError, StoreUnavailable
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.admin_connection import AdminConnection, reached
 from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded

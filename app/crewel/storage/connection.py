@@ -25,8 +25,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.event_loop import has_stalled
 from crewel.storage.scripts import scripts
-from crewel.turns import has_stalled
 
 T = TypeVar("T")
 

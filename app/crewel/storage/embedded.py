@@ -24,7 +24,7 @@ from typing import Final
 from urllib.parse import quote
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage.store_files import Damaged, StoreFiles, is_damage
 
 log = logging.getLogger(__name__)

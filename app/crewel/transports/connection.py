@@ -21,7 +21,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
-from crewel.turns import GRACE_S, has_stalled
+from crewel.event_loop import GRACE_S, has_stalled
 
 if TYPE_CHECKING:
     from crewel.transports.http_fast import FastConnection

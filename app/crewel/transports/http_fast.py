@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final, cast
 from crewel.bayeux.codec import decode, join
 from crewel.broker.outbox.exchange import Peer
 from crewel.errors import Fault, PayloadError
+from crewel.event_loop import TURN_S, has_stalled
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, Heads
-from crewel.turns import TURN_S, has_stalled
 
 if TYPE_CHECKING:
     from crewel.transports.connection import Connection

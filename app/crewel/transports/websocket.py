@@ -15,10 +15,10 @@ from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
+from crewel.event_loop import TURN_S
 from crewel.transports.bodies import too_large
 from crewel.transports.connection import Connection
 from crewel.transports.http_aiohttp import ParsedPeer
-from crewel.turns import TURN_S
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint

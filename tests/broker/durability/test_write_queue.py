@@ -12,7 +12,7 @@ from crewel.broker.durability.write_queue import MOST_PUBLISHES, WriteQueue
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
-from crewel.settings.lasting import Storage
+from crewel.settings.storage import Storage
 from crewel.storage import leases, log
 from crewel.storage.log import Appended
 from crewel.storage.scripts import Step

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.broker.outbox.timers import Timers
-from crewel.turns import GRACE_S
+from crewel.event_loop import GRACE_S
 from tests.broker.clock import ControlledLoop
 
 

@@ -10,7 +10,7 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.broker.services import Service
 from crewel.errors import StoreUnavailable
-from crewel.security.authorizers import Deny
+from crewel.security.policy import Deny
 from tests.broker.stored_world import Receiver, StoredWorld, origin
 from tests.broker.subscribing.asking import RULES
 from tests.broker.world import Client, World, data_of

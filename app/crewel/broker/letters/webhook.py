@@ -18,7 +18,7 @@ from crewel.broker.letters.dead_letter import DeadLetter
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
-    from crewel.settings.lasting import Delivery
+    from crewel.settings.storage import Delivery
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
     from crewel.broker.sessions import Session
-    from crewel.settings.declared import Bayeux
+    from crewel.settings.server import Bayeux
 
 log = logging.getLogger(__name__)
 

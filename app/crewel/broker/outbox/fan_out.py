@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from crewel.turns import TURN_S
+from crewel.event_loop import TURN_S
 
 if TYPE_CHECKING:
     from crewel.broker.outbox.outbound import Outbound

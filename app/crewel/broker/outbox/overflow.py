@@ -16,7 +16,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.order import least, place_of, priority_of
 from crewel.delivery.records import EndReason
 from crewel.qos.connect import Bounds, OverflowPolicy
-from crewel.settings.limits import Limits
+from crewel.settings.access import Limits
 
 if TYPE_CHECKING:
     from crewel.broker.events import Events

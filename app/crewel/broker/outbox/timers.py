@@ -15,8 +15,8 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.outbox.exchange import Peer
 from crewel.broker.sessions import Event, Session, State
 from crewel.errors import BayeuxCode
+from crewel.event_loop import GRACE_S, has_stalled
 from crewel.settings import Settings
-from crewel.turns import GRACE_S, has_stalled
 
 _WORTH_CLEARING = 64
 

@@ -19,7 +19,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable
-from crewel.errors.dotted import is_below
+from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS
 from crewel.storage import shared_queues
 

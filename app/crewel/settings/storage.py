@@ -1,4 +1,4 @@
-"""The settings about what survives: the store, what is owed to reliable sessions, and this server's name."""
+"""The settings about what survives: the store, what is owed to reliable sessions, and the name of this server."""
 
 import re
 import socket
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from crewel.settings.kinds import (
+from crewel.settings.types import (
     FileName,
     Group,
     HookAddress,

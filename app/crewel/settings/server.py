@@ -3,8 +3,8 @@
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
-`lasting`, those about who may do what in `access`, those about how much in
-`limits`, and the rules for topics in `topics`.
+`storage`, those about who may do what and how much in `access`, and the rules
+for topics in `topics`.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from crewel.settings.access import Admin, Security
-from crewel.settings.kinds import (
+from crewel.settings.access import Admin, Limits, Security
+from crewel.settings.storage import Cluster, Delivery, Events, Node, Ptp, Storage
+from crewel.settings.topics import TopicRule
+from crewel.settings.types import (
     Channels,
     Extensions,
     Group,
@@ -28,9 +30,6 @@ from crewel.settings.kinds import (
     WebAddress,
     setting,
 )
-from crewel.settings.lasting import Cluster, Delivery, Events, Node, Ptp, Storage
-from crewel.settings.limits import Limits
-from crewel.settings.topics import TopicRule
 
 _MS = "ms"
 _BYTES = "bytes"

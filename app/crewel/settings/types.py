@@ -1,8 +1,8 @@
-"""The kinds of value that a setting can have, and the words for them.
+"""The types of value that a setting can have, and the words for them.
 
-A kind turns what a person wrote (text from the environment or `--set`, or a
+A type turns what a person wrote (text from the environment or `--set`, or a
 TOML value) into the typed value, or raises ValueError. `setting` declares one
-setting of such a kind.
+setting of such a type.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""How long one piece of work may keep the event loop, and how a timer tells that the loop was kept for longer.
+"""How long one piece of work may keep the event loop, and how a timer notices that the loop was kept for longer.
 
-Everybody waits while the loop is kept, so long work is cut into turns. Should the loop stand still all the same, timers fire
+All sessions wait while the loop is kept, so long work is cut into turns. If the loop stands still all the same, timers fire
 late, and before what came meanwhile has been read from the sockets. A late timer therefore proves nothing: what it waits for
 may be there already, and gets a little more time.
 """
