@@ -331,7 +331,7 @@ async def test_no_frame_fells_the_server(lane: str, start_server: StartServer, t
     tell(
         f"{COUNT} frames in {seconds:.0f} s: {dict(fuzz.outcomes)}; health p99 {worst * 1000:.1f} ms,"
         f" largest {health[-1] * 1000:.0f} ms; {memory // 2**20} MiB at the end;"
-        f" {sum(receiver.count for receiver in receivers)} messages for receivers"
+        f" {sum(receiver.count for receiver in receivers)} messages for receivers; load {os.getloadavg()[0]:.1f}"
     )
     assert fuzz.faults == [], fuzz.faults[:5]
     assert "Traceback" not in server.stderr, server.stderr[server.stderr.index("Traceback") - 500 :][:5000]
