@@ -150,7 +150,7 @@ def test_every_row_has_an_expectation_or_is_tried_below() -> None:
 
 
 @pytest.mark.parametrize(("level", "name"), READ)
-def test_what_is_read(desk: Desk, place: Place, level: Level, name: str) -> None:
+def test_a_property_is_read_with_its_expected_value(desk: Desk, place: Place, level: Level, name: str) -> None:
     result = desk.cmd(place.command(level, name))
     expected = named(EXPECTED[level][name], place)
     if callable(expected):
@@ -181,12 +181,12 @@ def anonymised(result: Any, place: Place) -> Any:
 
 
 @pytest.mark.parametrize(("level", "name"), [row for row in READ if not row[1].startswith("peek")])
-def test_what_is_read_only_takes_no_value(desk: Desk, place: Place, level: Level, name: str) -> None:
+def test_a_read_only_property_takes_no_value(desk: Desk, place: Place, level: Level, name: str) -> None:
     assert f"{name} takes none" in desk.refused(place.command(level, name) + "=5")
 
 
 @pytest.mark.parametrize("level", list(Level))
-def test_an_unknown_property_is_told_what_there_is(desk: Desk, place: Place, level: Level) -> None:
+def test_an_unknown_property_is_refused_with_the_known_ones(desk: Desk, place: Place, level: Level) -> None:
     message = desk.refused(place.command(level, "numSubscriber5"))
     assert f"which no {level} has" in message
     for row in COMMANDS:
@@ -194,7 +194,7 @@ def test_an_unknown_property_is_told_what_there_is(desk: Desk, place: Place, lev
             assert row.name in message
 
 
-def test_a_near_miss_is_told_what_was_meant(desk: Desk, place: Place) -> None:
+def test_a_misspelt_property_is_refused_with_the_nearest_name(desk: Desk, place: Place) -> None:
     assert "did you mean dispatcherActive?" in desk.refused(place.command(Level.SESSION, "dispatcheractive"))
 
 
@@ -224,16 +224,16 @@ def test_a_near_miss_is_told_what_was_meant(desk: Desk, place: Place) -> None:
     ],
 )
 @pytest.mark.usefixtures("place")
-def test_what_does_not_fit_is_named(desk: Desk, command: str, words: str) -> None:
+def test_a_wrong_command_is_refused_by_name(desk: Desk, command: str, words: str) -> None:
     assert words in desk.refused(command)
 
 
 @pytest.mark.parametrize("command", [None, 5, True, [], {"command": 1}, "x" * 5000, "\ud800?x"])
-def test_what_is_no_text_is_no_command(desk: Desk, command: Any) -> None:
+def test_a_command_must_be_text(desk: Desk, command: Any) -> None:
     desk.refused(command)
 
 
-def test_the_absolute_command_is_answered(desk: Desk, place: Place) -> None:
+def test_a_command_is_answered_in_its_absolute_form(desk: Desk, place: Place) -> None:
     answered = desk.post("/commands", {"command": place.command(Level.SESSION, "peekCallbackMessages=2")})
     assert answered["command"] == "__cmd:/node/heron/client/table/1/?peekCallbackMessages=2"
     assert [each["data"] for each in answered["result"]] == [0, 1]
@@ -243,7 +243,9 @@ def test_the_absolute_command_is_answered(desk: Desk, place: Place) -> None:
 # What is done
 
 
-def test_held_back_and_let_go(desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str) -> None:
+def test_a_session_is_held_back_and_activated(
+    desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
+) -> None:
     active = f"__cmd:client/{subject}/1/?dispatcherActive"
     assert desk.cmd(active) is True
     assert desk.cmd(f"{active}=false") == "OK"
@@ -293,7 +295,7 @@ def test_the_held_message_is_skipped(
     assert desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive") is False
 
 
-def test_the_queue_is_drained_to_the_letters(
+def test_the_queue_is_drained_to_dead_letters(
     desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
 ) -> None:
     publish(server, channel, 4)
@@ -303,7 +305,7 @@ def test_the_queue_is_drained_to_the_letters(
     assert receiver.take() == []
 
 
-def test_the_queue_is_cleared_without_letters(
+def test_the_queue_is_cleared_without_dead_letters(
     desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
 ) -> None:
     publish(server, channel, 5)
@@ -344,13 +346,13 @@ def test_a_ping_is_answered_by_the_next_connect(desk: Desk, receiver: Receiver, 
     assert desk.cmd(f"__cmd:client/{subject}/1/?pingRoundTripDelay") == took
 
 
-def test_a_ping_that_nobody_answers_is_told(desk: Desk, receiver: Receiver, subject: str) -> None:
+def test_a_ping_without_an_answer_fails(desk: Desk, receiver: Receiver, subject: str) -> None:
     receiver.say()
     response = desk.ask("POST", "/commands", {"command": f"__cmd:client/{subject}/1/?pingClientCallbackServer"})
     assert (response.status, response.json()["errorCode"]) == (504, "communication.noConnection")
 
 
-def test_a_session_is_killed_and_what_waits_becomes_letters(
+def test_a_killed_session_leaves_dead_letters(
     desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
 ) -> None:
     publish(server, channel, 2)
@@ -391,9 +393,7 @@ def test_a_client_that_has_not_come_yet_is_polling(desk: Desk, server: Server, s
     assert desk.cmd(f"{path}?pollingSinceDate") == ""
 
 
-def test_a_client_that_has_failed_is_left_alone_and_that_is_told(
-    desk: Desk, server: Server, subject: str, channel: str
-) -> None:
+def test_a_failed_client_is_stalled_and_shown_so(desk: Desk, server: Server, subject: str, channel: str) -> None:
     receiver = Receiver(server).be(f"{subject}/1", dispatcher={"retries": -1, "delay": 60_000})
     receiver.subscribe(channel)
     publish(server, channel, 1)
@@ -411,7 +411,7 @@ def test_a_client_that_has_failed_is_left_alone_and_that_is_told(
     assert desk.cmd(f"{path}?stalled") is True
 
 
-def test_a_client_that_is_gone_is_polling_since_then(start_server: StartServer, subject: str) -> None:
+def test_a_client_that_is_gone_shows_since_when_it_is_polling(start_server: StartServer, subject: str) -> None:
     server = start_server(*SETS, "bayeux.max_interval_ms=50")
     desk = Desk(server)
     Receiver(server).be(f"{subject}/1")
@@ -422,7 +422,9 @@ def test_a_client_that_is_gone_is_polling_since_then(start_server: StartServer, 
     assert f"client/{subject}/1" not in desk.cmd("__cmd:?aliveCallbackClients")
 
 
-def test_sessions_that_do_not_acknowledge_answer_too(desk: Desk, server: Server, subject: str, channel: str) -> None:
+def test_commands_work_on_sessions_without_acknowledgement(
+    desk: Desk, server: Server, subject: str, channel: str
+) -> None:
     client = Client(server)
     client.handshake(ext={"session": {"name": f"{subject}/1", "queue": {"maxEntries": 7}}})
     client.connect()
@@ -461,14 +463,14 @@ def test_an_operator_commands_by_remote_call(server: Server, place: Place) -> No
 
 
 @pytest.mark.parametrize("data", [None, "__cmd:?version", {}, {"command": 5}, {"command": "__cmd:?nothing"}, [1]])
-def test_a_bad_call_is_told_why(server: Server, data: Any) -> None:
+def test_a_bad_remote_call_is_refused_with_the_reason(server: Server, data: Any) -> None:
     told, _ = call(Receiver(server).be(token=TOKEN), data)
     assert told["successful"] is False
     assert told["data"]["errorCode"] == "user.illegalArgument"
     assert told["data"]["message"].startswith("command: ")
 
 
-def test_nobody_else_commands(server: Server) -> None:
+def test_a_remote_call_without_operator_rights_is_refused(server: Server) -> None:
     client = Receiver(server).be()
     message = client.message("/service/__cmd", data={"command": "__cmd:?version"})
     (reply,) = client.send(message)
@@ -476,7 +478,9 @@ def test_nobody_else_commands(server: Server) -> None:
     assert reply["error"].startswith("403:user.security.authorization.notAuthorized:")
 
 
-def test_the_audit_has_what_was_done_and_by_whom(desk: Desk, server: Server, receiver: Receiver, subject: str) -> None:
+def test_the_audit_names_the_operator_and_the_command(
+    desk: Desk, server: Server, receiver: Receiver, subject: str
+) -> None:
     desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive=false")
     desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive")
     entries = until(lambda: [line for line in server.stderr.splitlines() if f"client/{subject}/1" in line])
@@ -488,12 +492,12 @@ def test_the_audit_has_what_was_done_and_by_whom(desk: Desk, server: Server, rec
     assert receiver.id not in server.stderr
 
 
-def test_no_command_tells_a_secret(desk: Desk, place: Place) -> None:
+def test_no_command_shows_a_secret(desk: Desk, place: Place) -> None:
     said = [str(desk.cmd(place.command(level, name))) for level, name in READ]
     for secret in (place.one.id, place.one.login["resume"], place.one.cookie, TOKEN):
         assert secret
         assert not any(secret in each for each in said)
 
 
-def test_a_published_letter_is_counted(desk: Desk, dead: list[str]) -> None:
+def test_dead_letters_are_counted(desk: Desk, dead: list[str]) -> None:
     assert desk.cmd("__cmd:?numDeadLetters") >= len(dead)

@@ -27,12 +27,12 @@ NOW = 1_795_190_400_000
         (" 2h ", NOW - 7_200_000),
     ],
 )
-def test_what_counts_as_a_moment(text: str, expected: int) -> None:
+def test_a_moment_is_read(text: str, expected: int) -> None:
     assert moment(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2 h", "-2h", "2026-13-01", "1e3", "9" * 16, "٣h"])
-def test_what_does_not(text: str) -> None:
+def test_a_text_that_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a date such as 2026-11-20"):
         moment(text, NOW)
 

@@ -48,7 +48,7 @@ def error(response: Response, status: int, code: str = "user.illegalArgument") -
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer \xff"]
 )
-def test_nothing_is_open_to_who_shows_no_token(server: Server, route: Any, header: str | None) -> None:
+def test_a_request_without_a_token_is_refused(server: Server, route: Any, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     response = Desk(server, None).ask(route.method, filled(route.path), None, **headers)
     error(response, 401, "user.security.authentication.accessDenied")
@@ -57,12 +57,12 @@ def test_nothing_is_open_to_who_shows_no_token(server: Server, route: Any, heade
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=lambda route: f"{route.method} {route.path}")
-def test_no_page_of_another_origin_asks(desk: Desk, route: Any) -> None:
+def test_a_request_from_another_origin_is_refused(desk: Desk, route: Any) -> None:
     response = desk.ask(route.method, filled(route.path), None, Origin="https://example.org")
     error(response, 403, "user.security.authorization.notAuthorized")
 
 
-def test_the_own_origin_may_ask(desk: Desk, server: Server) -> None:
+def test_a_request_from_the_own_origin_is_served(desk: Desk, server: Server) -> None:
     assert desk.ask("GET", "/sessions", None, Origin=server.base).status == 200
 
 
@@ -130,7 +130,7 @@ def test_a_json_web_token_has_to_make_an_operator(start_server: StartServer, tmp
         ("POST", "/dead-letters/discard", {"all": True, "toChannel": True}, "toChannel: there is no such field"),
     ],
 )  # fmt: skip
-def test_a_field_that_does_not_fit_is_named(desk: Desk, method: str, path: str, body: Any, words: str) -> None:
+def test_a_wrong_field_is_refused_by_name(desk: Desk, method: str, path: str, body: Any, words: str) -> None:
     assert words in error(desk.ask(method, path, body), 400)
 
 
@@ -151,12 +151,12 @@ def test_a_field_that_does_not_fit_is_named(desk: Desk, method: str, path: str, 
         ("POST", "/sessions/nobody/1/dance"),
     ],
 )
-def test_what_is_not_there_is_told(desk: Desk, method: str, path: str) -> None:
+def test_an_unknown_resource_is_404(desk: Desk, method: str, path: str) -> None:
     error(desk.ask(method, path), 404)
 
 
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/sessions"), ("GET", "/commands"), ("PUT", NOBODY)])
-def test_another_method_is_told_which_there_are(desk: Desk, method: str, path: str) -> None:
+def test_another_method_is_405_with_the_allowed_ones(desk: Desk, method: str, path: str) -> None:
     response = desk.ask(method, path)
     error(response, 405)
     assert response.header("Allow") in ("GET", "POST")
@@ -167,7 +167,7 @@ def test_a_body_that_is_too_large_is_refused(start_server: StartServer) -> None:
     error(desk.ask("POST", "/commands", {"command": "x" * 1000}), 413)
 
 
-def test_without_a_store_there_are_no_letters(start_server: StartServer) -> None:
+def test_dead_letters_are_unavailable_without_a_store(start_server: StartServer) -> None:
     desk = Desk(start_server(*SETS, "storage.enabled=false"))
     for path in ("/dead-letters", "/dead-letters/count", "/dead-letters/export", "/dead-letters/1-0"):
         response = desk.ask("GET", path)
@@ -181,7 +181,7 @@ def test_without_a_store_there_are_no_letters(start_server: StartServer) -> None
 # Sessions
 
 
-def test_sessions_come_page_by_page_in_the_order_of_their_names(desk: Desk, server: Server, subject: str) -> None:
+def test_sessions_are_paged_in_the_order_of_their_names(desk: Desk, server: Server, subject: str) -> None:
     for number in range(1, 6):
         Receiver(server).be(f"{subject}/{number}")
     names, after = [], ""
@@ -195,7 +195,7 @@ def test_sessions_come_page_by_page_in_the_order_of_their_names(desk: Desk, serv
     assert names == [f"client/{subject}/{number}" for number in range(1, 6)]
 
 
-def test_sessions_by_state_and_by_who_is_held_back(desk: Desk, server: Server, subject: str) -> None:
+def test_sessions_are_filtered_by_state_and_by_holdback(desk: Desk, server: Server, subject: str) -> None:
     Receiver(server).be(f"{subject}/1")
     Receiver(server).shake(name=f"{subject}/2")
     desk.post(f"/sessions/{subject}/1/hold", {"reason": "lunch", "code": "user.lunch"})
@@ -210,7 +210,7 @@ def test_sessions_by_state_and_by_who_is_held_back(desk: Desk, server: Server, s
     assert found("active=true") == [f"client/{subject}/2"]
 
 
-def test_a_session_tells_what_an_operator_needs(desk: Desk, server: Server, subject: str, channel: str) -> None:
+def test_a_session_is_shown_with_all_its_fields(desk: Desk, server: Server, subject: str, channel: str) -> None:
     receiver = Receiver(server).be(f"{subject}/1", queue={"maxEntries": 9, "onOverflow": "dropOldest"})
     receiver.subscribe(channel)
     publish(server, channel, 2)
@@ -265,7 +265,7 @@ def test_a_session_is_pinged_and_killed(desk: Desk, receiver: Receiver, subject:
 # Dead letters
 
 
-def test_letters_are_listed_with_what_is_known(desk: Desk, dead: list[str], subject: str, channel: str) -> None:
+def test_dead_letters_are_listed_with_all_their_fields(desk: Desk, dead: list[str], subject: str, channel: str) -> None:
     letters = desk.letters(f"receiver={subject}")
     assert [letter["id"] for letter in letters] == dead
     assert [letter["data"] for letter in letters] == [0, 1, 2, 3, 4]
@@ -296,7 +296,9 @@ def test_letters_are_listed_with_what_is_known(desk: Desk, dead: list[str], subj
         ("since=2999-01-01", 0),
     ],
 )
-def test_letters_are_filtered(desk: Desk, dead: list[str], subject: str, channel: str, query: str, count: int) -> None:
+def test_dead_letters_are_filtered(
+    desk: Desk, dead: list[str], subject: str, channel: str, query: str, count: int
+) -> None:
     query = query.replace("SUBJECT", subject).replace("CHANNEL", channel)
     if not query.startswith("receiver="):
         query += f"&receiver={subject}"
@@ -306,7 +308,7 @@ def test_letters_are_filtered(desk: Desk, dead: list[str], subject: str, channel
     assert dead
 
 
-def test_letters_come_page_by_page_in_either_direction(desk: Desk, dead: list[str], subject: str) -> None:
+def test_dead_letters_are_paged_in_both_directions(desk: Desk, dead: list[str], subject: str) -> None:
     for newest, expected in (("false", dead), ("true", dead[::-1])):
         found, after = [], ""
         while True:
@@ -330,7 +332,7 @@ def test_the_export_holds_what_the_list_does(desk: Desk, dead: list[str], subjec
     assert [each["id"] for each in exported(desk, f"receiver={subject}&after={dead[1]}")] == dead[2:]
 
 
-def test_letters_are_sent_again_to_their_receiver(
+def test_redrive_sends_dead_letters_to_their_receiver(
     desk: Desk, dead: list[str], receiver: Receiver, subject: str
 ) -> None:
     dry = desk.post("/dead-letters/redrive", {"all": True, "receiver": f"{subject}/1", "dryRun": True})
@@ -347,7 +349,7 @@ def test_letters_are_sent_again_to_their_receiver(
     assert desk.letters(f"receiver={subject}") == []
 
 
-def test_a_letter_that_comes_back_is_not_sent_in_circles(
+def test_redrive_sends_a_returning_dead_letter_once(
     desk: Desk, dead: list[str], receiver: Receiver, subject: str
 ) -> None:
     desk.post("/dead-letters/redrive", {"ids": dead[:1]})
@@ -359,7 +361,7 @@ def test_a_letter_that_comes_back_is_not_sent_in_circles(
     assert report["redriven"] == 4
 
 
-def test_what_cannot_be_sent_stays_and_is_told(desk: Desk, dead: list[str], subject: str) -> None:
+def test_redrive_keeps_and_reports_what_cannot_be_sent(desk: Desk, dead: list[str], subject: str) -> None:
     desk.post(f"/sessions/{subject}/1/kill")
 
     def report() -> Any:
@@ -373,7 +375,7 @@ def test_what_cannot_be_sent_stays_and_is_told(desk: Desk, dead: list[str], subj
     assert [(each["id"], each["errorCode"]) for each in gone["undone"]] == [("1-0", "user.illegalArgument")]
 
 
-def test_a_full_receiver_gets_no_more(desk: Desk, server: Server, subject: str, channel: str) -> None:
+def test_redrive_stops_at_a_full_receiver(desk: Desk, server: Server, subject: str, channel: str) -> None:
     receiver = Receiver(server).be(f"{subject}/1", queue={"maxEntries": 3})
     receiver.subscribe(channel)
     publish(server, channel, 3)
@@ -385,7 +387,7 @@ def test_a_full_receiver_gets_no_more(desk: Desk, server: Server, subject: str, 
     assert [each["errorCode"] for each in report["undone"]] == ["resource.overflow.queue.entries"] * 2
 
 
-def test_letters_are_sent_to_their_channel(
+def test_redrive_to_the_channel_reaches_its_subscribers(
     desk: Desk, dead: list[str], server: Server, receiver: Receiver, subject: str, channel: str
 ) -> None:
     other = Receiver(server).be()
@@ -396,7 +398,7 @@ def test_letters_are_sent_to_their_channel(
         assert [message["data"] for message in until(each.take)] == [0, 1, 2, 3, 4]
 
 
-def test_a_rate_is_kept_and_a_request_ends_in_time(desk: Desk, dead: list[str], subject: str) -> None:
+def test_redrive_keeps_its_rate_and_ends_in_time(desk: Desk, dead: list[str], subject: str) -> None:
     body = {"all": True, "receiver": subject, "rate": 0.01}
     first = desk.post("/dead-letters/redrive", body)
     assert (first["redriven"], first["next"]) == (1, dead[0])
@@ -405,7 +407,7 @@ def test_a_rate_is_kept_and_a_request_ends_in_time(desk: Desk, dead: list[str], 
     assert (second["redriven"], second["next"], second["waitMs"]) == (4, "", 0)
 
 
-def test_a_request_works_on_as_many_as_it_says(desk: Desk, dead: list[str], subject: str) -> None:
+def test_redrive_works_on_count_dead_letters_at_most(desk: Desk, dead: list[str], subject: str) -> None:
     first = desk.post("/dead-letters/discard", {"all": True, "receiver": subject, "count": 2})
     assert (first["discarded"], first["next"]) == (2, dead[1])
     second = desk.post(
@@ -415,7 +417,7 @@ def test_a_request_works_on_as_many_as_it_says(desk: Desk, dead: list[str], subj
     assert [letter["id"] for letter in desk.letters(f"receiver={subject}")] == [dead[2]]
 
 
-def test_letters_are_thrown_away(desk: Desk, dead: list[str], receiver: Receiver, subject: str) -> None:
+def test_discard_removes_dead_letters(desk: Desk, dead: list[str], receiver: Receiver, subject: str) -> None:
     assert desk.post("/dead-letters/discard", {"ids": dead, "dryRun": True})["count"] == 5
     report = desk.post("/dead-letters/discard", {"ids": [*dead, "1-0"]})
     assert (report["discarded"], report["undoneCount"]) == (5, 1)
@@ -423,7 +425,7 @@ def test_letters_are_thrown_away(desk: Desk, dead: list[str], receiver: Receiver
     assert receiver.take() == []
 
 
-def test_the_audit_says_which_letters(desk: Desk, dead: list[str], server: Server, subject: str) -> None:
+def test_the_audit_names_the_dead_letters(desk: Desk, dead: list[str], server: Server, subject: str) -> None:
     desk.post("/dead-letters/discard", {"ids": dead[:1]})
     desk.post("/dead-letters/redrive", {"all": True, "receiver": subject})
     until(lambda: f'"receiver":"client/{subject}"' in server.stderr)
@@ -440,13 +442,13 @@ def test_the_audit_keeps_to_its_line(desk: Desk, server: Server, receiver: Recei
     assert receiver.id not in entry
 
 
-def test_who_is_refused_is_logged_without_the_token(server: Server) -> None:
+def test_a_refusal_is_logged_without_the_token(server: Server) -> None:
     Desk(server, "not-the-token").ask("GET", "/sessions?subject=somebody")
     until(lambda: "refused to administer" in server.stderr)
     assert "not-the-token" not in server.stderr
 
 
-def test_an_export_that_nobody_reads_costs_no_memory(start_server: StartServer) -> None:
+def test_an_unread_export_costs_no_memory(start_server: StartServer) -> None:
     server = start_server(*SETS, "delivery.queue_max_entries=20000", "delivery.queue_max_bytes=500000000")
     desk, receiver = Desk(server), Receiver(server).be("joe/1")
     receiver.subscribe("/big")
@@ -477,7 +479,7 @@ def store(tmp_path: Path) -> Iterator[StoreProcess]:
     store.close()
 
 
-def test_while_the_store_is_away_that_is_told(start_server: StartServer, store: StoreProcess) -> None:
+def test_requests_are_503_while_the_store_is_away(start_server: StartServer, store: StoreProcess) -> None:
     desk = Desk(start_server(*SETS, f"storage.url={store.url}"))
     store.kill()
     for path in ("/dead-letters", "/dead-letters/count", "/dead-letters/export", "/dead-letters/1-0"):
@@ -490,7 +492,9 @@ def test_while_the_store_is_away_that_is_told(start_server: StartServer, store: 
     until(lambda: desk.cmd("__cmd:?lastError") == "")  # readers find the store before the one who writes does
 
 
-def test_a_store_that_dies_under_a_redrive_has_each_letter_once(start_server: StartServer, store: StoreProcess) -> None:
+def test_a_store_killed_during_redrive_has_each_dead_letter_once(
+    start_server: StartServer, store: StoreProcess
+) -> None:
     server = start_server(*SETS, f"storage.url={store.url}")
     desk, joe = Desk(server), Receiver(server).be("joe/1")
     joe.subscribe("/a/b")
@@ -515,7 +519,7 @@ def test_a_store_that_dies_under_a_redrive_has_each_letter_once(start_server: St
     assert sorted(taken.values()) == list(range(300))
 
 
-def test_a_server_that_goes_down_ends_the_work_and_says_where_to_go_on(start_server: StartServer) -> None:
+def test_a_redrive_ends_with_the_server_and_answers_where_to_continue(start_server: StartServer) -> None:
     server = start_server(*SETS)
     desk, joe = Desk(server), Receiver(server).be("joe/1")
     joe.subscribe("/a/b")
@@ -533,7 +537,7 @@ def test_a_server_that_goes_down_ends_the_work_and_says_where_to_go_on(start_ser
     assert left["redriven"] == 100 - report["redriven"]
 
 
-def test_who_closes_his_half_gets_the_whole_export(desk: Desk, dead: list[str], subject: str) -> None:
+def test_a_half_closed_client_gets_the_whole_export(desk: Desk, dead: list[str], subject: str) -> None:
     connection = desk.send("GET", f"/dead-letters/export?receiver={subject}")
     connection.half_close()
     assert len(connection.response().body.splitlines()) == len(dead)

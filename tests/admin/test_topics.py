@@ -63,7 +63,7 @@ def test_a_history_is_looked_at_and_cleared(desk: Desk, topic: str) -> None:
     assert desk.cmd(f"{path}?historyMaxEntries") == 3
 
 
-def test_how_long_it_outlives_its_last_message_is_changed(desk: Desk, topic: str) -> None:
+def test_the_destroy_delay_is_changed(desk: Desk, topic: str) -> None:
     delay = f"__cmd:topic{topic}/?destroyDelay"
     assert desk.cmd(delay) == 7000
     assert desk.cmd(f"{delay}=5000") == "OK"
@@ -76,7 +76,7 @@ def test_how_long_it_outlives_its_last_message_is_changed(desk: Desk, topic: str
     until(lambda: "which is not known" in desk.ask("POST", "/commands", {"command": delay}).json().get("message", ""))
 
 
-def test_an_erased_topic_is_known_as_long_as_something_waits(
+def test_an_erased_topic_is_shown_while_messages_wait(
     desk: Desk, server: Server, receiver: Receiver, channel: str
 ) -> None:
     publish(server, channel, 2)
@@ -92,15 +92,13 @@ def test_an_erased_topic_is_known_as_long_as_something_waits(
     assert "which is not known" in desk.refused(f"__cmd:topic{channel}/?stateStr")
 
 
-def test_a_topic_is_erased_with_what_waits(desk: Desk, server: Server, receiver: Receiver, channel: str) -> None:
+def test_a_forced_erase_drops_what_waits(desk: Desk, server: Server, receiver: Receiver, channel: str) -> None:
     publish(server, channel, 2)
     assert desk.cmd(f"__cmd:topic{channel}/?eraseTopic=true") is True
     assert data(receiver.take()) == [None]
 
 
-def test_who_is_subscribed_to_what_was_never_published_waits_for_a_topic(
-    desk: Desk, receiver: Receiver, channel: str
-) -> None:
+def test_a_topic_with_subscribers_and_no_publish_is_unconfigured(desk: Desk, receiver: Receiver, channel: str) -> None:
     assert desk.cmd(f"__cmd:topic{channel}/?isUnconfigured") is True
     assert channel not in desk.cmd("__cmd:?topicList")
     assert desk.get(f"/topics{channel}")["exactSubscribers"] == 1
@@ -149,7 +147,7 @@ def test_a_topic_is_shown(desk: Desk, topic: str) -> None:
     }
 
 
-def test_what_will_die_tells_when(desk: Desk, speaker: Receiver, channel: str) -> None:
+def test_an_unreferenced_topic_shows_when_it_dies(desk: Desk, speaker: Receiver, channel: str) -> None:
     speaker.publish(channel, 1)
     shown = desk.get(f"/topics{channel}")
     assert (shown["state"], shown["epoch"], shown["newest"]) == ("UNREFERENCED", None, None)
@@ -188,7 +186,7 @@ def test_a_topic_is_erased(desk: Desk, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["/a//b", "/a/*", "/*", "/a%00b"])
-def test_what_is_no_channel_is_not_there(desk: Desk, name: str) -> None:
+def test_a_topic_of_no_channel_is_404(desk: Desk, name: str) -> None:
     response = desk.ask("GET", f"/topics{name}")
     assert response.status == 404
     assert "is not the name of a channel" in response.json()["message"]
@@ -206,18 +204,18 @@ def test_what_is_no_channel_is_not_there(desk: Desk, name: str) -> None:
         ("GET", "/subjects?count=x", "count: must be a whole number"),
     ],
 )
-def test_what_does_not_fit_is_named(desk: Desk, method: str, path: str, words: str) -> None:
+def test_a_wrong_field_is_refused_by_name(desk: Desk, method: str, path: str, words: str) -> None:
     response = desk.ask(method, path)
     assert response.status == 400
     assert words in response.json()["message"]
 
 
-def test_another_method_is_told_which_there_are(desk: Desk) -> None:
+def test_another_method_is_405_with_the_allowed_ones(desk: Desk) -> None:
     response = desk.ask("POST", "/topics/a/b")
     assert (response.status, response.header("Allow")) == (405, "DELETE, GET")
 
 
-def test_the_page_describes_them(desk: Desk) -> None:
+def test_the_description_has_topics_and_histories(desk: Desk) -> None:
     paths = desk.get("/openapi.json")["paths"]
     assert {"/admin/api/topics/{channel}", "/admin/api/subjects/{subject}/messages"} <= paths.keys()
     described = paths["/admin/api/topics/{channel}"]["delete"]
@@ -225,7 +223,7 @@ def test_the_page_describes_them(desk: Desk) -> None:
     assert len({operation["operationId"] for path in paths.values() for operation in path.values()}) == len(ROUTES)
 
 
-def test_what_subscriptions_ask_for_is_shown(desk: Desk, server: Server, subject: str, channel: str) -> None:
+def test_options_of_subscriptions_are_shown(desk: Desk, server: Server, subject: str, channel: str) -> None:
     joe = Receiver(server).be(f"{subject}/1", ptp=False)
     asked = {f"{channel}/plain": {}, f"{channel}/some": {"filter": "data"}, f"{channel}/shared": {"group": "cooks"}}
     for name, options in asked.items():
@@ -250,7 +248,7 @@ def test_what_subscriptions_ask_for_is_shown(desk: Desk, server: Server, subject
 # Subjects
 
 
-def test_what_waits_for_a_subject_is_looked_at_and_dropped(desk: Desk, queue: str) -> None:
+def test_a_subject_queue_is_peeked_and_cleared(desk: Desk, queue: str) -> None:
     path = f"__cmd:client/{queue}/"
     assert desk.cmd(f"{path}?subjectQueueNumMsgs") == 3
     peeked = desk.cmd(f"{path}?peekSubjectMessages=2")
@@ -263,7 +261,7 @@ def test_what_waits_for_a_subject_is_looked_at_and_dropped(desk: Desk, queue: st
     assert "for whom nothing waits" in desk.refused(f"{path}?subjectQueueNumMsgs")
 
 
-def test_what_waits_of_a_topic_for_subjects_ends_with_it(desk: Desk, queue: str, channel: str) -> None:
+def test_a_forced_erase_drops_messages_of_subject_queues(desk: Desk, queue: str, channel: str) -> None:
     assert desk.get(f"/topics{channel}")["queued"] == 3
     assert desk.ask("DELETE", f"/topics{channel}").json()["state"] == "SOFTERASED"
     assert desk.cmd(f"__cmd:client/{queue}/?subjectQueueNumMsgs") == 3
@@ -271,7 +269,7 @@ def test_what_waits_of_a_topic_for_subjects_ends_with_it(desk: Desk, queue: str,
     assert desk.ask("GET", f"/subjects/{queue}").status == 404
 
 
-def test_what_waits_goes_to_the_first_session(desk: Desk, server: Server, queue: str) -> None:
+def test_a_subject_queue_goes_to_its_first_session(desk: Desk, server: Server, queue: str) -> None:
     joe = Receiver(server)
     joe.shake(name=f"{queue}/1", update=True, settle="message")
     messages: list[Message] = []
@@ -313,7 +311,7 @@ def test_subjects_are_paged_and_their_sessions_ended(desk: Desk, server: Server,
     assert desk.get(f"/subjects/{subject}x")["sessions"] == [f"client/{subject}x/1"]
 
 
-def test_a_subject_is_kept_out(desk: Desk, server: Server, subject: str) -> None:
+def test_logins_of_a_blocked_subject_are_refused(desk: Desk, server: Server, subject: str) -> None:
     joe = Receiver(server).be(f"{subject}/1")
     blocked = f"__cmd:client/{subject}/?blockClientLogin"
     assert desk.cmd(blocked) is False
@@ -334,7 +332,7 @@ def test_a_subject_is_kept_out(desk: Desk, server: Server, subject: str) -> None
     Receiver(server).be(f"{subject}/1")
 
 
-def test_the_audit_has_what_was_done(desk: Desk, server: Server, topic: str, queue: str) -> None:
+def test_the_audit_names_what_was_done_to_topics(desk: Desk, server: Server, topic: str, queue: str) -> None:
     for path in (f"/history{topic}", f"/subjects/{queue}/messages", f"/topics{topic}?force=true"):
         assert desk.ask("DELETE", path).status == 200
 

@@ -32,7 +32,7 @@ def test_a_time_has_a_unit_or_is_milliseconds(text: str, milliseconds: int) -> N
 
 
 @pytest.mark.parametrize("text", ["", "-2", "1.5s", "soon", "5 s", "٣s"])
-def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+def test_a_text_that_is_no_time_is_wrong_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not a time such as"):
         duration_ms(text)
 

@@ -15,7 +15,7 @@ from tests.conftest import StartServer
 from tests.functional.wire import Connection, until
 
 
-def test_letters_are_listed_as_json_for_scripts(post: Post, joe: Receiver) -> None:
+def test_list_prints_json_without_a_terminal(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 3)
     listed = post.lines("dead-letters", "list")
     assert listed == post.lines("dead-letters", "list", "--json")
@@ -32,7 +32,7 @@ def test_letters_are_listed_as_json_for_scripts(post: Post, joe: Receiver) -> No
     assert shown == post.desk.get(f"/dead-letters/{ids[1]}")
 
 
-def test_letters_are_shown_to_people_in_a_table(post: Post, joe: Receiver) -> None:
+def test_list_prints_a_table_for_people(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 2)
     ended = post.run("dead-letters", "list", "--no-json", "--count", "1")
     heading, row, more = ended.out.splitlines()
@@ -53,7 +53,7 @@ def test_a_reason_cannot_steer_the_terminal(post: Post, joe: Receiver) -> None:
     assert "\x1b]0;" not in said
 
 
-def test_the_filters_leave_what_they_say(post: Post, joe: Receiver) -> None:
+def test_filters_choose_dead_letters(post: Post, joe: Receiver) -> None:
     ann = post.receiver("ann/1", "/c")
     post.letters(joe, "/a/b", 2)
     post.letters(ann, "/c", 3, "user.clientCode")
@@ -67,7 +67,7 @@ def test_the_filters_leave_what_they_say(post: Post, joe: Receiver) -> None:
     assert count("--since", "2999-01-01") == 0
 
 
-def test_letters_are_counted_and_sent_again(post: Post, joe: Receiver) -> None:
+def test_redrive_counts_with_dry_run_and_sends(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 5)
     assert post.lines("dead-letters", "redrive", "--all", "--dry-run") == [{"count": 5, "dryRun": True}]
     assert post.lines("dead-letters", "redrive", ids[4]) == [{"redriven": 1, "undone": []}]
@@ -76,14 +76,14 @@ def test_letters_are_counted_and_sent_again(post: Post, joe: Receiver) -> None:
     assert post.lines("dead-letters", "list") == []
 
 
-def test_letters_are_sent_to_their_channel(post: Post, joe: Receiver) -> None:
+def test_redrive_to_the_channel_reaches_its_subscribers(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 2)
     other = post.receiver("ann/1", "/a/*")
     assert post.lines("dead-letters", "redrive", "--code", "user", "--to-channel")[0]["redriven"] == 2
     assert [message["data"] for message in until(other.take)] == [0, 1]
 
 
-def test_a_letter_that_stays_ends_the_command_with_1(post: Post, joe: Receiver) -> None:
+def test_redrive_ends_with_1_if_a_dead_letter_stays(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 2)
     post.desk.post("/sessions/joe/1/kill")
     ended = post.run("dead-letters", "redrive", "--all", "--no-json")
@@ -92,7 +92,7 @@ def test_a_letter_that_stays_ends_the_command_with_1(post: Post, joe: Receiver) 
     assert f"2 stayed (user.ptp.unknownDestinationSession); the first, {ids[0]}" in ended.err
 
 
-def test_more_letters_than_one_request_takes(post: Post) -> None:
+def test_redrive_works_on_more_than_one_request_takes(post: Post) -> None:
     joe = post.receiver("joe/1", "/a/b", queue={"maxEntries": 2000}, burst={"maxEntries": 2000})
     ids = post.letters(joe, "/a/b", 700)
     assert len(post.lines("dead-letters", "list")) == 700
@@ -100,7 +100,7 @@ def test_more_letters_than_one_request_takes(post: Post) -> None:
     assert [message["data"] for message in joe.take_all()] == list(range(700))
 
 
-def test_an_interrupted_redrive_leaves_each_letter_in_one_place(post: Post, joe: Receiver) -> None:
+def test_an_interrupted_redrive_leaves_each_dead_letter_in_one_place(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 60)
     process = post.start("dead-letters", "redrive", "--all", "--rate", "30")
     until(lambda: post.desk.get("/dead-letters/count")["count"] < 55)
@@ -116,7 +116,7 @@ def test_an_interrupted_redrive_leaves_each_letter_in_one_place(post: Post, joe:
     assert post.lines("dead-letters", "redrive", "--all")[0]["redriven"] == len(left)
 
 
-def test_letters_are_thrown_away_after_a_question(post: Post, joe: Receiver) -> None:
+def test_discard_asks_before_it_removes(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 4)
     assert post.lines("dead-letters", "discard", ids[0])[0]["discarded"] == 1
     refused = post.run("dead-letters", "discard", "--all")
@@ -135,7 +135,7 @@ def test_letters_are_thrown_away_after_a_question(post: Post, joe: Receiver) -> 
     assert post.lines("dead-letters", "list") == []
 
 
-def test_letters_are_exported_by_the_line(post: Post, joe: Receiver) -> None:
+def test_export_prints_a_dead_letter_a_line(post: Post, joe: Receiver) -> None:
     ids = post.letters(joe, "/a/b", 3)
     everything = post.lines("dead-letters", "export")
     assert everything == post.desk.letters()
@@ -144,7 +144,7 @@ def test_letters_are_exported_by_the_line(post: Post, joe: Receiver) -> None:
     assert post.lines("dead-letters", "export", "--code", "communication") == []
 
 
-def test_letters_are_dumped_into_files_that_can_be_published(post: Post, joe: Receiver) -> None:
+def test_dump_writes_files_that_can_be_published(post: Post, joe: Receiver) -> None:
     ann = post.receiver("ann..x@y/7", "/c")
     ids = post.letters(joe, "/a/b", 2)
     post.letters(ann, "/c", 1)
@@ -167,13 +167,13 @@ def test_letters_are_dumped_into_files_that_can_be_published(post: Post, joe: Re
     assert files[1].read_text() == "mine"
 
 
-def test_a_directory_that_cannot_be_is_told(post: Post, joe: Receiver) -> None:
+def test_dump_to_an_impossible_directory_is_one_line(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 1)
     (post.directory / "file").write_text("")
     assert_refused(post.run("dead-letters", "dump", "--dir", "file"), "file", "Not a directory")
 
 
-def test_long_work_shows_how_far_it_is_on_a_terminal_only(post: Post, joe: Receiver) -> None:
+def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 3)
     status, said = post.on_terminal("dead-letters", "redrive", "--all")
     assert status == 0
@@ -206,7 +206,7 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], wor
     assert words in ended.err
 
 
-def test_what_the_server_refuses_is_one_line(post: Post, tmp_path: Path) -> None:
+def test_a_refusal_of_the_server_is_one_line(post: Post, tmp_path: Path) -> None:
     assert_refused(post.run("dead-letters", "show", "1-0"), "there is no dead letter 1-0")
     assert_refused(post.run("dead-letters", "list", "--code", "a b"), "code: must be an error code")
     url = {"CREWEL_URL": post.server.url}
@@ -214,7 +214,7 @@ def test_what_the_server_refuses_is_one_line(post: Post, tmp_path: Path) -> None
     assert_refused(crewel("dead-letters", "list", "--url", "http://127.0.0.1:9", directory=tmp_path), "127.0.0.1:9")
 
 
-def test_the_local_token_is_found_by_itself(start_server: StartServer, tmp_path: Path) -> None:
+def test_the_local_token_is_found(start_server: StartServer, tmp_path: Path) -> None:
     sets = [text for text in SETS if not text.startswith("admin.token=")]
     server = start_server(*sets)
     ended = crewel("dead-letters", "list", "--url", server.url, directory=tmp_path)

@@ -37,7 +37,7 @@ def bad_store(tmp_path: Path) -> Iterator[StoreProcess]:
     store.close()
 
 
-def test_where_no_server_has_run_yet_all_is_well_and_nothing_is_made(tmp_path: Path) -> None:
+def test_doctor_makes_nothing_where_no_server_has_run(tmp_path: Path) -> None:
     ended = doctor(tmp_path)
     assert (ended.status, ended.err) == (0, "")
     found = examined(ended)
@@ -58,14 +58,14 @@ def test_a_running_server_is_not_disturbed(start_server: StartServer, tmp_path: 
     assert "the store is away" not in server.stderr
 
 
-def test_people_get_a_table(tmp_path: Path) -> None:
+def test_doctor_prints_a_table_for_people(tmp_path: Path) -> None:
     ended = crewel("doctor", directory=tmp_path)
     heading, *rows = ended.out.splitlines()
     assert heading.split() == ["check", "state", "found", "advice"]
     assert [row.split("  ")[0] for row in rows] == CHECKS
 
 
-def test_a_store_that_forgets_is_told_with_what_to_mend(bad_store: StoreProcess, tmp_path: Path) -> None:
+def test_a_store_without_persistence_is_wrong_with_advice(bad_store: StoreProcess, tmp_path: Path) -> None:
     ended = doctor(tmp_path, f"storage.url={bad_store.url}")
     found = examined(ended)
     assert ended.status == 1
@@ -78,13 +78,13 @@ def test_a_store_that_forgets_is_told_with_what_to_mend(bad_store: StoreProcess,
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_syncing_every_second_is_fine_for_who_has_said_so(tmp_path: Path, fsync: str) -> None:
+def test_fsync_every_second_is_fine_if_it_is_set(tmp_path: Path, fsync: str) -> None:
     found = examined(doctor(tmp_path, f"storage.fsync={fsync}"))["fsync"]
     assert found["found"].startswith(f"{fsync}: ")
     assert found["state"] == "ok"
 
 
-def test_a_store_that_does_not_tell_everything_is_unknown_there(tmp_path: Path) -> None:
+def test_a_store_that_hides_its_configuration_is_unknown(tmp_path: Path) -> None:
     with shared_store().client() as client:
         client.acl_setuser("shy", enabled=True, passwords=["+secret"], commands=["+@all", "-config"], keys=["*"])
     url = shared_store().url.replace("unix://", "unix://shy:secret@")
@@ -94,7 +94,7 @@ def test_a_store_that_does_not_tell_everything_is_unknown_there(tmp_path: Path) 
     assert "secret" not in ended.out
 
 
-def test_another_format_is_wrong(tmp_path: Path) -> None:
+def test_another_format_of_the_store_is_wrong(tmp_path: Path) -> None:
     with shared_store().client() as client:
         client.set("doctor:{crewel}:format", 99)
     found = examined(doctor(tmp_path, f"storage.url={shared_store().url}", "storage.prefix=doctor:"))
@@ -102,7 +102,7 @@ def test_another_format_is_wrong(tmp_path: Path) -> None:
     assert "use the newer version" in found["format"]["found"]
 
 
-def test_a_store_that_cannot_be_used_is_wrong_and_the_rest_is_told_all_the_same(tmp_path: Path) -> None:
+def test_an_unusable_store_is_wrong_and_the_rest_is_examined(tmp_path: Path) -> None:
     ended = doctor(tmp_path, "storage.server_binary=/none")
     found = examined(ended)
     assert ended.status == 1
@@ -111,7 +111,7 @@ def test_a_store_that_cannot_be_used_is_wrong_and_the_rest_is_told_all_the_same(
     assert "descriptors" in found
 
 
-def test_without_a_store_that_is_all_there_is_to_tell(tmp_path: Path) -> None:
+def test_doctor_warns_that_the_store_is_switched_off(tmp_path: Path) -> None:
     ended = doctor(tmp_path, "storage.enabled=false")
     assert ended.status == 0
     assert examined(ended)["store"]["state"] == "warning"
@@ -128,7 +128,7 @@ def test_files_that_others_can_read_are_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("limit", "state"), [(100, "wrong"), (1024, "warning"), (10_000, "ok")])
-def test_few_descriptors_are_told(tmp_path: Path, limit: int, state: str) -> None:
+def test_few_descriptors_are_a_finding(tmp_path: Path, limit: int, state: str) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     ended = subprocess.run(
         ["/bin/sh", "-c", f'ulimit -Sn {limit}; exec "$@"', "sh", sys.executable, "-m", "crewel", "doctor", "--json"],

@@ -19,7 +19,7 @@ def pipeline(directory: Path, *arguments: str, **environ: str) -> Ended:
     return crewel("pipeline", *arguments, directory=directory, environ=environ)
 
 
-def test_the_commands_are_told(tmp_path: Path) -> None:
+def test_pipeline_lists_its_commands(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "--help")
     assert ended.status == 0
     assert {line.split()[0] for line in ended.out.splitlines() if line.startswith("  ") and line.strip()} >= COMMANDS
@@ -60,20 +60,20 @@ def without(tmp_path: Path, module: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "redrive"}))
-def test_without_the_extra_the_command_is_told_that_installs_it(tmp_path: Path, command: str) -> None:
+def test_pipeline_without_its_extra_names_the_command_that_installs_it(tmp_path: Path, command: str) -> None:
     ended = pipeline(tmp_path, command, **without(tmp_path, "pyspark"))
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == "crewel: the pipeline needs pyspark: pip install 'crewel[pipeline]'\n"
 
 
-def test_without_java_that_is_told(tmp_path: Path) -> None:
+def test_pipeline_without_java_says_so(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "report", PATH=str(tmp_path), JAVA_HOME="")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install openjdk-17")
 
 
 @pytest.mark.parametrize("command", ["report", "audit", "backfill"])
-def test_a_store_that_is_not_there_is_told_before_spark_takes_its_time(tmp_path: Path, command: str) -> None:
+def test_a_missing_store_is_reported_before_spark_starts(tmp_path: Path, command: str) -> None:
     ended = pipeline(tmp_path, command, CREWEL_STORAGE__URL="redis://:secret@127.0.0.1:1")
     assert (ended.status, ended.out) == (1, "")
     assert "redis://127.0.0.1:1: the store has been away for 5 s" in ended.err
@@ -82,14 +82,14 @@ def test_a_store_that_is_not_there_is_told_before_spark_takes_its_time(tmp_path:
     assert "Spark" not in ended.err
 
 
-def test_a_server_that_is_not_there_is_told_before_spark_takes_its_time(tmp_path: Path) -> None:
+def test_a_missing_server_is_reported_before_spark_starts(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "redrive", "--where", "true", "--url", "http://127.0.0.1:1/cometd")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("crewel: http://127.0.0.1:1/cometd has not answered for 5 s: ")
     assert "Spark" not in ended.err
 
 
-def test_a_directory_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_wrong_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ended = pipeline(tmp_path, "report", "--dir", "file")
     assert (ended.status, ended.err) == (1, "crewel: file: File exists\n")
@@ -97,7 +97,7 @@ def test_a_directory_that_is_none_is_told(tmp_path: Path) -> None:
     assert (ended.status, ended.err) == (1, "crewel: empty: there are no tables; --dir says where they are\n")
 
 
-def test_doctor_tells_what_is_wrong_and_how_to_mend_it(tmp_path: Path) -> None:
+def test_pipeline_doctor_prints_faults_with_advice(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "doctor", PATH=str(tmp_path), JAVA_HOME="")
     assert ended.status == 1
     found = {line.split()[0]: line for line in ended.out.splitlines()}

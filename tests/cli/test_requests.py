@@ -49,7 +49,7 @@ def ask(server: Server, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("data", ['{"n": [1, 2]}', "plain text", "7", "null"])
-def test_an_echo_answers_with_what_was_asked(replying: Any, ask: Any, data: str) -> None:
+def test_reply_echo_answers_with_the_data_of_the_request(replying: Any, ask: Any, data: str) -> None:
     echo = replying("/echo", "--echo", "--count=1")
     ended = ask("/echo", data)
     assert (ended.status, ended.err) == (0, "")
@@ -58,7 +58,7 @@ def test_an_echo_answers_with_what_was_asked(replying: Any, ask: Any, data: str)
 
 
 @pytest.mark.parametrize("transport", ["websocket", "long-polling"])
-def test_a_command_answers_with_what_it_prints(replying: Any, ask: Any, transport: str) -> None:
+def test_reply_command_answers_with_its_output(replying: Any, ask: Any, transport: str) -> None:
     replying("/sum/*", "--command", "jq -c add || python3 -c 'import json; print(sum(json.load(open(0))))'")
     assert ask("/sum/a", "[1, 2, 3]", f"--transport={transport}") == (0, "6\n", "")
     replying("/told", "--command", 'echo "$CREWEL_CHANNEL of $CREWEL_SENDER"')
@@ -66,19 +66,19 @@ def test_a_command_answers_with_what_it_prints(replying: Any, ask: Any, transpor
     assert ended.out.startswith('"/told of client/anonymous/-')
 
 
-def test_a_command_that_fails_is_an_error_answer(replying: Any, ask: Any) -> None:
+def test_reply_command_that_fails_is_an_error_answer(replying: Any, ask: Any) -> None:
     replying("/strict", "--command", "echo first >&2; echo no such thing >&2; exit 3")
     assert_refused(ask("/strict", "1"), "/strict: user.clientCode (no such thing)")
     replying("/silent", "--command", "exit 3")
     assert_refused(ask("/silent", "1"), "the command ended with 3")
 
 
-def test_a_command_that_takes_too_long_is_killed(replying: Any, ask: Any) -> None:
+def test_reply_command_is_killed_after_its_timeout(replying: Any, ask: Any) -> None:
     replying("/slow", "--command", "sleep 60", "--timeout-ms=200")
     assert_refused(ask("/slow", "1"), "communication.timeout (the command took longer than 0.2 s)")
 
 
-def test_several_are_worked_on_at_once(replying: Any, server: Server, tmp_path: Path) -> None:
+def test_reply_works_on_several_requests_at_once(replying: Any, server: Server, tmp_path: Path) -> None:
     # Each waits for the other: one after the other, none would ever end.
     command = 'touch "$(tr -d \\")"; while [ ! -e a ] || [ ! -e b ]; do sleep 0.02; done; echo done'
     replying("/together", "--at-once=2", "--command", command)
@@ -87,11 +87,11 @@ def test_several_are_worked_on_at_once(replying: Any, server: Server, tmp_path: 
     assert [(each.said(), each.end()) for each in asking] == [("done", (0, ""))] * 2
 
 
-def test_without_an_answer_in_time_that_is_said(ask: Any) -> None:
+def test_request_without_an_answer_in_time_ends_with_1(ask: Any) -> None:
     assert_refused(ask("/nobody", "1", "--timeout-ms=300"), "/nobody: no answer within 0.3 s")
 
 
-def test_a_service_answers_and_the_whole_message_can_be_seen(ask: Any) -> None:
+def test_request_prints_the_whole_message_as_json(ask: Any) -> None:
     assert ask("/asked/a", "-", given="12\n") == (0, "144\n", "")
     whole = json.loads(ask("/asked/a", "3", "--json").out)
     assert whole["data"] == 9
@@ -99,7 +99,7 @@ def test_a_service_answers_and_the_whole_message_can_be_seen(ask: Any) -> None:
     assert_refused(ask("/asked/a", "x"), "user.illegalArgument (no number: x)")
 
 
-def test_what_is_no_request_is_let_pass(replying: Any, ask: Any, server: Server, tmp_path: Path) -> None:
+def test_reply_ignores_what_is_no_request(replying: Any, ask: Any, server: Server, tmp_path: Path) -> None:
     running = replying("/mixed", "--count=2", "--command", "echo called >> calls; cat")
     assert crewel("pub", "/mixed", "1", f"--url={server.url}", directory=tmp_path).status == 0
     assert ask("/mixed", "2").out == "2\n"
@@ -108,7 +108,7 @@ def test_what_is_no_request_is_let_pass(replying: Any, ask: Any, server: Server,
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_the_regular_end(replying: Any, number: signal.Signals) -> None:
+def test_reply_ends_with_0_on_a_signal(replying: Any, number: signal.Signals) -> None:
     assert replying("/echo", "--echo").end(number) == (0, "")
 
 

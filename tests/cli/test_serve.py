@@ -28,7 +28,7 @@ def test_the_ready_line_names_the_place_where_bayeux_is_served(start_server: Sta
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0(start_server: StartServer, number: signal.Signals) -> None:
+def test_serve_ends_with_0_on_a_signal(start_server: StartServer, number: signal.Signals) -> None:
     server = start_server()
     os.kill(server.pid, number)
     assert server.wait() == 0
@@ -63,21 +63,21 @@ def test_the_data_directory_is_a_shorthand_and_holds_the_store_of_the_server(
     assert not (tmp_path / "here" / "store.sock").exists()
 
 
-def test_a_store_that_cannot_be_trusted_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_untrusted_store_is_one_line(tmp_path: Path) -> None:
     with shared_store().client() as client:
         client.set("untrusted:{crewel}:format", 99)
     sets = (f"--set=storage.url={shared_store().url}", "--set=storage.prefix=untrusted:")
     assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "format 99", "use the newer version")
 
 
-def test_everybody_is_let_in_only_when_that_is_said(start_server: StartServer, tmp_path: Path) -> None:
+def test_an_open_policy_beyond_loopback_needs_allow_open(start_server: StartServer, tmp_path: Path) -> None:
     refused = crewel("serve", "--host", "0.0.0.0", "--port", "0", directory=tmp_path)
     assert_refused(refused, "http.host 0.0.0.0 is not loopback", "security.allow_open=true")
     assert start_server("security.allow_open=true", arguments=["--host", "0.0.0.0"]).port
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
-def test_a_person_at_a_terminal_is_told_the_admin_token(tmp_path: Path, on_terminal: bool) -> None:
+def test_the_admin_token_is_printed_on_a_terminal(tmp_path: Path, on_terminal: bool) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "crewel", "serve", "--port=0", "--set=storage.enabled=false"]
     errors = theirs if on_terminal else subprocess.PIPE
@@ -94,18 +94,18 @@ def test_a_person_at_a_terminal_is_told_the_admin_token(tmp_path: Path, on_termi
     assert (token in told) is on_terminal
 
 
-def test_a_host_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unknown_host_is_one_line(tmp_path: Path) -> None:
     assert_refused(crewel("serve", "--host", "no.such.host.invalid", directory=tmp_path), "no.such.host.invalid")
 
 
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = crewel("serve", "--port", port, "--set", "log.level=warning", directory=tmp_path)
         assert_refused(ended, f"127.0.0.1:{port}: address already in use")
 
 
-def test_a_certificate_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_certificate_is_one_line(tmp_path: Path) -> None:
     sets = ("--set", "http.tls_cert=none.pem", "--set", "http.tls_key=none.pem")
     assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "http.tls_cert", "No such file")
 
@@ -115,7 +115,7 @@ def test_a_certificate_that_does_not_exist_is_told_in_one_line(tmp_path: Path) -
     [("no_such_module", "no_such_module"), ("json", "json"), ("broken", "broken")],
     ids=["missing", "without a service", "failing"],
 )
-def test_a_service_that_cannot_be_loaded_is_told_in_one_line(tmp_path: Path, module: str, words: str) -> None:
+def test_a_service_that_cannot_be_loaded_is_one_line(tmp_path: Path, module: str, words: str) -> None:
     (tmp_path / "broken.py").write_text("import no_such_module_either\n")
     assert_refused(crewel("serve", "--port", "0", "--service", module, directory=tmp_path), words)
 

@@ -15,7 +15,7 @@ from tests.functional.bayeux import held
 from tests.functional.wire import until
 
 
-def test_a_receiver_that_is_held_back_is_found_and_let_go(post: Post, joe: Receiver) -> None:
+def test_a_held_receiver_is_found_and_activated(post: Post, joe: Receiver) -> None:
     publish(post.server, "/a/b", 1)
     joe.reject(joe.take(), "user.update.holdback", "out of paper")
     publish(post.server, "/a/b", 2, first=1)
@@ -117,7 +117,7 @@ def test_a_command_prints_its_result(post: Post, joe: Receiver) -> None:
     assert joe.id is not None
 
 
-def test_a_command_that_does_not_fit_is_one_line(post: Post) -> None:
+def test_a_wrong_command_is_one_line(post: Post) -> None:
     assert_refused(post.run("cmd", "__cmd:?versoin"), "did you mean version?")
     assert_refused(post.run("cmd", "version"), "must begin with __cmd:")
     assert_refused(post.run("cmd", "__cmd:client/joe/1/?killSession"), "client/joe/1, which is not here")

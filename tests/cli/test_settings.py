@@ -28,7 +28,7 @@ def test_json_has_one_object_a_line_for_each_setting(tmp_path: Path) -> None:
     }
 
 
-def test_each_value_tells_its_source(tmp_path: Path) -> None:
+def test_each_value_shows_its_source(tmp_path: Path) -> None:
     (tmp_path / "crewel.toml").write_text("[bayeux]\ntimeout_ms = 1\ninterval_ms = 1\n")
     environ = {"CREWEL_BAYEUX__INTERVAL_MS": "2"}
     ended = crewel("settings", "--json", "--set", "http.port=3", directory=tmp_path, environ=environ)
@@ -71,7 +71,7 @@ def test_a_setting_changes_while_the_server_runs(start_server: StartServer, tmp_
         ("bayeux.time_out_ms=1", "bayeux.time_out_ms"),
     ],
 )
-def test_what_cannot_change_is_refused_with_all_that_came_with_it(
+def test_a_setting_that_cannot_change_refuses_the_whole_request(
     start_server: StartServer, tmp_path: Path, change: str, told: str
 ) -> None:
     server = start_server(f"admin.token={TOKEN}")

@@ -41,7 +41,7 @@ def test_topics_are_listed_and_shown(post: Post) -> None:
     assert_refused(post.run("topics", "list", "--state=DEAD"), "state: must be one of UNCONFIGURED, ALIVE")
 
 
-def test_tables_are_for_people(post: Post) -> None:
+def test_list_and_show_print_tables_for_people(post: Post) -> None:
     published(post, "/topics/a", 1)
     post.run("pub", "/topics/plain", "1")
     heading, first, second = post.run("topics", "list", "--pattern=/topics/*", "--no-json").out.splitlines()
@@ -51,7 +51,7 @@ def test_tables_are_for_people(post: Post) -> None:
     assert '{"entries": 1, "maxEntries": 3}' in post.run("topics", "show", "/topics/a", "--no-json").out
 
 
-def test_a_topic_that_there_is_not_ends_with_1(post: Post) -> None:
+def test_show_of_an_unknown_topic_ends_with_1(post: Post) -> None:
     assert_refused(post.run("topics", "show", "/topics/never"), "there is no topic /topics/never")
     assert_refused(post.run("topics", "erase", "/topics/never"), "there is no topic /topics/never")
 
@@ -93,7 +93,7 @@ def test_each_erased_topic_is_a_json_line_for_scripts(post: Post) -> None:
     assert lines == [{"channel": "/topics/a", "state": "DEAD"}, {"channel": "/topics/b", "state": "DEAD"}]
 
 
-def test_odd_names_are_topics_too(post: Post) -> None:
+def test_unusual_channel_names_work(post: Post) -> None:
     name = "/topics/a b/{c}#$~(1)"
     published(post, name, 1)
     (shown,) = post.lines("topics", "show", name)

@@ -45,7 +45,7 @@ async def test_a_member_that_vanishes_is_taken_off_and_spoken_for(members: Trio)
     await joe.hear(lambda delivery: delivery == {"channel": HALL, "data": silence})
 
 
-async def test_asking_again_tells_the_list_to_the_asker(members: Trio):
+async def test_a_second_join_sends_the_list_to_its_session(members: Trio):
     joe, _, _ = members
     await joe.join("joe")
     await joe.hear_names("demo", "joe")
@@ -93,7 +93,7 @@ async def test_a_private_message_carries_the_name_its_sender_has_in_the_room(mem
     assert delivery["data"]["user"] == "joe"
 
 
-async def test_an_unknown_peer_is_told_to_the_sender(members: Trio):
+async def test_the_sender_is_notified_of_an_unknown_peer(members: Trio):
     joe, _, _ = members
     await joe.join("joe")
     await joe.publish("/service/privatechat", {"room": HALL, "user": "joe", "chat": "psst", "peer": "nobody"})
@@ -101,7 +101,7 @@ async def test_an_unknown_peer_is_told_to_the_sender(members: Trio):
     await joe.hear(lambda delivery: delivery == {"channel": HALL, "data": error})
 
 
-async def test_nobody_but_the_server_tells_who_is_there(members: Trio):
+async def test_only_the_server_publishes_member_lists(members: Trio):
     joe, _, _ = members
     await joe.join("joe")
     reply = await joe.publish("/members/demo", ["mallory"])
@@ -134,7 +134,7 @@ async def test_malformed_requests_are_refused(members: Trio, channel: str):
 @pytest.mark.parametrize(
     "value", [None, 1, "", "demo", "/chat/", "/chat/a/b", "/chat/*", "/chat/a b", "/chat/" + "a" * 65]
 )
-def test_what_is_no_room(value: object):
+def test_a_wrong_room_name_is_refused(value: object):
     assert read_room(value) is None
 
 
@@ -143,7 +143,7 @@ def test_a_room_is_the_last_segment():
 
 
 @pytest.mark.parametrize("value", [None, 1, "", "  ", "a,b", "a\nb", "a\u202eb", "a" * (MAX_NAME + 1)])
-def test_what_is_no_name(value: object):
+def test_a_wrong_name_is_refused(value: object):
     assert read_name(value) is None
 
 
@@ -153,7 +153,7 @@ def test_names_are_people_s_own(value: str):
 
 
 @pytest.mark.parametrize("value", [None, 1, "", "joe,", ",".join(f"n{i}" for i in range(MAX_PEERS + 1)), "a" * 100_000])
-def test_what_is_no_list_of_peers(value: object):
+def test_a_wrong_list_of_peers_is_refused(value: object):
     assert read_peers(value) is None
 
 

@@ -38,12 +38,12 @@ def fault(body: bytes, media: str = "application/json", charset: str | None = No
         ("text/plain; xcharset=latin-1", ("text/plain", None)),
     ],
 )
-def test_the_media_type_and_charset(header: str, expected: tuple[str, str | None]) -> None:
+def test_media_type_and_charset_are_read(header: str, expected: tuple[str, str | None]) -> None:
     assert media_type(header) == expected
 
 
 @pytest.mark.parametrize("media", ["application/json", "text/plain", "", FORM, "image/png"])
-def test_json_under_any_name(media: str) -> None:
+def test_json_is_read_under_any_media_type(media: str) -> None:
     assert elements_of(TEXT.encode(), media, None, SETTINGS) == BATCH
     assert elements_of(b" \n" + TEXT.encode(), media, "utf-8", SETTINGS) == BATCH
     assert elements_of(json.dumps(BATCH[0]).encode(), media, "UTF8", SETTINGS) == BATCH
@@ -52,7 +52,7 @@ def test_json_under_any_name(media: str) -> None:
 @pytest.mark.parametrize(
     "charset", ["iso-8859-1", "latin1", "utf-16", "utf-16-be", "utf-32", "cp1252", "koi8-r", "gb18030"]
 )
-def test_other_charsets(charset: str) -> None:
+def test_other_charsets_are_decoded(charset: str) -> None:
     assert elements_of('[{"a":"b"}]'.encode(charset), "text/json", charset, SETTINGS) == [{"a": "b"}]
     assert elements_of(f"message={quote(TEXT)}".encode(charset), FORM, charset, SETTINGS) == BATCH
 
@@ -61,11 +61,11 @@ def test_other_charsets(charset: str) -> None:
     "charset",
     ["klingon", "punycode", "idna", "base64", "rot13", "unicode_escape", "undefined", "", "\x00", "mbcs", "utf-7"],
 )
-def test_charsets_that_are_none(charset: str) -> None:
+def test_an_unknown_charset_is_refused(charset: str) -> None:
     assert fault(TEXT.encode(), charset=charset) is Fault.CHARSET
 
 
-def test_bytes_that_the_charset_does_not_know() -> None:
+def test_bytes_outside_the_charset_are_refused() -> None:
     assert fault(b"[\xff]", charset="us-ascii") is Fault.MALFORMED
     assert fault(b"[1]\x00", charset="utf-16") is Fault.MALFORMED
     assert fault(b"\xff[]") is Fault.MALFORMED
@@ -73,14 +73,14 @@ def test_bytes_that_the_charset_does_not_know() -> None:
 
 @pytest.mark.parametrize("encode", [quote, quote_plus])
 @pytest.mark.parametrize("media", [FORM, "text/plain", ""])
-def test_forms(encode: object, media: str) -> None:
+def test_a_form_is_read(encode: object, media: str) -> None:
     encoded = encode(TEXT)  # type: ignore[operator]
     assert elements_of(f"message={encoded}".encode(), media, None, SETTINGS) == BATCH
     assert elements_of(f"message={encoded}&message={encoded}".encode(), media, None, SETTINGS) == BATCH * 2
 
 
 @pytest.mark.parametrize("body", [b"", b"a=b", b"message", b"a", b"%", b"&", b"a=b&message", b"message=%80"])
-def test_forms_without_messages(body: bytes) -> None:
+def test_a_form_without_messages_is_refused(body: bytes) -> None:
     assert fault(body, FORM) in (Fault.EMPTY, Fault.MALFORMED)
 
 
@@ -98,7 +98,7 @@ def test_forms_without_messages(body: bytes) -> None:
         (b'[{"channel":"/meta/handshake"},{}]', Fault.HANDSHAKE_IN_BATCH),
     ],
 )
-def test_what_is_no_payload(body: bytes, expected: Fault) -> None:
+def test_a_wrong_payload_is_refused_with_its_fault(body: bytes, expected: Fault) -> None:
     assert fault(body) is expected
 
 

@@ -38,11 +38,11 @@ def cookie(tls: bool = False, **bayeux: object) -> BrowserCookie:
         ("", None),
     ],
 )
-def test_reading(header: str, value: str | None) -> None:
+def test_the_cookie_is_read_from_the_header(header: str, value: str | None) -> None:
     assert cookie().read({"cookie": header}) == value
 
 
-def test_without_a_cookie_header_there_is_none() -> None:
+def test_no_cookie_header_gives_no_cookie() -> None:
     assert cookie().read({}) is None
 
 

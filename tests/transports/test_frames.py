@@ -25,7 +25,7 @@ def payload(frame: bytes) -> tuple[bool, bytes]:
 
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["one window for all", "a window for each"])
-def test_a_receiver_reads_each_whatever_it_has_read_before(keeps: bool) -> None:
+def test_a_frame_is_readable_without_those_before(keeps: bool) -> None:
     frames, inflater = Frames(), zlib.decompressobj(-15)
     for part in [LONG[1], LONG[0], LONG[1], LONG[2], b"[" + os.urandom(2000).hex().encode() + b"]"]:
         compressed, data = payload(frames.deflated([part]))
@@ -41,12 +41,12 @@ def test_several_messages_are_one_frame() -> None:
     assert zlib.decompressobj(-15).decompress(data + b"\x00\x00\xff\xff") == b"[" + b",".join(LONG[:2]) + b"]"
 
 
-def test_a_short_one_is_as_it_is() -> None:
+def test_a_short_frame_is_not_compressed() -> None:
     assert payload(Frames().deflated([b'{"a":1}'])) == (False, b'[{"a":1}]')
     assert payload(Frames().of([LONG[0]])) == (False, b"[" + LONG[0] + b"]")
 
 
-def test_all_receivers_of_a_message_share_one() -> None:
+def test_receivers_of_a_message_share_one_frame() -> None:
     frames = Frames()
     first, plain = frames.deflated([LONG[0]]), frames.of([LONG[0]])
     assert frames.deflated([LONG[0]]) is first

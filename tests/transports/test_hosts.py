@@ -93,5 +93,5 @@ def test_names_without_end_do_not_fill_the_log(caplog: pytest.LogCaptureFixture)
     ("address", "expected"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
 )
-def test_what_loopback_is(address: str, *, expected: bool) -> None:
+def test_loopback_addresses_are_known(address: str, *, expected: bool) -> None:
     assert is_loopback(address) is expected

@@ -38,7 +38,7 @@ def origins(**http: object) -> Origins:
         ("http://[::1]:80", Client(None, "http", "[::1]"), True),
     ],
 )
-def test_the_own_origin(origin: str, client: Client, is_own: bool) -> None:
+def test_the_own_origin_is_recognised(origin: str, client: Client, is_own: bool) -> None:
     assert origins().is_own(origin, client) is is_own
     assert origins().allows({"origin": origin}, client) is is_own
 

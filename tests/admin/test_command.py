@@ -32,7 +32,7 @@ from crewel.errors import IllegalArgument
         ("__cmd:client/joe/1/?x=a%26b=c", Order(Level.SESSION, "client/joe/1", "x", ("a&b=c",))),
     ],
 )
-def test_what_a_command_says(text: str, order: Order) -> None:
+def test_a_command_is_read_into_its_parts(text: str, order: Order) -> None:
     assert read_order(text, "heron") == order
 
 
@@ -58,7 +58,7 @@ def test_what_a_command_says(text: str, order: Order) -> None:
         ("__cmd:topic/a//b/?subscribers", "is not the name of a channel"),
     ],
 )
-def test_what_is_wrong_is_named(text: object, words: str) -> None:
+def test_a_malformed_command_is_refused_by_name(text: object, words: str) -> None:
     with pytest.raises(IllegalArgument) as caught:
         read_order(text, "heron")
     assert caught.value.field == "command"
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named(text: object, words: str) -> None:
         ("__cmd:topic/a/b?subscribers", "__cmd:/node/heron/topic/a/b/?subscribers"),
     ],
 )
-def test_the_absolute_form_says_the_same(text: str, absolute: str) -> None:
+def test_the_absolute_form_has_the_node(text: str, absolute: str) -> None:
     order = read_order(text, "heron")
     assert order.absolute("heron") == absolute
     assert read_order(absolute, "heron") == order
