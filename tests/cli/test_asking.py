@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from crewel.cli.asking import OF_PUBLISH, OF_SUBSCRIPTION, duration_ms, publish_options, shown, subscribe_options
+from crewel.client import PublishOptions, SubscribeOptions
 from tests.cli.command import crewel
 
 NOTHING: dict[str, Any] = dict.fromkeys(OF_PUBLISH)
@@ -121,3 +122,9 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], wor
     ended = crewel(*arguments, directory=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert words in ended.err
+
+
+def test_options_of_the_command_line_are_options_of_the_client() -> None:
+    durations = {"life_time": "life_time_ms", "destroy_delay": "destroy_delay_ms"}
+    assert {durations.get(name, name) for name in OF_PUBLISH} <= PublishOptions.__annotations__.keys()
+    assert OF_SUBSCRIPTION.keys() <= SubscribeOptions.__annotations__.keys()

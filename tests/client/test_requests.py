@@ -24,7 +24,7 @@ def answer(channel: str = REPLY, data: Any = 1) -> Fields:
 
 
 class TestSerials:
-    def test_they_are_seven_digits_of_which_the_first_says_python(self) -> None:
+    def test_serials_are_seven_digits_of_which_the_first_says_python(self) -> None:
         serials = Serials(0)
         assert [serials.take(PREFIX, ()) for _ in range(3)] == [f"{PREFIX}300000{n}" for n in range(3)]
 
@@ -43,7 +43,7 @@ class TestSerials:
         with pytest.raises(ClientError, match="3 requests are waiting"):
             Serials(0).take(PREFIX, {f"{PREFIX}300000{n}" for n in range(3)})
 
-    def test_they_begin_anywhere(self) -> None:
+    def test_serials_begin_at_random(self) -> None:
         firsts = {Serials().take(PREFIX, ()) for _ in range(10)}
         assert len(firsts) > 1
 
@@ -87,7 +87,7 @@ class TestAnswers:
             assert not answers.settle(answer())
         assert answers.late == 1
 
-    async def test_it_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_answers_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("crewel.client.connection._ANSWERS_REMEMBERED", 2)
         answers = Answers()
         channels = [f"{PREFIX}300000{n}" for n in range(3)]
@@ -167,7 +167,7 @@ async def respond(callback: Callable[[Message], Any], publish: Published, *messa
 
 
 class TestResponder:
-    async def test_it_answers_with_what_the_function_returns(self) -> None:
+    async def test_responder_answers_with_what_the_function_returns(self) -> None:
         async def later(message: Message) -> Any:
             return message.data * 2
 
@@ -219,7 +219,7 @@ class TestResponder:
         assert len(published.sent) == tries
         assert "could not be sent" in caplog.text
 
-    async def test_it_works_on_as_many_at_once_as_it_may(self) -> None:
+    async def test_responder_works_on_at_most_at_once_requests(self) -> None:
         most = running = 0
         together = asyncio.Event()
 
@@ -251,7 +251,7 @@ class TestResponder:
         assert published.sent == []
         assert "/power was erased" in caplog.text
 
-    async def test_it_may_answer_so_many_and_no_more(self) -> None:
+    async def test_responder_ends_after_count_requests(self) -> None:
         subscription = subscribed(Router(), "/power")
         for number in range(3):
             subscription.offer(request(number))
@@ -260,6 +260,6 @@ class TestResponder:
         assert sorted(response.data for response in published.sent) == [0, 1]
         assert subscription.queued == 1
 
-    def test_it_works_on_one_at_least(self) -> None:
+    def test_responder_refuses_at_once_below_one(self) -> None:
         with pytest.raises(ValueError, match="1 request at once"):
             Responder(lambda message: 1, Published(), 0)

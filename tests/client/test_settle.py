@@ -85,7 +85,7 @@ def rejected(handling: Handling) -> None:
 
 
 class TestHandling:
-    def test_it_ends_when_all_are_done(self) -> None:
+    def test_handling_ends_when_all_parts_are_done(self) -> None:
         book = Book()
         handling = book.begin("1")
         first, second = handling.part(), handling.part()

@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_refused_and_named(field: str, value: Any, named: s
 
 
 @pytest.mark.parametrize("value", [5, [], None, "joe", True])
-def test_it_must_be_an_object(value: Any) -> None:
+def test_session_options_must_be_an_object(value: Any) -> None:
     with pytest.raises(IllegalArgument, match="session"):
         read_connect_qos(value, MOST, MOST_BYTES)
 

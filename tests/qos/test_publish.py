@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_refused_and_named(field: str, value: Any, named: s
 
 
 @pytest.mark.parametrize("value", [5, [], None, "x", True])
-def test_it_must_be_an_object(value: Any) -> None:
+def test_publish_options_must_be_an_object(value: Any) -> None:
     with pytest.raises(IllegalArgument, match="400:publish:"):
         read_publish_qos(value)
 

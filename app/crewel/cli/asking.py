@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_PRIORITIES: Final = ("MIN", "LOW", "NORM", "HIGH", "MAX")
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w|)", re.ASCII)
 _FOR_EVER: Final = ("-1", "forever")
@@ -27,11 +26,13 @@ class Distribute(StrEnum):
 
 
 def _priority(text: str) -> int | str:
-    if text.upper() in _PRIORITIES:
+    from crewel.qos.publish import PRIORITIES  # late, as in all commands: reading the tables takes a fifth of a start
+
+    if text.upper() in PRIORITIES:
         return text.upper()
     if text.isascii() and text.isdigit() and int(text) <= 9:
         return int(text)
-    raise typer.BadParameter(f"{text} is neither a number from 0 to 9 nor one of {', '.join(_PRIORITIES)}")
+    raise typer.BadParameter(f"{text} is neither a number from 0 to 9 nor one of {', '.join(PRIORITIES)}")
 
 
 def _address(text: str) -> str:

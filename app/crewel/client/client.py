@@ -50,7 +50,7 @@ class Client:
     waits for that, at most as long as the server says. `resume_file` keeps the
     `resume` in a file of the owner's, so that the next process need not wait.
 
-    With `update` the server hears how each message fared, and what cannot be
+    With `update` the server receives the status of each message, and what cannot be
     done is repeated, held back or kept as a dead letter (docs/client.md);
     `settle` and the keywords of `MoreSettling` say how.
 
@@ -136,7 +136,7 @@ class Client:
 
     @property
     def settles(self) -> bool:
-        """Whether the server hears how each message of this session fared."""
+        """Whether the server receives the status of each message of this session."""
         update = self._session.connection.update
         return update.is_granted and update.is_asked
 
@@ -153,7 +153,7 @@ class Client:
 
     @property
     def resume(self) -> str | None:
-        """The secret that takes this session over, for a client that is to go on with it; another one after each handshake."""
+        """The secret that takes this session over, for the client that continues it; another one after each handshake."""
         return self._session.connection.login.resume
 
     @property
@@ -190,14 +190,14 @@ class Client:
         """Publish one message; the server's reply, which has the `message_id` if one of the options was used.
 
         `PublishOptions` says what there is: `persistent`, `key`, `priority`, `to` and more. Several destinations are all
-        tried; `destinations` of the reply, or of the error, tells how each fared.
+        tried; `destinations` of the reply, or of the error, has the state of each.
 
         Waits for a session while there is none, but never sends twice; unless `retry_for` says for how many seconds it is
         tried again while the server or its store is away. That is under one `key`, a random one if none is given, so that
         the server takes it once. What is raised then is the last failure.
 
         Raises:
-            NotStored: it is persistent and could not be stored, or nobody knows.
+            NotStored: it is persistent and could not be stored, or that is unknown.
             UnknownDestination, UnknownDestinationSession, DestinationDenied, QueueOverflow: a destination does not get it.
             TopicReadonly: the topic takes no second message.
             PublishRefused: the server refused it, with `code`, `arguments` and `text`; all of the above are that too.
@@ -268,7 +268,7 @@ class Client:
             AnswerTimeoutError: no answer within `timeout`.
             ErrorAnswer: the answer says that it failed, with `error_code`, `message` and `data`.
             NotConnectedError: nothing was sent.
-            TransportError: nobody knows whether it was asked, or the session was lost that its answer would have come to.
+            TransportError: it is unknown whether it was sent, or the session was lost that its answer would have come to.
             PublishRefused, ValueError: as in `publish`.
         """
         return await self.requests.request(channel, data, timeout, ext, **options)
@@ -361,7 +361,7 @@ class Client:
         interest = self._router.remove(subscription)
         if interest is None or not interest.confirmed or self.state in (State.DISCONNECTING, State.CLOSED):
             return
-        # Refused or unanswered, the local subscription is gone all the same: messages that still come find nobody.
+        # Refused or unanswered, the local subscription is gone all the same: messages that still come are dropped.
         try:
             await self._session.request([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
         except ClientError as error:

@@ -47,10 +47,10 @@ class MoreSettling(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """Whether and how the server is told how each message fared."""
+    """Whether and how the client reports the status of each message."""
 
     update: bool = False
-    """Whether to tell it."""
+    """Whether to report it."""
     settle: str = "message"
     """What says that a message went well: a status of its own (`message`), or that its batch is acknowledged (`batch`)."""
     ack_wait_ms: int | None = None
@@ -152,7 +152,7 @@ class Config:
     handshake: Fields = field(default_factory=dict)
     """More fields of the handshake, mostly `ext`."""
     login: Fields = field(default_factory=dict)
-    """Who the client is: `ext.session` of the handshake."""
+    """The login: `ext.session` of the handshake."""
     resume_file: Path | None = None
     """Where the secret that takes the session over is kept, for the next process."""
     leave: bool = False

@@ -205,7 +205,7 @@ class Connection:
         self.exchanges.settle(fields)
 
     def _deliver(self, fields: Fields, handling: Handling | None) -> None:
-        """Hand out a delivery, or keep it for a listener to come: none of them counts as done unless somebody had it."""
+        """Hand out a delivery, or keep it for a listener to come: it is done when a listener took it."""
         since = self._router.unclaimed.drop(fields)
         if not self._hand_out(fields, handling) and self._ack.enabled:
             self._router.unclaimed.keep(fields, handling, since)
@@ -290,7 +290,7 @@ class Exchanges:
         return is_delivery(fields) and fields.get("id") in self._results
 
     def settle(self, fields: Fields) -> bool:
-        """Hand a received message to whoever awaits it; whether anybody did."""
+        """Hand a received message to the request that awaits it; whether there was one."""
         if self.is_awaited_result(fields):
             return _resolve(self._results[fields["id"]], fields)
         if is_delivery(fields) or fields.get("id") not in self._replies:
@@ -321,7 +321,7 @@ def _awaited(table: dict[str, asyncio.Future[Fields]], ids: list[str]) -> Iterat
 
 
 def _dismiss(future: asyncio.Future[Fields]) -> None:
-    # A failure that came after its waiter had gone is nobody's: looking at it keeps asyncio from reporting it.
+    # A failure that comes after the waiter has gone is of no interest: looking at it keeps asyncio from reporting it.
     if not future.cancel() and not future.cancelled():
         future.exception()
 
@@ -346,7 +346,7 @@ class Answers:
         self.duplicates = 0
         """How many answers came to requests that had one."""
         self.late = 0
-        """How many came that nobody waits for, or not any more."""
+        """How many came that no request waits for, or not any more."""
         self._awaited: dict[str, asyncio.Future[Fields]] = {}
         self._answered: dict[str, None] = {}
 

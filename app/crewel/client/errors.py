@@ -17,8 +17,8 @@ CrewelError
     ├── SubscriptionOverflowError  a queue with the policy `close` was full
     ├── RemoteCallFailedError    the remote procedure answered with a failure
     ├── RemoteCallTimeoutError   the remote procedure did not answer in time
-    ├── AnswerTimeoutError       nobody answered a request in time
-    ├── ErrorAnswer              who answered a request says that it failed
+    ├── AnswerTimeoutError       no answer to a request came in time
+    ├── ErrorAnswer              the responder says that the request failed
     └── RefusedError             the server answered `successful: false`
         ├── HandshakeRefused
         │   ├── AccessDenied     the token is missing, does not hold, or is not for this name
@@ -27,7 +27,7 @@ CrewelError
         └── PublishRefused
             ├── NotStored        the store cannot be asked, is full, or did not answer in time
             ├── DestinationRefused
-            │   ├── UnknownDestination         nobody of this name is there, and nothing was to wait for them
+            │   ├── UnknownDestination         no session of this subject is there, and the message was not to wait
             │   ├── UnknownDestinationSession  there is no such session
             │   └── DestinationDenied          the session takes nothing that is addressed to it
             ├── TopicReadonly    the topic takes no second message
@@ -39,7 +39,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import DestinationState, Failure, destinations_of
+from crewel.client.message import DestinationState, Failure, destinations_of, told_of
 from crewel.errors import CrewelError
 
 _LONGEST_WAIT_MS: Final = 3_600_000
@@ -126,7 +126,7 @@ class RemoteCallTimeoutError(ClientError):
 
 
 class AnswerTimeoutError(ClientError):
-    """A request was published, and nobody answered in time. It may still be worked on."""
+    """A request was published, and no answer came in time. It may still be in progress."""
 
 
 class ErrorAnswer(ClientError):
@@ -172,14 +172,12 @@ class AccessDenied(HandshakeRefused):
 
 
 class NameTaken(HandshakeRefused):
-    """Somebody else is this session: with a positive name, show its `resume` or a token of its subject."""
+    """Another client has this session: with a positive name, show its `resume` or a token of its subject."""
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until the name is free, if its client is gone and does not come back; None: it is connected."""
-        ext = self.reply.get("ext")
-        told = ext.get("session") if isinstance(ext, dict) else None
-        after = told.get("retryAfter") if isinstance(told, dict) else None
+        after = told_of(self.reply, "session").get("retryAfter")
         return after / 1000 if type(after) is int and 0 <= after <= _LONGEST_WAIT_MS else None
 
 
@@ -192,7 +190,7 @@ class PublishRefused(RefusedError):
 
     @property
     def destinations(self) -> tuple[DestinationState, ...]:
-        """How each destination fared: all are tried, and the error is that of the first one that failed."""
+        """The state of each destination: all are tried, and the error is that of the first one that failed."""
         return destinations_of(self.reply)
 
 
@@ -268,10 +266,9 @@ def is_below(code: str, prefix: str) -> bool:
 
 def _dotted(reply: Fields, text: str) -> tuple[str, str]:
     """The dotted code and the words for people that a reply carries beside its `error`, or the code in that."""
-    ext = reply.get("ext")
     for part in ("publish", "session", "subscribe"):
-        told = ext.get(part) if isinstance(ext, dict) else None
-        if isinstance(told, dict) and isinstance(told.get("errorCode"), str):
+        told = told_of(reply, part)
+        if isinstance(told.get("errorCode"), str):
             return told["errorCode"], told["message"] if isinstance(told.get("message"), str) else ""
     return (text, "") if "." in text and " " not in text else ("", "")
 
@@ -290,6 +287,6 @@ def split_error(error: str) -> tuple[int, tuple[str, ...], str]:
 
 
 def described(error: BaseException) -> Failure:
-    """What the server is told of an exception: its `error_code`, if it has one, and what it says."""
+    """The code and the text that report an exception: its `error_code`, if it has one, and what it says."""
     code = getattr(error, "error_code", None)
     return (code if isinstance(code, str) and code else INTERNAL_ERROR, str(error) or type(error).__name__)

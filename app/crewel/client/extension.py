@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful
+from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful, told_of, with_ext
 
 log = logging.getLogger("crewel.client")
 
@@ -73,7 +73,7 @@ def _through(hooks: list[Callable[[Fields], Fields | None]], message: Fields) ->
         try:
             passed = hook(message)
         except Exception:
-            log.exception("an extension failed; the message goes on without it")
+            log.exception("an extension failed; the message passes without it")
             continue
         if passed is None:
             return None
@@ -111,19 +111,16 @@ class LoginExtension(Extension):
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes."""
         if message.get("channel") == HANDSHAKE:
-            ext = message.get("ext")
-            # Who says nothing of who it is wants no session back either.
+            # A client without a login of its own wants no session back either.
             asks = bool(self._asked or self.kept)
             asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
-            message["ext"] = {**(ext if isinstance(ext, dict) else {}), "session": asked}
+            with_ext(message, "session", asked)
         return message
 
     def incoming(self, message: Fields) -> Fields:
         """Keeps the answer."""
-        ext = message.get("ext")
-        if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(ext, dict):
-            answer = ext.get("session")
-            self.reply = answer if isinstance(answer, dict) else {}
+        if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(message.get("ext"), dict):
+            self.reply = told_of(message, "session")
             self.kept = None
         return message
 
@@ -149,12 +146,12 @@ class AckExtension(Extension):
         """Adds the field to handshakes and connects."""
         if message.get("channel") == HANDSHAKE:
             self.enabled, self.batch, self._told, self._telling = False, 0, 0, 0
-            _ext_of(message)["ack"] = True
+            with_ext(message, "ack", True)
         elif message.get("channel") == CONNECT and self.enabled:
             # A connect that was lost has told nothing: what it said beside its acknowledgement may not have arrived either.
             self._connect = message.get("id")
             self._telling = min(self.batch if self._is_handled() else self._told, self.batch)
-            _ext_of(message)["ack"] = self._telling
+            with_ext(message, "ack", self._telling)
         return message
 
     def incoming(self, message: Fields) -> Fields:
@@ -187,7 +184,7 @@ class BatchGate:
     over. If it says no, none is, and the reply loses its batch number, so that
     the next connect does not acknowledge them and the server sends them again.
     `is_awaited` tells the result of a remote call, which need not wait for a
-    connect: sent again, it finds nobody waiting any more.
+    connect: sent again, it would come after its call has ended.
     """
 
     def __init__(
@@ -267,10 +264,3 @@ def _without_batch(reply: Fields) -> Fields:
 
 def _is_batch(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _ext_of(message: Fields) -> Fields:
-    if not isinstance(message.get("ext"), dict):
-        message["ext"] = {}
-    ext: Fields = message["ext"]
-    return ext

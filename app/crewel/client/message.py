@@ -22,7 +22,7 @@ Failure = tuple[str, str]
 
 
 class Handling:
-    """One delivery in the application's hands. It ends when all who were given it are done; the first failure counts."""
+    """One delivery in the application's hands. It ends when all its subscriptions are done; the first failure counts."""
 
     __slots__ = ("_ended", "_failure", "_left", "_tell")
 
@@ -38,12 +38,12 @@ class Handling:
         return Part(self)
 
     def failed(self, code: str, text: str) -> None:
-        """Somebody could not do it."""
+        """A subscription rejected it."""
         if self._failure is None:
             self._failure = (code, text)
 
     def working(self) -> None:
-        """Somebody is still at it."""
+        """A subscription still works on it."""
         if self._left:
             self._tell("WORKING")
 
@@ -56,7 +56,7 @@ class Handling:
         self._tell("WORKING")
 
     def end(self) -> None:
-        """Somebody is done with it."""
+        """A subscription is done with it."""
         self._left -= 1
         if not self._left:
             self._ended(self, self._failure)
@@ -86,7 +86,7 @@ class Part:
             self.settle()
 
     def working(self) -> None:
-        """It goes on."""
+        """It is in progress."""
         if not self.is_done:
             self._handling.working()
 
@@ -231,7 +231,7 @@ class Message:
             self.part.reject(code, text)
 
     def working(self) -> None:
-        """It takes longer: `ack_wait_ms` begins anew."""
+        """It takes longer: `ack_wait_ms` starts again."""
         if self.part is not None:
             self.part.working()
 
@@ -243,9 +243,14 @@ class Message:
 
 def update_of(fields: Fields) -> Fields:
     """The `ext.update` of a delivery or reply; empty if it has none."""
-    ext = fields.get("ext")
-    update = ext.get("update") if isinstance(ext, dict) else None
-    return update if isinstance(update, dict) else {}
+    return told_of(fields, "update")
+
+
+def with_ext(message: Fields, part: str, value: Any) -> Fields:
+    """The message, in which this part of `ext` is set."""
+    ext = message.get("ext")
+    message["ext"] = {**(ext if isinstance(ext, dict) else {}), part: value}
+    return message
 
 
 def is_delivery(fields: Fields) -> bool:
@@ -273,7 +278,7 @@ def channel_name(channel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DestinationState:
-    """How one destination of a publish fared."""
+    """The delivery status of one destination of a publish."""
 
     to: str
     """The address, as it was given."""
@@ -289,7 +294,7 @@ class DestinationState:
 
 
 class Reply(dict[str, Any]):
-    """The server's reply to a publish: its fields, the id of the message, and how each destination fared."""
+    """The server's reply to a publish: its fields, the id of the message, and the status of each destination."""
 
     @property
     def message_id(self) -> str | None:
@@ -299,7 +304,7 @@ class Reply(dict[str, Any]):
 
     @property
     def destinations(self) -> tuple[DestinationState, ...]:
-        """How each destination fared, in the order of the publish; empty if it had none."""
+        """The status of each destination, in the order of the publish; empty if it had none."""
         return destinations_of(self)
 
 
@@ -311,7 +316,7 @@ def told_of(reply: Fields, part: str) -> Fields:
 
 
 def destinations_of(reply: Fields) -> tuple[DestinationState, ...]:
-    """How each destination fared, as the reply to a publish tells it, successful or not."""
+    """The status of each destination, as the reply to a publish tells it, successful or not."""
     told = told_of(reply, "publish").get("destinations")
     return tuple(_state(each) for each in told if isinstance(each, dict)) if isinstance(told, list) else ()
 

@@ -45,7 +45,7 @@ class Destination:
     to: str
     """A session, `client/joe/1`, or a subject, `client/joe`."""
     force_queuing: bool = False
-    """Whether a message to a subject that nobody is waits until somebody is."""
+    """Whether a message to a subject without a session waits for one."""
     distribute: Distribute = "all"
     """Which of a subject's sessions get it."""
 
@@ -81,7 +81,7 @@ class PublishOptions(TypedDict, total=False):
 
 
 def publication(channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> Fields:
-    """The message that publishes `data`. Raises ValueError if nobody can publish to this channel, TypeError for an option
+    """The message that publishes `data`. Raises ValueError for a channel that takes no publish, TypeError for an option
     that there is not."""
     name = channel_name(channel)
     parsed = parse(name)
@@ -142,7 +142,7 @@ class Batch:
         """One reply for each message, in the order of publishing, once the block has ended."""
 
     def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
-        """Add one message. Raises ValueError if nobody can publish to this channel."""
+        """Add one message. Raises ValueError for a channel that takes no publish."""
         self._messages.append(publication(channel, data, ext, **options))
 
     async def __aenter__(self) -> Self:

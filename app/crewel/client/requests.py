@@ -48,7 +48,7 @@ SERIALS: Final = 1_000_000
 OnRequest = Callable[[Message], Any]
 """What is called with each request; it returns the answer's data, or a coroutine that does."""
 _TRIES: Final = 3
-"""How often an answer is sent of which nobody knows whether it arrived: a second one does no harm."""
+"""How often an answer is sent while it is unknown whether it arrived: a second one does no harm."""
 _SAME: Final[Any] = object()
 
 
@@ -94,7 +94,7 @@ class Requests:
 
     @property
     def late(self) -> int:
-        """How many answers came that nobody waited for, or not any more, and were dropped."""
+        """How many answers came that no request waited for, or not any more, and were dropped."""
         return self._answers.late
 
     @property
@@ -138,7 +138,7 @@ class Requests:
             except TransportError:
                 if answer.done():
                     return answer.result()
-                raise  # nobody knows whether it was asked
+                raise  # it is unknown whether it was sent
             if not is_successful(reply) and not answer.done():
                 raise publish_refused(reply)
             return await answer

@@ -140,12 +140,12 @@ class Session:
             while not self.life.is_ending:
                 await self._shake_hands(asyncio.get_running_loop().time() + patience)
                 await self._stay_connected()
-                # Only the first session is waited for by somebody who would rather hear of the failure.
+                # Only `open` waits for a session, the first one, and raises the failure; later ones are tried for ever.
                 patience = math.inf
         except ClientError as error:
             await self._end(error)
         except Exception as fault:
-            # The loop is the heart of the client: whoever waits on it must hear that it stopped, and of what.
+            # Requests and subscriptions wait on the loop: they must fail when it stops, and say why.
             log.exception("the session loop failed")
             await self._end(DisconnectedError(f"the session loop failed: {fault!r}"))
 
@@ -332,7 +332,7 @@ def _refusal(reply: Fields) -> RefusedError | None:
 
 
 class Subscriber:
-    """Asks each channel once a session, whoever wants it."""
+    """Subscribes to each channel once a session, however many local subscriptions it has."""
 
     def __init__(self, connection: Connection, router: Router, life: Life, network_delay: float) -> None:
         self._connection = connection
@@ -349,9 +349,9 @@ class Subscriber:
         while not interest.confirmed:
             await self._life.ready(self._network_delay)
             if interest.refusal is not None:
-                raise interest.refusal  # somebody else has asked
+                raise interest.refusal  # of another call for the same channel
             if interest.asked is not None:
-                await interest.asked.wait()  # no longer than the request of whoever asks
+                await interest.asked.wait()  # no longer than the request that is under way
                 continue
             moved = self._life.moved
             for refusal in await self._ask([interest]):

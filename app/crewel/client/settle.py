@@ -1,4 +1,4 @@
-"""The client's half of `update`: which messages the application has settled, and how the server is told.
+"""The client's half of `update`: which messages the application has settled, and how their statuses are reported.
 
 Statuses travel with the next connect. While one is held, which may be for long, they are published to `/service/update`
 at once; those that gather meanwhile go together. Each is sent until a reply has confirmed it (docs/client.md).
@@ -16,7 +16,17 @@ import orjson
 from crewel.bayeux.message import Fields
 from crewel.client.errors import ClientError
 from crewel.client.extension import Extension
-from crewel.client.message import CONNECT, HANDSHAKE, Failure, Handling, is_delivery, is_successful, update_of
+from crewel.client.message import (
+    CONNECT,
+    HANDSHAKE,
+    Failure,
+    Handling,
+    is_delivery,
+    is_successful,
+    told_of,
+    update_of,
+    with_ext,
+)
 
 log = logging.getLogger("crewel.client.update")
 
@@ -45,7 +55,7 @@ class Statuses:
         return any(carrier is None for _, carrier in self._open.values())
 
     def put(self, status: Fields) -> None:
-        """Note how a message fares. That it is being worked on is no news once its end is known."""
+        """Note the status of a message. That it is in progress is no news once its end is known."""
         known = self._open.get(status["id"])
         if known is not None and not _is_end(status) and _is_end(known[0]):
             return
@@ -83,7 +93,7 @@ class Statuses:
 class Ledger:
     """One session's messages: those in the application's hands, those settled OK (the latest), and what is to be told.
 
-    `tells_ok`: what went well is told too; without, the acknowledgement of its batch says it.
+    `tells_ok`: success is reported too; without, the acknowledgement of its batch says it.
     """
 
     def __init__(self, *, tells_ok: bool, changed: Callable[[], None], remembered: int = _REMEMBERED) -> None:
@@ -117,7 +127,7 @@ class Ledger:
         return not self._tells_ok and message_id in self._at_work and message_id not in self._unclaimed
 
     def begin(self, message_id: str) -> Handling:
-        """Begin with a message. One that comes again while it is at work counts anew."""
+        """Begin with a message. One that comes again while it is in progress begins again."""
 
         def ended(handling: Handling, failure: Failure | None) -> None:
             if self._at_work.get(message_id) is handling:
@@ -136,7 +146,7 @@ class Ledger:
         return handling
 
     def _tell(self, message_id: str, state: str, *, is_last: bool) -> None:
-        """Tell how a message fares that has not ended. `is_last`: this copy is the last one that came."""
+        """Report a status of a message that has not ended. `is_last`: this copy is the last one that came."""
         if state == "UNCLAIMED":
             if not (is_last and self.tells_unclaimed):
                 return
@@ -216,8 +226,7 @@ class UpdateExtension(Extension):
             self._connect = message["id"]
             taken = statuses.take(self._connect, _ROOM)
             if taken:
-                ext = message.get("ext")
-                message["ext"] = {**(ext if isinstance(ext, dict) else {}), "update": taken}
+                with_ext(message, "update", taken)
             self._news.set()  # there may be more than fit, and this connect may be held
         return message
 
@@ -231,12 +240,10 @@ class UpdateExtension(Extension):
         return message
 
     def _negotiated(self, reply: Fields) -> None:
-        ext = reply.get("ext")
-        session = ext.get("session") if isinstance(ext, dict) else None
-        told = session if isinstance(session, dict) else {}
+        told = told_of(reply, "session")
         self.is_granted = told.get("update") is True
         if self.is_granted and told.get("reconnected") is True:
-            self._ledger.statuses.release()  # the same session: what it was not told, it is told now
+            self._ledger.statuses.release()  # the same session: what was not reported is reported now
         else:
             self._ledger = self._new_ledger()
         self._ledger.tells_unclaimed = told.get("unclaimed") is True

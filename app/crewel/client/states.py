@@ -124,7 +124,7 @@ def next_state(state: State, event: Event) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One step of the session: what an `on_state` listener is told."""
+    """One step of the session: what an `on_state` listener gets."""
 
     old: State
     new: State

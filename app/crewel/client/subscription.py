@@ -20,7 +20,7 @@ from crewel.client.message import Message
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
 
 Position = Mapping[str, Mapping[str, str]]
-"""How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are the server's, and nobody else's to read."""
+"""How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are opaque."""
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -126,7 +126,7 @@ class Subscription:
     the session for good. Leaving it as a context manager unsubscribes.
 
     The notice that its topic is erased (`message.is_erased`) is the last message
-    of a subscription to just this channel; wildcards go on.
+    of a subscription to just this channel; wildcards continue.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Subscription:
             raise SubscriptionEndedError(f"{self.channel}: no more messages will come") from None
 
     async def unsubscribe(self) -> None:
-        """End the subscription; the last one of its channel is told to the server.
+        """End the subscription; the last one of its channel unsubscribes at the server.
 
         What is unread counts as settled: the application does not want it any more.
         """

@@ -1,6 +1,6 @@
 """What a handshake asks for in `ext.session` (xmlBlaster's ConnectQos): the fields, their defaults and their bounds.
 
-Everything is checked here, so that nobody behind it looks at JSON. Times are milliseconds as on the wire.
+Everything is checked here, so that no code behind it looks at JSON. Times are milliseconds as on the wire.
 """
 
 from __future__ import annotations

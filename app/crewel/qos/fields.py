@@ -76,8 +76,8 @@ class Options:
 
 
 def read_fields(given: object, checks: Mapping[str, Check], where: str) -> dict[str, Any]:
-    """The fields that are there, checked. A field that has no check is a mistake too: nobody could know that what it asks
-    for is not done. Raises IllegalArgument; `where` is the name of the object, and the dotted prefix of its fields."""
+    """The fields that are there, checked. A field that has no check is a mistake too: what it asks for would silently not be
+    done. Raises IllegalArgument; `where` is the name of the object, and the dotted prefix of its fields."""
     if not isinstance(given, dict):
         raise IllegalArgument(where, "must be an object")
     return {name: _checked(checks, name, value) for name, value in given.items()}

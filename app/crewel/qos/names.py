@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 ANONYMOUS: Final = "anonymous"
-"""The subject of sessions that gave no name. Nobody can ask for it."""
+"""The subject of sessions that gave no name. No login can ask for it."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number of a session, of either sign: what a browser can count."""
@@ -64,5 +64,5 @@ def parse_name(text: str) -> Name | None:
 
 
 def is_subject(text: str) -> bool:
-    """Whether somebody can be called so."""
+    """Whether this can be the name of a subject."""
     return re.fullmatch(_SUBJECT, text, re.ASCII) is not None

@@ -1,6 +1,6 @@
 """What a publish asks for in `ext.publish` (xmlBlaster's PublishQos): the fields, their defaults and their bounds.
 
-Everything is checked here, so that nobody behind it looks at JSON. Times are milliseconds as on the wire.
+Everything is checked here, so that no code behind it looks at JSON. Times are milliseconds as on the wire.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Destination:
     to: Name
     """A session, or a subject."""
     force_queuing: bool = False
-    """Whether a message to a subject that nobody is waits until somebody is."""
+    """Whether a message to a subject without a session waits for one."""
     distribute: Distribute = Distribute.ALL
 
     def as_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class PublishQos:
     administrative: bool = False
 
     is_volatile: bool = field(init=False)
-    """Whether no history keeps it. What is addressed to somebody is nobody else's past, unless its publisher says so."""
+    """Whether no history keeps it. A message with destinations is in no history, unless its publisher gives a life time."""
 
     def __post_init__(self) -> None:
         is_volatile = self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))

@@ -1,6 +1,6 @@
 """What a subscribe asks for in `ext.subscribe` (xmlBlaster's SubscribeQos): the fields, their defaults and their bounds.
 
-Everything is checked here, so that nobody behind it looks at JSON. `Choice` is the part that lasts as long as the
+Everything is checked here, so that no code behind it looks at JSON. `Choice` is the part that lasts as long as the
 subscription; all else says how it begins.
 """
 

@@ -15,7 +15,7 @@ _UNTOLD: Final = frozenset({"destination", "subscribable"})
 ERASED: Final = "ERASED"
 """The state of the notice that a topic was erased."""
 POINT_TO_POINT: Final = "__subId:PtP"
-"""What is told as the subscription of a message that was addressed to its receiver."""
+"""The `subscription` of a message that was addressed to its receiver."""
 
 
 class Origin(NamedTuple):

@@ -1,7 +1,7 @@
 """The `websocket` transport: one socket, payloads out and frames in.
 
 A task of its own reads the socket from `open` to `close`; a socket that ends
-by itself is told to the session at once, so that nothing waits for replies
+by itself is reported to the session at once, so that nothing waits for replies
 that cannot come.
 """
 
@@ -71,7 +71,7 @@ class WebSocket:
             raise TransportError(f"{self._wiring.url}: {reason(error)}") from error
 
     async def close(self) -> None:
-        """Close the socket and end its reader; whoever still waits for a reply is told."""
+        """Close the socket and end its reader; requests that wait for a reply fail."""
         # Forgotten only once it is done: if this is cancelled half-way, the next close takes up the rest.
         if self._reader is not None:
             self._reader.cancel()
