@@ -20,10 +20,6 @@ OTHERS = {
     f"{BROKER}/limiting.py": {"subscriptions"},
 }
 """Slots' names that are names of something else there."""
-EXCEPTIONS = {
-    f"{BROKER}/publishing.py",
-}
-"""Modules that assign slots from outside; the list only shrinks."""
 
 
 def targets(node: ast.AST) -> Iterator[ast.expr]:
@@ -53,18 +49,9 @@ def assigned(file: Path) -> Iterator[str]:
                 yield f"{shown(file)}:{node.lineno} {ast.unparse(target)}"  # type: ignore[attr-defined]
 
 
-def outside() -> dict[str, list[str]]:
-    """Return the assignments outside the room, by module."""
-    found = {shown(file): list(assigned(file)) for file in modules() if not shown(file).startswith((*ROOM, *APART))}
-    return {name: places for name, places in found.items() if places}
-
-
 def test_no_slot_of_a_session_is_assigned_outside_its_room() -> None:
-    assert not [place for name, places in outside().items() if name not in EXCEPTIONS for place in places]
-
-
-def test_no_exception_is_kept_that_is_not_needed() -> None:
-    assert set(outside()) >= EXCEPTIONS
+    outside = (file for file in modules() if not shown(file).startswith((*ROOM, *APART)))
+    assert not [place for file in outside for place in assigned(file)]
 
 
 def test_the_room_exists() -> None:

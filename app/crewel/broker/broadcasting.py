@@ -168,7 +168,7 @@ class Broadcasting:
         if qos is not DEFAULT:
             entry.priority, entry.expires = qos.priority, qos.expires(self._expiry.now())
         subscribers = self._channels.subscribers(channel)
-        if self._dispatchers.telling or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for
+        if self._dispatchers.updated or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = self._ids.stamp() if origin is None else origin
             entry.origin = Origin(message_id, received, sender, qos.kept())

@@ -292,7 +292,7 @@ class Logins:
             max_bytes = asked.max_bytes or self._settings.bayeux.max_queue_bytes
             ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
-        self._dispatchers.equip(session, qos)
+        self._dispatchers.configure(session, qos)
 
     # A session that goes on
 

@@ -36,7 +36,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.outbox.unsettled import Unsettled
-from crewel.broker.outbox.updates import Telling
+from crewel.broker.outbox.updates import Updates
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.posting import Posting
 from crewel.broker.ptp.destinations import Destinations
@@ -117,7 +117,7 @@ class Parts:
             self.backlog,
             self.overflow,
         )
-        self.telling = Telling(runtime.loop, outbound, self.unsettled, self.expiry)
+        self.updates = Updates(runtime.loop, outbound, self.unsettled, self.expiry)
 
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
@@ -341,10 +341,10 @@ class Parts:
     def _bind_hooks(self) -> None:
         """What a part says to those above it."""
         outbound, dispatchers, groups, shared = self.outbound, self.dispatchers, self.groups, self.shared
-        outbound.tell, outbound.on_timer = self.telling.tell, dispatchers.on_timer
+        outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
-        outbound.bury, outbound.has_room = self.unsettled.bury_unsendable, self.overflow.has_room
+        outbound.on_unsendable, outbound.has_room = self.unsettled.dead_letter_unsendable, self.overflow.has_room
         dispatchers.on_able, dispatchers.on_room = shared.here, shared.freed
         dispatchers.on_blocked, dispatchers.try_other = shared.returning.relieve, shared.returning.passes_on
         dispatchers.end_session = self.durability.end_session = self.table.remove

@@ -84,9 +84,7 @@ class Publishing:
         channel = message.channel
         if channel.is_wildcard:
             raise Refused(BayeuxCode.CHANNEL_INVALID)
-        if session.credit > 0:
-            session.credit -= 1
-        else:
+        if not session.spend():
             self._limits.draw(session)
         listeners = self._registry.listeners
         if self._guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):

@@ -96,7 +96,7 @@ class SessionTable:
         self._subscribing.forget(session)
         if session.name:
             self._names.forget(session)
-        if session.dispatcher is not None or session.durable is not None or session in self._dispatchers.telling:
+        if session.dispatcher is not None or session.durable is not None or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
         if session.durable is not None:
             self._subscriptions.end(session.durable)

@@ -400,6 +400,13 @@ class Session(Outbox):
         """It has ended, or is another client's."""
         self.account = self.subject = None
 
+    def spend(self) -> bool:
+        """Use one publish of its credit; False if there is none."""
+        if self.credit > 0:
+            self.credit -= 1
+            return True
+        return False
+
     def allow(self, credit: int) -> None:
         """Let it publish so often before its limits are asked again."""
         self.credit = credit

@@ -241,7 +241,7 @@ class TestLetters:
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
         joe.session.durable, kept = None, joe.session.durable
         stored.broker.publish("/a", 1)
-        assert stored.broker.dispatchers.unsettled.bury_one(joe.session, "", "user.no", "") is True
+        assert stored.broker.dispatchers.unsettled.dead_letter_one(joe.session, "", "user.no", "") is True
         joe.session.durable = kept
         assert stored.letters() == []
 

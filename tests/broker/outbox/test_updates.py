@@ -97,9 +97,9 @@ def test_a_message_that_cannot_be_told_holds_up_nothing(stored: StoredWorld, joi
 
 def test_it_leaves_nothing_behind(stored: StoredWorld, joined: Callable[..., Client]) -> None:
     client = joined("/a")
-    assert client.session in stored.broker.dispatchers.telling
+    assert client.session in stored.broker.dispatchers.updated
     client.send(client.message("/meta/disconnect"))
-    assert not stored.broker.dispatchers.telling
+    assert not stored.broker.dispatchers.updated
 
 
 def test_a_session_that_does_not_ask_gets_none(stored: StoredWorld) -> None:

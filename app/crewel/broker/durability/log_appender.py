@@ -173,7 +173,7 @@ class LogAppender:
             # By the clock that it is looked at with: the log's ids stand still when the store's clock is set back.
             expires=qos.expires(self._expiry.now()) if qos.force_destroy else 0,
         )
-        if self._dispatchers.telling:
+        if self._dispatchers.updated:
             entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._metrics.stored_publishes += 1

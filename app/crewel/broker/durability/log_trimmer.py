@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from crewel.broker.durability.bounding import Bounding
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
+from crewel.storage import dead_letters, streams
+from crewel.storage import facts as stored_facts
 from crewel.storage import log as stored_log
 from crewel.storage import sessions as stored_sessions
-from crewel.storage import streams
 from crewel.storage.streams import Progress
 
 if TYPE_CHECKING:
@@ -32,6 +32,53 @@ _EVERY: Final = 1.0  # seconds
 _MOVED_AT_ONCE: Final = 500
 _LAG_EVERY: Final = 5  # looks; what is counted is exact however seldom it is looked
 _BOUNDS: Final = {"facts": "storage.facts_max_entries and storage.facts_max_bytes", "events": "events.max_bytes"}
+_LOOKS_PER_COUNT: Final = 5  # a flood of letters is not to flood the log
+
+
+class FactsTrimmer:
+    """Keeps the facts within their bound in bytes, and says when facts or dead letters had to give way.
+
+    The scripts that write them keep the bounds in entries, and those of the letters in bytes. To measure the facts takes the
+    store a little: that is done here, about once a second.
+    """
+
+    def __init__(self, access: StoreAccess, settings: Settings, metrics: Metrics) -> None:
+        self._access = access
+        self._settings = settings
+        self._metrics = metrics
+        self._letters: int | None = None  # that had been dropped when it was said last
+        self._looks = 0
+
+    async def look(self) -> None:
+        """Look once. Raises StoreError."""
+        await self._trim_facts()
+        self._looks += 1
+        if self._looks % _LOOKS_PER_COUNT == 1:
+            await self._count_letters()
+
+    async def _trim_facts(self) -> None:
+        access = self._access
+        store, most = access.store, self._settings.storage.facts_max_bytes
+        if await stored_facts.size(store) <= most:
+            return
+        dropped = await access.writing.ask(stored_facts.trim(store.keys, most))
+        self._metrics.facts_dropped += dropped
+        log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
+
+    async def _count_letters(self) -> None:
+        store, delivery = self._access.store, self._settings.delivery
+        dropped = await dead_letters.dropped(store)
+        more = 0 if self._letters is None else dropped - self._letters
+        self._letters = dropped
+        if more > 0:
+            log.warning(
+                "the %d oldest dead letters were dropped, up to %s: there are more than delivery.dead_letters_max=%d, or"
+                " they take more than delivery.dead_letters_max_bytes=%d",
+                more,
+                await dead_letters.oldest(store) or "the newest",
+                delivery.dead_letters_max,
+                delivery.dead_letters_max_bytes,
+            )
 
 
 class LogTrimmer:
@@ -41,7 +88,7 @@ class LogTrimmer:
         self._access = access
         self._settings = settings
         self._lag = PipelineLag(access, metrics)
-        self._bounding = Bounding(access, settings, metrics)
+        self._facts = FactsTrimmer(access, settings, metrics)
         self._trimmed_at = LogId(-1)
 
     async def run_forever(self) -> None:
@@ -60,7 +107,7 @@ class LogTrimmer:
             # Also where nothing can be trimmed: one message that nobody acknowledges keeps all that come after it.
             if await stored_log.size(self._access.store) > self._settings.storage.log_max_bytes:
                 await self.spill()
-            await self._bounding.look()
+            await self._facts.look()
             await self._lag.look()
         except StoreError as error:
             log.warning("the log could not be trimmed: %s", error)

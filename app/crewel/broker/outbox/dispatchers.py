@@ -24,7 +24,7 @@ from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.ping import Pings
 from crewel.broker.outbox.timers import SessionTimes, cause
 from crewel.broker.outbox.unsettled import Unsettled
-from crewel.broker.outbox.updates import OnewayTelling
+from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Event, Session, State
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
@@ -87,15 +87,15 @@ class Dispatchers:
         """Called to end a session whose client has failed for good."""
         self.is_offered = False
         """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
-        self.telling: set[Session] = set()
+        self.updated: set[Session] = set()
         """The sessions that receive `ext.update`, including those that acknowledge nothing."""
         self.pings = Pings(runtime, outbound)
         self._metrics.gauge("held_sessions", self._count_held)
-        self._metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.telling)))
+        self._metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
 
     # Logins
 
-    def equip(self, session: Session, qos: ConnectQos) -> None:
+    def configure(self, session: Session, qos: ConnectQos) -> None:
         """Give the session the dispatcher that its login asks for. One that it has goes on, and a holdback stays."""
         rules = self._rules(session, qos)
         if qos.ping_interval_ms:
@@ -109,13 +109,13 @@ class Dispatchers:
         elif rules.tells or qos.dispatcher is not None:
             session.dispatcher = Dispatcher(rules)
         is_oneway = qos.update and self.is_offered and not session.is_reliable
-        if is_oneway and not any(isinstance(each, OnewayTelling) for each in session.parts):
-            session.add_part(OnewayTelling(self.telling, self.unsettled, self._expiry))
+        if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
+            session.add_part(OnewayUpdates(self.updated, self.unsettled, self._expiry))
         if rules.tells or is_oneway:
-            self.telling.add(session)
+            self.updated.add(session)
         else:
-            self.telling.discard(session)
-        self._look(session)
+            self.updated.discard(session)
+        self._apply_state(session)
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
         delivery, asked = self._settings.delivery, qos.dispatcher or Retries()
@@ -147,10 +147,10 @@ class Dispatchers:
         dispatcher = self.of(session)
         if "sink" in stored:
             dispatcher.sink = (stored["code"], stored["reason"])
-            self._become_sink(session)
+            self._reject_all(session)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
-        self._look(session)
+        self._apply_state(session)
 
     def of(self, session: Session) -> Dispatcher:
         """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
@@ -164,7 +164,7 @@ class Dispatchers:
     def leave(self, session: Session, event: Event) -> None:
         """The session ends: what of it is in memory only becomes dead letters, if somebody may come back for it."""
         self._log_end(session, event)
-        self.telling.discard(session)
+        self.updated.discard(session)
         self.pings.ended(session)
         durable = session.durable
         self._expiry.leave(session)
@@ -172,7 +172,7 @@ class Dispatchers:
         if durable is not None and (
             durable.is_named or durable.death is not None or self._settings.delivery.letters_for_anonymous
         ):
-            self.unsettled.bury_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
+            self.unsettled.dead_letter_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
         elif session.is_reliable:
             self._metrics.ended[EndReason.LAPSED] += len(session.transients())
         if session.is_paused:
@@ -238,7 +238,7 @@ class Dispatchers:
             return
         death = dispatcher.conclude(self._loop.time())
         if death is not None:
-            self.die(session, *death)
+            self._end_failed(session, *death)
         else:
             self._follow(session, dispatcher)
 
@@ -249,7 +249,7 @@ class Dispatchers:
             unsettled.end(session, entry, EndReason.SETTLED)
         for each in judgement.buried:
             if not self.try_other(session, each.entry, each.code, each.reason, each.attempts):
-                unsettled.bury(session, each.entry, each.code, each.reason, each.attempts)
+                unsettled.dead_letter(session, each.entry, each.code, each.reason, each.attempts)
         failure = dispatcher.last_failure or (NO_STATUS, "no listener of the client takes it")
         put_back = [entry for entry in judgement.put_back if not self.try_other(session, entry, *failure, 0)]
         put_back += unsettled.notices_after(session, put_back)
@@ -268,27 +268,27 @@ class Dispatchers:
         if dispatcher.is_paused or dispatcher.sink is not None:
             self.on_blocked(session)
         if dispatcher.sink is not None and not session.rejects_all:
-            self._become_sink(session)
+            self._reject_all(session)
             self._store(session)
-        self._look(session)
+        self._apply_state(session)
         self.on_room(session)
 
-    def die(self, session: Session, code: str, reason: str) -> None:
+    def _end_failed(self, session: Session, code: str, reason: str) -> None:
         """The client has failed for good: what waits for it becomes dead letters, and it has to shake hands again."""
         if session.durable is not None:
             session.durable.death = (code, reason)
         self.end_session(session, Event.FAILED)
 
-    def _become_sink(self, session: Session) -> None:
+    def _reject_all(self, session: Session) -> None:
         """What waits and what arrives becomes dead letters."""
         session.reject_all()
         assert session.dispatcher is not None
         assert session.dispatcher.sink is not None
-        self.unsettled.bury_all(session, *session.dispatcher.sink)
+        self.unsettled.dead_letter_all(session, *session.dispatcher.sink)
 
     # Pauses
 
-    def _look(self, session: Session) -> None:
+    def _apply_state(self, session: Session) -> None:
         """Pause the session or let it go on, as its dispatcher stands."""
         dispatcher = session.dispatcher
         if dispatcher is None:
@@ -314,7 +314,7 @@ class Dispatchers:
         if dispatcher is None or not session.is_live:
             return inf
         if dispatcher.resume(now):
-            self._look(session)
+            self._apply_state(session)
             self.on_able(session)
         if dispatcher.rules.ack_wait != inf:
             judgement = dispatcher.overdue(now)
@@ -390,7 +390,7 @@ class Dispatchers:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
             self._events.held(session, dispatcher.holdback)
             self.on_blocked(session)
-            self._look(session)
+            self._apply_state(session)
             await self._stored(session)
 
     async def activate(self, session: Session) -> None:
@@ -399,7 +399,7 @@ class Dispatchers:
         if dispatcher is not None and dispatcher.holdback is not None:
             dispatcher.holdback = None
             self._events.released(session)
-            self._look(session)
+            self._apply_state(session)
             self.on_able(session)
             await self._stored(session)
 
@@ -407,7 +407,7 @@ class Dispatchers:
         """Send again what its client could not take, without waiting longer; whether it was waited with."""
         if session.dispatcher is None or not session.dispatcher.retry():
             return False
-        self._look(session)
+        self._apply_state(session)
         self.on_able(session)
         return True
 
@@ -419,12 +419,12 @@ class Dispatchers:
     async def skip(self, session: Session) -> int:
         """Make a dead letter of the message that is held back, or else of the first that waits; returns how many."""
         code, reason, held = self._cause(session)
-        return int(self.unsettled.bury_one(session, held, code, reason))
+        return int(self.unsettled.dead_letter_one(session, held, code, reason))
 
     async def drain(self, session: Session) -> int:
         """Make dead letters of all that waits; returns how many."""
         code, reason, _ = self._cause(session)
-        return self.unsettled.bury_all(session, code, reason)
+        return self.unsettled.dead_letter_all(session, code, reason)
 
     def _cause(self, session: Session) -> tuple[str, str, str]:
         """Why messages are taken out of the queue: code, reason, and the id of the one that is held back."""
@@ -478,7 +478,7 @@ class Dispatchers:
             return
         self._access.node.touch(durable)
         if session.dispatcher is not None and session.dispatcher.sink is not None:
-            self.unsettled.bury_stored(session, place, *session.dispatcher.sink)
+            self.unsettled.dead_letter_stored(session, place, *session.dispatcher.sink)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):
             return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from crewel.bayeux.channel import Kind
 from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.connects import Connects
-from crewel.broker.outbox.exchange import Exchange, Peer, Replies, encode_reply
+from crewel.broker.outbox.exchange import Exchange, encode_reply
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.fan_out import FanOuts, handed_out
 from crewel.broker.outbox.overflow import Backlog
@@ -56,9 +56,9 @@ class Outbound(Connects):
         self._overflowed: set[Session] = set()
         self.has_room: Callable[[Session, Durable, Entry], bool] | None = None
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
-        self.tell: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
+        self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that is told their origin."""
-        self.bury: Callable[[Session, Entry, Exception], None]
+        self.on_unsendable: Callable[[Session, Entry, Exception], None]
         """Called with a message that the server has failed to send."""
         self.on_timer: Callable[[Session, float], float]
         """Called when it may be time for something that a session's dispatcher waits for; returns when it may be time again."""
@@ -268,11 +268,11 @@ class Outbound(Connects):
             self._metrics.deliveries += len(entries)
             dispatcher = session.dispatcher
             if dispatcher is not None and dispatcher.rules.tells:
-                return self.tell(session, dispatcher, entries)
+                return self.encode_updates(session, dispatcher, entries)
             return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
-                self.bury(session, entry, error)
+                self.on_unsendable(session, entry, error)
             return []
 
     def _on_timer(self, session: Session, now: float) -> float:
@@ -308,21 +308,8 @@ class Outbound(Connects):
         messages = self._departing(session) if session is not None and has_messages else []
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
-        self._respond(exchange.peer, session, exchange.replies, messages, replies_first=exchange.handshake is not None)
-        if session is None or not session.is_live:
-            return
-        if exchange.connect is not None or exchange.handshake is not None:
-            self._times.arm_time_out(session, self._loop.time())
-        if not exchange.peer.pushes:
-            session.peer = None
-        if session.urgent:
-            self.make_ready(session)
-
-    def _respond(
-        self, peer: Peer, session: Session | None, answers: Replies, messages: list[bytes], *, replies_first: bool
-    ) -> None:
         parts = []
-        for reply, message in answers:
+        for reply, message in exchange.replies:
             if message is None:
                 passes = True
             elif message.channel.kind is Kind.META:
@@ -333,9 +320,17 @@ class Outbound(Connects):
                 parts.append(encode_reply(reply, self._metrics))
         if messages:
             # Messages come before replies; only a handshake reply goes before all, for the client is nobody until then.
-            parts = parts + messages if replies_first else messages + parts
-        if parts or not peer.pushes:
-            peer.send(parts)
+            parts = messages + parts if exchange.handshake is None else parts + messages
+        if parts or not exchange.peer.pushes:
+            exchange.peer.send(parts)
+        if session is None or not session.is_live:
+            return
+        if exchange.connect is not None or exchange.handshake is not None:
+            self._times.arm_time_out(session, self._loop.time())
+        if not exchange.peer.pushes:
+            session.peer = None
+        if session.urgent:
+            self.make_ready(session)
 
     def drain(self, sessions: Iterable[Session]) -> None:
         """Answer every held connect now: the server is going down."""

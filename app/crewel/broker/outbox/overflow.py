@@ -126,7 +126,7 @@ class Overflow:
             if entry.position and durable.find(entry.position) is None:
                 return False  # its own life was over
             return code is None or self._apply(session, durable, entry, bounds.policy, code)
-        self._unsettled.bury_new(session, entry, *sink)
+        self._unsettled.dead_letter_new(session, entry, *sink)
         return False
 
     def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
@@ -164,7 +164,7 @@ class Overflow:
         if policy is OverflowPolicy.DISCONNECT:
             self._outbound.end_soon(session)
         elif policy is OverflowPolicy.DEAD_MESSAGE and self._makes_letters(durable):
-            self._unsettled.bury_new(session, entry, code, "the queue of the receiver is full")
+            self._unsettled.dead_letter_new(session, entry, code, "the queue of the receiver is full")
         elif entry.position:
             durable.settle(entry.position, EndReason.DROPPED)
         self._access.node.touch(durable)

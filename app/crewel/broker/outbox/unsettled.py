@@ -15,6 +15,7 @@ from crewel.broker.ids import Ids
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
@@ -107,13 +108,13 @@ class Unsettled:
             session.durable.settle(entry.position, reason)
             self._access.node.touch(session.durable)
 
-    def bury(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
+    def dead_letter(self, session: Session, entry: Entry, code: str, reason: str, attempts: int) -> None:
         """The message becomes a dead letter. One of the server's own about itself only ends, and so does one of a session
         that the store does not have."""
         session.take_out(entry)
-        self.bury_new(session, entry, code, reason, attempts)
+        self.dead_letter_new(session, entry, code, reason, attempts)
 
-    def bury_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
+    def dead_letter_new(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> None:
         """The same of one that has not been queued."""
         durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
@@ -129,20 +130,20 @@ class Unsettled:
         if durable is not None:
             self._access.node.touch(durable)
 
-    def bury_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
+    def dead_letter_unsendable(self, session: Session, entry: Entry, error: Exception) -> None:
         """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
         each time."""
         log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
         log.debug("where that happened", exc_info=error)
         if not entry.channel.startswith("/meta/"):
-            self.bury(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
+            self.dead_letter(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
 
     def kept(self, entry: Entry) -> Transient:
         """A message that is not stored, as its letter keeps it."""
         origin = entry.origin or Origin(*self._ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
 
-    def bury_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
+    def dead_letter_stored(self, session: Session, place: LogId, code: str, reason: str) -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
         durable = session.durable
         if durable is None:
@@ -212,20 +213,34 @@ class Unsettled:
         if session.durable is not None:
             session.durable.forget_parked(place)
 
+    def conflate(self, session: Session, channel: str, newest: LogId) -> None:
+        """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
+        has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
+        durable = session.durable
+        if not session.queue and (durable is None or not durable.open):
+            return
+        if durable is not None:
+            for place in _never_sent(session, durable, channel, newest):
+                self.drop_stored(session, place, EndReason.FILTERED)
+        for entry in [each for each in session.queue if each.channel == channel and not each.to]:
+            if durable is None or not entry.position:  # else it was settled above, or has been redriven
+                self.end(session, entry, EndReason.FILTERED)
+                session.drop(entry)
+
     def attempts(self, session: Session, place: LogId) -> int:
         """How often the stored message at this place may have been sent to the session."""
         waiting = None if session.durable is None else session.durable.find(place)
         return self._attempts(session, str(place)) + (0 if waiting is None else waiting.attempts)
 
-    def bury_transients(self, session: Session, code: str, reason: str) -> None:
+    def dead_letter_transients(self, session: Session, code: str, reason: str) -> None:
         """All that is not stored becomes dead letters: nobody will deliver it."""
         for entry in session.transients():
-            self._bury_unsettled(session, entry, code, reason)
+            self._dead_letter_unsettled(session, entry, code, reason)
         session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
-    def _bury_unsettled(self, session: Session, entry: Entry, code: str, reason: str) -> None:
+    def _dead_letter_unsettled(self, session: Session, entry: Entry, code: str, reason: str) -> None:
         attempts = 0 if entry.origin is None else self._attempts(session, entry.origin.id)
-        self.bury(session, entry, code, reason, attempts)
+        self.dead_letter(session, entry, code, reason, attempts)
 
     @staticmethod
     def _attempts(session: Session, message_id: str) -> int:
@@ -243,32 +258,32 @@ class Unsettled:
 
     # What operators do
 
-    def bury_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
+    def dead_letter_one(self, session: Session, message_id: str, code: str, reason: str) -> bool:
         """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
         for entry in session.transients():
             if message_id and entry.origin is not None and entry.origin.id == message_id:
-                self._bury_unsettled(session, entry, code, reason)
+                self._dead_letter_unsettled(session, entry, code, reason)
                 return True
         places = self.stored(session)
         if places:
             held = next((place for place in places if str(place) == message_id), places[0])
-            return self.bury_stored(session, held, code, reason)
+            return self.dead_letter_stored(session, held, code, reason)
         for entry in session.transients()[:1]:
-            self._bury_unsettled(session, entry, code, reason)
+            self._dead_letter_unsettled(session, entry, code, reason)
             return True
         return False
 
-    def bury_all(self, session: Session, code: str, reason: str) -> int:
+    def dead_letter_all(self, session: Session, code: str, reason: str) -> int:
         """Make dead letters of all that waits; returns how many."""
         self._expiry.look(session)
         count = self.count(session)
         self.renew(session)
-        self.bury_transients(session, code, reason)
+        self.dead_letter_transients(session, code, reason)
         if session.durable is not None:
             durable = session.durable
             durable.parked = [rank for rank in durable.parked if place_of(rank) in durable.notices]
             for place in self.stored(session):
-                self.bury_stored(session, place, code, reason)
+                self.dead_letter_stored(session, place, code, reason)
         return count
 
     def drop(self, session: Session, count: int) -> int:
@@ -293,3 +308,14 @@ def _in_order(entries: Iterable[Entry]) -> list[Entry]:
         came = came if entry.origin is None else int(entry.origin.received)
         places.append((-entry.priority, came, len(places), entry))
     return [entry for *_, entry in sorted(places)]
+
+
+def _never_sent(session: Session, durable: Durable, channel: str, newest: LogId) -> list[LogId]:
+    """The places of the channel's stored messages that are open and not at the client."""
+    queued = {entry.position for entry in session.queue}  # what goes out again is there too
+    sent = {entry.position for entry in session.in_memory()} - queued
+    return [
+        place
+        for place, waiting in durable.open.items()
+        if waiting.channel == channel and place != newest and place not in sent
+    ]

@@ -16,18 +16,18 @@ from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 
 
-class OnewayTelling(SessionPart):
+class OnewayUpdates(SessionPart):
     """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""
 
-    def __init__(self, telling: set[Session], unsettled: Unsettled, expiry: Expiry) -> None:
-        self._telling = telling
+    def __init__(self, updated: set[Session], unsettled: Unsettled, expiry: Expiry) -> None:
+        self._updated = updated
         self._unsettled = unsettled
         self._expiry = expiry
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The messages with `ext.update`, in the encoding that all receivers share. A message
         that cannot be encoded so is dropped: the session sends no status for it."""
-        if session not in self._telling:
+        if session not in self._updated:
             return entries  # a later login of the session has not asked for it
         now_ms = self._expiry.now() // 1000
         told = []
@@ -36,11 +36,11 @@ class OnewayTelling(SessionPart):
                 is_told = entry.origin is not None
                 told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                self._unsettled.bury_unsendable(session, entry, error)
+                self._unsettled.dead_letter_unsendable(session, entry, error)
         return told
 
 
-class Telling:
+class Updates:
     """Encodes what leaves for such sessions."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Telling:
         self._unsettled = unsettled
         self._expiry = expiry
 
-    def tell(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
+    def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
         remote call, stay as they are: nobody can say anything of them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
@@ -78,7 +78,7 @@ class Telling:
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
-            self._unsettled.bury_unsendable(session, entry, cause)
+            self._unsettled.dead_letter_unsendable(session, entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.note_retained()
         if dispatcher.rules.ack_wait != inf:

@@ -255,7 +255,7 @@ class Destinations:
             access.node.skip(sent.id)
         else:
             access.writing.look()  # until the cursor is there, nothing may be told of how this ends
-        is_told = bool(self._dispatchers.telling)
+        is_told = bool(self._dispatchers.updated)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):

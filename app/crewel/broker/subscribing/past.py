@@ -142,7 +142,7 @@ class GetService:
             raise RemoteCallError({"errorCode": SIZE, "message": told_why})
         if asked.get("newestFirst", True):
             entries.reverse()
-        return {"messages": [told(each, with_origin=session in self._dispatchers.telling) for each in entries]}
+        return {"messages": [told(each, with_origin=session in self._dispatchers.updated) for each in entries]}
 
     async def _refusal(self, session: Session, channel: Channel) -> str | None:
         """Why the session may not see what subscribers of the channel see; None if it may."""

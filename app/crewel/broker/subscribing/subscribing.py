@@ -16,7 +16,6 @@ from crewel.broker.ptp.groups import Groups
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.subscribing.choice import Budgets, Heard, Question
-from crewel.broker.subscribing.newest import outdate
 from crewel.broker.subscribing.replaying import Numbers
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
@@ -75,7 +74,7 @@ class Subscribing:
         if not hearing:
             return Heard.NO
         if all(each.newest_only for each in hearing):
-            outdate(self._unsettled, session, channel.name, entry.position)
+            self._unsettled.conflate(session, channel.name, entry.position)
         return _heard(session, hearing)
 
     def chosen(

@@ -20,7 +20,7 @@ def test_letters_beyond_the_bound_in_bytes_are_dropped_and_said(
     world = make_stored(f"delivery.dead_letters_max_bytes={MOST}")
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     world.advance(1.5)
-    with caplog.at_level(logging.WARNING, "crewel.broker.durability.bounding"):
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
         for number in range(40):
             world.broker.publish("/a", f"{number} {'x' * 50_000}")
         kept = world.letters()
@@ -41,7 +41,7 @@ def test_facts_beyond_the_bound_in_bytes_are_dropped_and_said(
     for _ in range(1000):
         pipeline.xadd(facts, {"t": "ended", "d": b"x" * 5000})
     world.wait(pipeline.execute())
-    with caplog.at_level(logging.WARNING, "crewel.broker.durability.bounding"):
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
         world.advance(1.5)
     size: Any = world.wait(reader.memory_usage(facts))
     left: Any = world.wait(reader.xlen(facts))
