@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from crewel.cli import connecting
+from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def operate(url: str, token: str | None, work: Callable[[Admin], Awaitable[None]
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
     base = _base(url)
     try:
-        connecting.run(_operate(base, token or connecting.local_token(url), work))
-    except connecting.Interrupted as interrupted:
+        bayeux_client.run(_operate(base, token or bayeux_client.local_token(url), work))
+    except bayeux_client.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     except BrokenPipeError:  # its reader has gone, and Python would flush once more at its end
         sys.stdout = None
@@ -111,7 +111,7 @@ async def _operate(base: str, token: str | None, work: Callable[[Admin], Awaitab
 def _base(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in _HTTP or not parts.netloc:
-        raise typer.BadParameter(f"--url takes an address such as {connecting.DEFAULT_URL}, not {url}")
+        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {url}")
     return f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
 
 

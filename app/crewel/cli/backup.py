@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from crewel.cli.connecting import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 

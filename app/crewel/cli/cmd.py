@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crewel.cli import admin_client, connecting, output
+from crewel.cli import admin_client, bayeux_client, output
 from crewel.cli.admin_client import Admin
 
 
@@ -17,8 +17,8 @@ def cmd(
     command: Annotated[
         str, typer.Argument(metavar="COMMAND", help="Such as '__cmd:client/joe/1/?dispatcherActive=true'.")
     ],
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object with the command and its result.")
     ] = False,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.cli import admin_client, asking, connecting, output
+from crewel.cli import admin_client, bayeux_client, output, qos_options
 from crewel.cli.admin_client import Admin
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
@@ -146,15 +146,15 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command(name="list")
-@asking.with_options(_FILTERS)
+@qos_options.with_options(_FILTERS)
 def list_dead_letters(
     count: Annotated[
         int | None, typer.Option(min=1, help=f"At most so many; {_LISTED} on a terminal, else all.")
     ] = None,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
     """Print dead letters, the oldest first."""
@@ -202,9 +202,9 @@ def _row(letter: dict[str, Any]) -> tuple[Any, ...]:
 @app.command()
 def show(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Dead ids.")],
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print all that is known of dead letters."""
     choice = _choose(ids, {})
@@ -226,7 +226,7 @@ async def _chosen(admin: Admin, choice: _Choice) -> AsyncIterator[dict[str, Any]
 
 
 @app.command()
-@asking.with_options(_FILTERS)
+@qos_options.with_options(_FILTERS)
 def redrive(
     ids: _Ids = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
@@ -238,9 +238,9 @@ def redrive(
             help="Publish them to their channels, instead of the receiver; addressed ones go to their destination.",
         ),
     ] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
     """Send dead letters again, each to the receiver that it was for. What cannot be sent stays where it is."""
@@ -259,14 +259,14 @@ def redrive(
 
 
 @app.command()
-@asking.with_options(_FILTERS)
+@qos_options.with_options(_FILTERS)
 def discard(
     ids: _Ids = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
     """Throw dead letters away, for good."""
@@ -350,11 +350,11 @@ async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str,
 
 
 @app.command()
-@asking.with_options(_FILTERS)
+@qos_options.with_options(_FILTERS)
 def export(
     ids: _Ids = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     **asked: Any,
 ) -> None:
     """Write dead letters to standard output, a JSON object a line; all of them, unless ids or filters are given."""
@@ -377,13 +377,13 @@ def export(
 
 
 @app.command()
-@asking.with_options(_FILTERS)
+@qos_options.with_options(_FILTERS)
 def dump(
     directory: Annotated[Path, typer.Option("--dir", metavar="DIRECTORY", help="Where to; it is made if need be.")],
     ids: _Ids = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
     """Write each dead letter to a file of its own, in a directory for each receiver. Files that are there already stay as

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crewel.cli import output
-from crewel.cli.connecting import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides
 
 if TYPE_CHECKING:
     from crewel.cli.diagnosis import Finding

@@ -12,8 +12,8 @@ import typer
 
 from crewel.cli import (
     backup,
+    bayeux_client,
     cmd,
-    connecting,
     dead_letters,
     doctor,
     pub,
@@ -60,7 +60,7 @@ for _group in (
 def pipeline(context: typer.Context) -> None:
     """Ask what happened: live, backfill, report, audit, redrive, compact, doctor."""
     # By name, so that nothing of the server imports the pipeline and its Spark.
-    import_module("crewel.pipeline.cli").run(context.args, connecting.local_token)
+    import_module("crewel.pipeline.cli").run(context.args, bayeux_client.local_token)
 
 
 def run() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import asking, connecting
+from crewel.cli import bayeux_client, qos_options
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     app.command(name="pub")(pub)
 
 
-@asking.with_options(asking.OF_PUBLISH)
+@qos_options.with_options(qos_options.OF_PUBLISH)
 def pub(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where to.")],
     data: Annotated[
@@ -63,9 +63,9 @@ def pub(
             " has KEY-2. --persistent alone makes a random one.",
         ),
     ] = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    transport: connecting.Transports = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    transport: bayeux_client.Transports = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each reply as a JSON object a line.")] = False,
     **asked: Any,
 ) -> None:
@@ -73,16 +73,16 @@ def pub(
     if asked["administrative"] and data is None:
         data = "null"
     _check(channel, data)
-    options = asking.publish_options({"persistent": persistent or None, "key": key, **asked})
+    options = qos_options.publish_options({"persistent": persistent or None, "key": key, **asked})
     is_stored = bool(options.get("persistent") or options.get("force_queuing"))
     if timeout_ms is not None and not is_stored:
         raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
     options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
     try:
-        client = connecting.patient_client(url, transport, token, patience)
+        client = bayeux_client.patient_client(url, transport, token, patience)
         texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
-        connecting.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
-    except connecting.Interrupted as interrupted:
+        bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
+    except bayeux_client.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 
 
@@ -108,7 +108,7 @@ async def _publish(
             number += 1
             options["key"] = key if key is None or number == 1 else f"{key}-{number}"
             try:
-                reply: Fields = await client.publish(channel, asking.value(text), **options)
+                reply: Fields = await client.publish(channel, qos_options.value(text), **options)
             except PublishRefused as error:
                 if as_json:
                     _print(error.reply)

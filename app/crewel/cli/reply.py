@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from crewel.cli import asking, connecting
+from crewel.cli import bayeux_client, qos_options
 
 if TYPE_CHECKING:
     from crewel.client import Client, Message
@@ -47,21 +47,21 @@ def reply(
         str | None,
         typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
     ] = None,
-    resume_file: connecting.ResumeFile = None,
-    group: asking.Group = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    transport: connecting.Transports = None,
+    resume_file: bayeux_client.ResumeFile = None,
+    group: qos_options.Group = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    transport: bayeux_client.Transports = None,
 ) -> None:
     """Answer requests until interrupted. Tells on stderr once it listens. What is no request is let pass."""
-    connecting.check_channels([channel])
+    bayeux_client.check_channels([channel])
     if echo is (command is not None):
         raise typer.BadParameter("either --echo or --command CMD says how requests are answered")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
     try:
-        client = connecting.client(url, transport, token, name=name, resume_file=resume_file, update=True)
-        connecting.run(_reply(client, channel, answer, at_once, count, {} if group is None else {"group": group}))
-    except connecting.Interrupted as interrupted:
+        client = bayeux_client.client(url, transport, token, name=name, resume_file=resume_file, update=True)
+        bayeux_client.run(_reply(client, channel, answer, at_once, count, {} if group is None else {"group": group}))
+    except bayeux_client.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.
         raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
 
@@ -98,7 +98,7 @@ def _command(command: str, timeout: float) -> "OnRequest":
         if status:
             words = err.strip().splitlines()
             raise ErrorAnswer(FAILED, words[-1] if words else f"the command ended with {status}")
-        return asking.value(out.strip())
+        return qos_options.value(out.strip())
 
     return answer
 

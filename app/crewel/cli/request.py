@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import asking, connecting
+from crewel.cli import bayeux_client, qos_options
 
 if TYPE_CHECKING:
     from crewel.client import Client
@@ -25,13 +25,13 @@ def request(
     timeout_ms: Annotated[
         int, typer.Option(min=1, metavar="MS", help="How long the answer may take, from the start of the command.")
     ] = 10_000,
-    to: asking.To = None,
+    to: qos_options.To = None,
     persistent: Annotated[
         bool, typer.Option("--persistent", help="Have the request stored before it is answered.")
     ] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    transport: connecting.Transports = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    transport: bayeux_client.Transports = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the whole message as a JSON object, and not only its data.")
     ] = False,
@@ -40,13 +40,13 @@ def request(
 
     Without an answer in time, or with one that tells of a failure, nothing is printed but a line on stderr.
     """
-    name = asking.channel_name(channel)
+    name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data
-    options: dict[str, Any] = {"persistent": persistent or None, "to": asking.addresses(to)}
+    options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
     try:
-        client = connecting.patient_client(url, transport, token, timeout_ms / 1000)
-        connecting.run(_request(client, name, asking.value(text), timeout_ms / 1000, options, as_json))
-    except connecting.Interrupted as interrupted:
+        client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000)
+        bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
+    except bayeux_client.Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
 
 

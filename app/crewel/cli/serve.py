@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crewel.cli.connecting import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides
 from crewel.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.cli import admin_client, connecting, output
+from crewel.cli import admin_client, bayeux_client, output
 from crewel.cli.admin_client import Admin
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
@@ -23,9 +23,9 @@ def list_sessions(
     subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only this subject's.")] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those ALIVE, POLLING or DEAD.")] = None,
     held: Annotated[bool, typer.Option("--held", help="Only those that are held back.")] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print the sessions that have a name."""
     query = {name: value for name, value in (("subject", subject), ("state", state)) if value is not None}
@@ -81,9 +81,9 @@ def _why(holdback: dict[str, Any] | None) -> str:
 @app.command()
 def show(
     names: Names,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print all that is known of sessions."""
     paths = [_path(name) for name in names]
@@ -100,9 +100,9 @@ def hold(
     names: Names,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who look at it later.")] = None,
     code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for those who look at it later.")] = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Hold sessions back: what arrives waits until they are activated."""
     given = {name: text for name, text in (("reason", reason), ("code", code)) if text is not None}
@@ -140,9 +140,9 @@ def _add(operation: str, help_text: str, text: Callable[[dict[str, Any]], str]) 
     @app.command(name=operation, help=help_text)
     def command(
         names: Names,
-        token: connecting.Token = None,
-        url: connecting.Url = connecting.DEFAULT_URL,
-        as_json: connecting.AsJson = None,
+        token: bayeux_client.Token = None,
+        url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+        as_json: bayeux_client.AsJson = None,
     ) -> None:
         _operate(names, operation, url, token, as_json, text)
 

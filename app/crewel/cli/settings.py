@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crewel.cli import admin_client, connecting, output
+from crewel.cli import admin_client, bayeux_client, output
 from crewel.cli.admin_client import Admin
-from crewel.cli.connecting import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides
 from crewel.errors import CrewelError
 
 app = typer.Typer(name="settings", help="Look at settings, and change those of a running server.")
@@ -39,9 +39,9 @@ def get(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Only these: bayeux.timeout_ms.")
     ] = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print the settings that a running server has."""
 
@@ -60,9 +60,9 @@ def get(
 @app.command(name="set")
 def change(
     values: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="bayeux.timeout_ms=20000")],
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Change settings of a running server, all or none. They hold until it ends."""
     asked = {}

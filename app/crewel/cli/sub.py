@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import asking, connecting
+from crewel.cli import bayeux_client, qos_options
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
     app.command(name="sub")(sub)
 
 
-@asking.with_options(asking.OF_SUBSCRIPTION)
+@qos_options.with_options(qos_options.OF_SUBSCRIPTION)
 def sub(
     channels: Channels = None,
     ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
@@ -63,17 +63,17 @@ def sub(
         bool,
         typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
     ] = False,
-    resume_file: connecting.ResumeFile = None,
+    resume_file: bayeux_client.ResumeFile = None,
     update_exception: UpdateException = None,
     update_message: UpdateMessage = "",
     retries: Retries = None,
     delay_ms: DelayMs = None,
     settle: SettleBy = Settle.MESSAGE,
     oneway: Oneway = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    transport: connecting.Transports = None,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    transport: bayeux_client.Transports = None,
+    as_json: bayeux_client.AsJson = None,
     **asked: Any,
 ) -> None:
     """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
@@ -82,16 +82,18 @@ def sub(
     that session or its subject is printed too, whatever its channel.
     """
     wanted = _wanted(channels or [], name)
-    options = asking.subscribe_options(wanted, asked)
+    options = qos_options.subscribe_options(wanted, asked)
     settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     try:
-        client = connecting.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
+        client = bayeux_client.client(
+            url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling
+        )
         take = _taker(_printer(as_json), update_exception, update_message)
         reader = Reader(client, wanted, options, take, count)
-        connecting.run(_read(reader, named=name is not None, rejects=update_exception is not None))
-    except connecting.Interrupted as interrupted:
+        bayeux_client.run(_read(reader, named=name is not None, rejects=update_exception is not None))
+    except bayeux_client.Interrupted as interrupted:
         # Without --count there is no other end, so the signal is the regular one.
         raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
     except BrokenPipeError:
@@ -103,7 +105,7 @@ def sub(
 def _wanted(channels: list[str], name: str | None) -> list[str]:
     if not channels and name is None:
         raise typer.BadParameter("CHANNEL is missing, or --name for what is addressed to it")
-    connecting.check_channels(channels)
+    bayeux_client.check_channels(channels)
     return widest(channels)
 
 
@@ -213,7 +215,7 @@ class Reader:
     def _tell_position(self, subscriptions: list["Subscription"]) -> None:
         reached = {channel: place for each in subscriptions for channel, place in each.position.items()}
         if "since" in self._options and reached:
-            _say(f"go on with --since {asking.shown(reached)}")
+            _say(f"go on with --since {qos_options.shown(reached)}")
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import typer
 
-from crewel.cli import admin_client, asking, connecting, output
+from crewel.cli import admin_client, bayeux_client, output, qos_options
 from crewel.cli.admin_client import Admin
 
 Channels = Annotated[list[str], typer.Argument(metavar="CHANNEL...", help="Channels: /chat/demo.")]
@@ -27,9 +27,9 @@ def list_topics(
         str | None,
         typer.Option(metavar="STATE", help="Only those ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED."),
     ] = None,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print the topics."""
     query = {name: value for name, value in (("pattern", pattern), ("state", state)) if value is not None}
@@ -56,9 +56,9 @@ def _row(topic: dict[str, Any]) -> tuple[Any, ...]:
 @app.command()
 def show(
     channels: Channels,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Print all that is known of topics. Ends with 1 if there is none on a channel, or it is DEAD."""
     paths = [_path("topics", channel) for channel in channels]
@@ -75,8 +75,8 @@ def history(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.")],
     count: Annotated[int, typer.Option(min=1, max=1000, help="Most messages, of the newest.")] = 100,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="In this order.")] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
 ) -> None:
     """Print the messages that the history of a topic keeps, a JSON object a line. They stay."""
     path = _path("history", channel)
@@ -93,9 +93,9 @@ def history(
 def erase(
     channels: Channels,
     force: Annotated[bool, typer.Option("--force", help="Drop what waits in queues too.")] = False,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """End topics: history and settings go, subscribers get a notice. What waits in queues is delivered unless --force."""
     paths = [_path("topics", channel) for channel in channels]
@@ -115,9 +115,9 @@ _ENDS = {"DEAD": "erased", "SOFTERASED": "erased; what waits in queues is still 
 @app.command()
 def clear(
     channels: Channels,
-    token: connecting.Token = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    as_json: connecting.AsJson = None,
+    token: bayeux_client.Token = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    as_json: bayeux_client.AsJson = None,
 ) -> None:
     """Empty the histories of topics, and no more."""
     paths = [_path("history", channel) for channel in channels]
@@ -131,4 +131,4 @@ def clear(
 
 
 def _path(resource: str, channel: str) -> str:
-    return f"/{resource}{quote(asking.channel_name(channel))}"
+    return f"/{resource}{quote(qos_options.channel_name(channel))}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from crewel.cli.asking import OF_PUBLISH, OF_SUBSCRIPTION, duration_ms, publish_options, shown, subscribe_options
+from crewel.cli.qos_options import OF_PUBLISH, OF_SUBSCRIPTION, duration_ms, publish_options, shown, subscribe_options
 from crewel.client import PublishOptions, SubscribeOptions
 from tests.cli.command import crewel
 
