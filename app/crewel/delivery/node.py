@@ -18,7 +18,7 @@ from crewel.delivery.pending import Interval, Pending
 from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
-MOST_CHANGES: Final = 1000
+MOST_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 _MOST_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
