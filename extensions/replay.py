@@ -12,7 +12,7 @@ from time import time
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.replaying import Numbers
+from crewel.broker.subscriptions.history_start import Numbers
 from crewel.extension import Extension
 
 HANDSHAKE = "/meta/handshake"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crewel.bayeux.message import Accepted, Message
     from crewel.broker.broker import Broker
-    from crewel.broker.letters.dead_letter import DeadLetter
+    from crewel.broker.dead_letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
     from crewel.broker.session_part import SessionPart
     from crewel.broker.sessions import Session
@@ -37,7 +37,7 @@ __all__ = [
 _HOMES = {
     "Accepted": "crewel.bayeux.message",
     "Broker": "crewel.broker.broker",
-    "DeadLetter": "crewel.broker.letters.dead_letter",
+    "DeadLetter": "crewel.broker.dead_letters.dead_letter",
     "Deny": "crewel.security.policy",
     "Extension": "crewel.extension",
     "GRANT": "crewel.security.policy",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.broker.letters.redriving import Chosen, Limits
+from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.broker.sessions import Session
 from crewel.delivery.order import in_order, place_of
 from tests.broker.stored_world import Receiver, StoredWorld, origin

@@ -14,10 +14,10 @@ ROOM = (f"{BROKER}/sessions.py", f"{BROKER}/outbox/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
-    f"{BROKER}/parts.py": {"expiry"},  # of the way out
     f"{BROKER}/topics/topics.py": {"asked"},  # of a topic
     f"{BROKER}/channels.py": {"subscriptions"},  # of an account
     f"{BROKER}/limiting.py": {"subscriptions"},
+    f"{BROKER}/parts.py": {"expiry"},  # of the way out
 }
 """Slots' names that are names of something else there."""
 

@@ -24,8 +24,8 @@ from crewel.admin.route import (
 )
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.bayeux.codec import encode
-from crewel.broker.letters.dead_letter import DeadLetter
-from crewel.broker.letters.redriving import Chosen, Limits, Report
+from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument, StoreError
 from crewel.qos.fields import list_of, whole
 from crewel.qos.names import parse_name

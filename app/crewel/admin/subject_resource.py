@@ -9,7 +9,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
 from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, number_text, page_fields
 from crewel.admin.session_resource import kill, login_date, uptime
-from crewel.broker.subscribing.past import told
+from crewel.broker.subscriptions.history_reader import told
 
 # Commands
 

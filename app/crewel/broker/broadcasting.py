@@ -17,12 +17,12 @@ from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.ptp.groups import Groups
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import Promise
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Submission
@@ -36,7 +36,7 @@ ANSWERS: Final = f"{REPLIES}**"
 log = logging.getLogger(__name__)
 
 
-class Keeping(NamedTuple):
+class StoragePlan(NamedTuple):
     """Where a message is kept before its publish is answered."""
 
     history_max: int = 0
@@ -61,8 +61,8 @@ class Broadcasting:
         events: Events,
         expiry: Expiry,
         topics: Topics,
-        groups: Groups,
-        subscribing: Subscribing,
+        groups: ConsumerGroups,
+        subscribing: SubscriptionOptions,
         clock: Clock,
         access: StoreAccess,
     ) -> None:
@@ -81,7 +81,7 @@ class Broadcasting:
         self._clock = clock
         self._access = access
 
-    def keeping(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> Keeping | None:
+    def keeping(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
         is one too many for its publisher."""
         if channel.is_reply:
@@ -91,13 +91,13 @@ class Broadcasting:
         history_max = 0 if qos.is_volatile else settings.history_max
         if not (qos.persistent or history_max or groups):
             return None
-        return Keeping(history_max, settings.is_readonly, groups)
+        return StoragePlan(history_max, settings.is_readonly, groups)
 
     def store(
         self,
         channel: Channel,
         fields: Fields,
-        keeping: Keeping,
+        keeping: StoragePlan,
         qos: PublishQos,
         *,
         publisher: Session | None = None,
@@ -175,7 +175,7 @@ class Broadcasting:
         excluded = publisher
         if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
             excluded = None
-        if self._subscribing.choosing:
+        if self._subscribing.filtered:
             others = [session for session in subscribers if session is not excluded]
             sender = "" if publisher is None else publisher.name
             subscribers = self._subscribing.chosen(channel, entry, others, sender, qos.kept())
@@ -195,7 +195,7 @@ class Broadcasting:
 
     def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
         subscribing = self._subscribing
-        if publisher in subscribing.choosing and not subscribing.is_local(publisher, channel):
+        if publisher in subscribing.filtered and not subscribing.is_local(publisher, channel):
             return False
         if self._channels.is_kept_from_publisher(channel):
             return False

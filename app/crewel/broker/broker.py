@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
-from crewel.broker.broadcasting import Keeping
+from crewel.broker.broadcasting import StoragePlan
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.write_queue import Published
 from crewel.broker.parts import Parts
 from crewel.broker.pipe import Hooks, Pipe
-from crewel.broker.ptp.destinations import Sending
+from crewel.broker.point_to_point.destinations import Sending
 from crewel.broker.publishing import scoped
 from crewel.broker.sessions import Session
 from crewel.broker.steps import finished
@@ -97,7 +97,7 @@ class Broker(Parts):
         """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
         A `key` makes a second call within two minutes harmless. Raises StoreError, Refused, ValueError and TypeError."""
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
-        keeping = self.broadcasting.keeping(target, asked) or Keeping()
+        keeping = self.broadcasting.keeping(target, asked) or StoragePlan()
         key = scoped(key or asked.key, target, None)
         published = await self.broadcasting.store(target, fields, keeping, asked, key=key)
         return published.id

@@ -28,8 +28,8 @@ from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.outbox.unsettled import Unsettled
-from crewel.broker.ptp.presence import Presence
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.presence import Presence
 from crewel.broker.refusals import (
     IDENTICAL,
     NameHeld,
@@ -44,7 +44,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session_table import SessionTable
 from crewel.broker.sessions import Host, Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
@@ -82,7 +82,7 @@ class Logins:
         names: Names,
         admin: AdminToken,
         shared: SharedQueues,
-        subscribing: Subscribing,
+        subscribing: SubscriptionOptions,
         times: SessionTimes,
         access: StoreAccess,
         durability: Durability,

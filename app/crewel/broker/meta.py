@@ -25,16 +25,15 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.refusals import denied as denied_handshake
 from crewel.broker.refusals import limited, shown_token, told_name, unavailable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_table import SessionTable
 from crewel.broker.sessions import Event, Session, State, Verdict
 from crewel.broker.steps import Steps
-from crewel.broker.subscribing.handling import SubscribeHandler
-from crewel.broker.subscribing.permissions import Permissions
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
 from crewel.errors import BayeuxCode, Limited, StoreError, coded
 
 HANDSHAKE: Final = "/meta/handshake"
@@ -57,7 +56,7 @@ class MetaHandlers:
         logins: Logins,
         names: Names,
         shared: SharedQueues,
-        subscribing: Subscribing,
+        subscribing: SubscriptionOptions,
         permissions: Permissions,
         browsers: Browsers,
         times: SessionTimes,

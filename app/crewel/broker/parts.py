@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from crewel.broker.broadcasting import Broadcasting
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
+from crewel.broker.dead_letters.notifier import DeadLetterNotifier
+from crewel.broker.dead_letters.redrive import DeadLetterRedrive
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.durability import Durability
@@ -22,8 +24,6 @@ from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
-from crewel.broker.letters.letters import Letters
-from crewel.broker.letters.redriving import Redriving
 from crewel.broker.limiting import Limits
 from crewel.broker.logins import Logins
 from crewel.broker.meta import MetaHandlers
@@ -38,27 +38,23 @@ from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import Updates
 from crewel.broker.pipe import Hooks, Pipe
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.destinations import Destinations
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.posting import Posting
-from crewel.broker.ptp.destinations import Destinations
-from crewel.broker.ptp.groups import Groups
-from crewel.broker.ptp.presence import Presence
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.presence import Presence
 from crewel.broker.publishing import Publishing
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_table import SessionTable
 from crewel.broker.sessions import Host, Session
-from crewel.broker.subscribing.beginning import Readers
-from crewel.broker.subscribing.handling import SubscribeHandler
-from crewel.broker.subscribing.past import SERVICE as GET
-from crewel.broker.subscribing.past import GetService, HistoryReader
-from crewel.broker.subscribing.permissions import Permissions
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
+from crewel.broker.subscriptions.history_start import HistoryReads
+from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
 from crewel.broker.sweeper import Sweeper
-from crewel.broker.topics.erased import TopicEraser
+from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
 from crewel.broker.topics.references import QueuedTopics
-from crewel.broker.topics.service import SERVICE as ERASE
-from crewel.broker.topics.service import EraseService
 from crewel.broker.topics.topics import Topics
 from crewel.security.tokens import AdminToken
 from crewel.settings import Settings
@@ -122,9 +118,9 @@ class Parts:
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
-        self.letters = Letters(runtime, channels, outbound, self.registry, self.ids, access)
+        self.letters = DeadLetterNotifier(runtime, channels, outbound, self.registry, self.ids, access)
         self.presence = Presence(runtime, channels, outbound, self.registry, self.ids, self.names)
-        self.groups = Groups(self.registry)
+        self.groups = ConsumerGroups(self.registry)
         self.shared = SharedQueues(
             runtime,
             outbound,
@@ -139,14 +135,14 @@ class Parts:
         self.limits = Limits(
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
-        self.redriving = Redriving(runtime, self.dispatchers, self.names, self.shared, access)
+        self.redriving = DeadLetterRedrive(runtime, self.dispatchers, self.names, self.shared, access)
 
     def _make_topics(self) -> None:
         """Topics, and what sessions want of them."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
         self.queued = QueuedTopics(self.shared, access, self.sessions)
         self.topics = Topics(runtime, access, channels, self.groups, self.shared, self.limits, self.clock, self.queued)
-        self.subscribing = Subscribing(runtime, channels, outbound, self.unsettled, self.topics, self.groups)
+        self.subscribing = SubscriptionOptions(runtime, channels, outbound, self.unsettled, self.topics, self.groups)
         self.subscriptions = SubscriptionStore(
             runtime,
             self.dispatchers,
@@ -262,8 +258,8 @@ class Parts:
         self.acknowledgements = Acknowledgements(
             runtime, access, dispatchers, self.durability, self.events, self.subscribing
         )
-        self.registry.calls[ERASE] = EraseService(self.guard, self.topics).erase
-        self.registry.calls[GET] = GetService(
+        self.registry.calls[ERASE_SERVICE] = EraseService(self.guard, self.topics).erase
+        self.registry.calls[GET_SERVICE] = GetService(
             runtime.settings, self.histories, self.permissions, outbound, dispatchers
         ).get
 
@@ -303,7 +299,7 @@ class Parts:
 
     def _make_meta(self, host: Host) -> None:
         runtime, outbound = self.runtime, self.outbound
-        readers = Readers(runtime.loop, runtime.settings, self.access, outbound, self.subscribing)
+        readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscribing)
         handler = SubscribeHandler(
             self.guard, self.topics, self.subscribing, self.permissions, self.access, self.subscriptions, readers
         )
@@ -345,8 +341,8 @@ class Parts:
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
         outbound.on_unsendable, outbound.has_room = self.unsettled.dead_letter_unsendable, self.overflow.has_room
-        dispatchers.on_able, dispatchers.on_room = shared.here, shared.freed
-        dispatchers.on_blocked, dispatchers.try_other = shared.returning.relieve, shared.returning.passes_on
+        dispatchers.on_able, dispatchers.on_room = shared.here, shared.on_room
+        dispatchers.on_blocked, dispatchers.try_other = shared.returning.requeue_all, shared.returning.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove
         self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.logins.restore
         groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again

@@ -11,7 +11,7 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
-from crewel.broker.broadcasting import Broadcasting, Keeping
+from crewel.broker.broadcasting import Broadcasting, StoragePlan
 from crewel.broker.channels import Channels
 from crewel.broker.durability.log_appender import readonly
 from crewel.broker.durability.write_queue import Published
@@ -20,7 +20,7 @@ from crewel.broker.ids import Ids
 from crewel.broker.limiting import Limits
 from crewel.broker.names import identity
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.ptp.destinations import Destinations
+from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.registry import Registry, RemoteCall
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
@@ -196,7 +196,7 @@ class Publishing:
         return _published(message, origin[0])
 
     def _publish_stored(
-        self, session: Session, message: Message, qos: PublishQos, keeping: Keeping, key: str
+        self, session: Session, message: Message, qos: PublishQos, keeping: StoragePlan, key: str
     ) -> Then[Reply]:
         try:
             promise = self._broadcasting.store(

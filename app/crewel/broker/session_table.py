@@ -12,11 +12,11 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.ptp.groups import Groups
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Event, Session
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.entry import Entry
 
 
@@ -32,8 +32,8 @@ class SessionTable:
         registry: Registry,
         limits: Limits,
         names: Names,
-        groups: Groups,
-        subscribing: Subscribing,
+        groups: ConsumerGroups,
+        subscribing: SubscriptionOptions,
         times: SessionTimes,
         subscriptions: SubscriptionStore,
         sessions: dict[str, Session],

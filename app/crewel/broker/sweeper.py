@@ -19,7 +19,7 @@ from crewel.broker.logins import Logins
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session_table import SessionTable
 from crewel.broker.sessions import Event, Session

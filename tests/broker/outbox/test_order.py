@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.ptp.post import Clerk, come, login, one, settled
+from tests.broker.point_to_point.post import Clerk, come, login, one, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, store
 from tests.broker.world import Client
 

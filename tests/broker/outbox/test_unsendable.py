@@ -11,7 +11,7 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
-from crewel.broker.broadcasting import Keeping
+from crewel.broker.broadcasting import StoragePlan
 from crewel.broker.session_part import SessionPart
 from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
@@ -20,7 +20,7 @@ from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from crewel.qos.publish import PublishQos
-from tests.broker.ptp.post import come, login
+from tests.broker.point_to_point.post import come, login
 from tests.broker.stored_world import Receiver, StoredWorld, data, ok, store
 from tests.broker.world import Client, Socket, World
 
@@ -79,7 +79,7 @@ def store_malformed(world: StoredWorld, name: str, value: Any, history_max: int 
 
     async def stored() -> str:
         fields: Fields = {"channel": name, "data": value, "ext": "x"}
-        keeping, qos = Keeping(history_max), PublishQos(persistent=True)
+        keeping, qos = StoragePlan(history_max), PublishQos(persistent=True)
         return (await world.broker.broadcasting.store(channel, fields, keeping, qos)).id
 
     return world.wait(stored())

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.broker.letters.redriving import Chosen, Limits
+from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
 

@@ -9,7 +9,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from tests.broker.outbox.test_unsendable import store_malformed
-from tests.broker.ptp.post import Clerk
+from tests.broker.point_to_point.post import Clerk
 from tests.broker.stored_world import StoredWorld, data, origin, store
 from tests.broker.world import Client, Socket
 

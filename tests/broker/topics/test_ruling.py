@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.broker.topics.ruling import read_rules
+from crewel.broker.topics.topic import read_rules
 from crewel.errors import SettingsError
 from crewel.qos.publish import PRIORITIES, PublishQos
 from crewel.settings import load

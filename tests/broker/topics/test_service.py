@@ -9,7 +9,7 @@ import pytest
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.sessions import Session
-from crewel.broker.topics.service import SERVICE
+from crewel.broker.topics.erasure import ERASE_SERVICE
 from crewel.security.grants import Grants
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal
 from tests.broker.stored_world import Receiver, StoredWorld, store
@@ -32,7 +32,7 @@ class ByGrants(OpenPolicy):
 
 def call(client: Client, data: Any) -> tuple[bool, Any]:
     """Whether the call was successful, and its result. The publish of it always is."""
-    message = client.message(SERVICE, data=data)
+    message = client.message(ERASE_SERVICE, data=data)
     peer = client.send(message)
     world = client.world
     assert isinstance(world, StoredWorld)
@@ -40,7 +40,7 @@ def call(client: Client, data: Any) -> tuple[bool, Any]:
     replies = [each for each in peer.received if "data" not in each]
     assert [each["successful"] for each in replies] == [True]
     (result,) = [
-        each for each in (*peer.received, *received(client)) if each.get("channel") == SERVICE and "data" in each
+        each for each in (*peer.received, *received(client)) if each.get("channel") == ERASE_SERVICE and "data" in each
     ]
     return result["successful"], result["data"]
 

@@ -13,7 +13,7 @@ from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.recent import Audience, Recent
@@ -39,7 +39,7 @@ class Audiences:
         self,
         channels: Channels,
         outbound: Outbound,
-        subscribing: Subscribing,
+        subscribing: SubscriptionOptions,
         access: StoreAccess,
         deliver: Callable[[Durable, Entry, str], None],
     ) -> None:
@@ -56,8 +56,8 @@ class Audiences:
     def of(self, channel: Channel) -> Hearers | None:
         """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
         node, channels = self._access.node, self._channels
-        choosing = self._subscribing.choosing
-        if not node.holds_still or (choosing and not choosing.keys().isdisjoint(channels.subscribers(channel))):
+        filtered = self._subscribing.filtered
+        if not node.holds_still or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
             return None
         version = (node.recent, node.recent.version, channels.version)
         if version != self._version or len(self._known) >= _MOST_CHANNELS:

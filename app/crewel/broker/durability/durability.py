@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
+from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.lease import StoreLease
@@ -22,9 +23,8 @@ from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.ids import Ids
-from crewel.broker.letters.letters import Letters
 from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Event, Session
 from crewel.broker.steps import resolve
@@ -72,7 +72,7 @@ class Durability:
         topics: Topics,
         shared: SharedQueues,
         dispatchers: Dispatchers,
-        letters: Letters,
+        letters: DeadLetterNotifier,
         events: Events,
         ids: Ids,
     ) -> None:
@@ -273,8 +273,8 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self._access.node.touch(durable)
-        if self._shared.starving and durable.holder is not None:
-            self._shared.freed(durable.holder)
+        if self._shared.blocked and durable.holder is not None:
+            self._shared.on_room(durable.holder)
 
     def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
@@ -285,8 +285,8 @@ class Durability:
                     events.turn(session.last_seen)
                 events.told.append(entry)
                 self._access.node.acknowledged(durable, entry.position, entry.taken)
-        if self._shared.starving:
-            self._shared.freed(session)
+        if self._shared.blocked:
+            self._shared.on_room(session)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""

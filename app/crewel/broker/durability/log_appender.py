@@ -22,13 +22,12 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
-from crewel.broker.ptp.groups import Groups
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.choice import Heard
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -61,9 +60,9 @@ class LogAppender:
         ids: Ids,
         expiry: Expiry,
         topics: Topics,
-        groups: Groups,
+        groups: ConsumerGroups,
         shared: SharedQueues,
-        subscribing: Subscribing,
+        subscribing: SubscriptionOptions,
         access: StoreAccess,
         backlog: BacklogLoader,
         overflow: Overflow,
@@ -223,7 +222,7 @@ class LogAppender:
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
-            if self._subscribing.choosing:
+            if self._subscribing.filtered:
                 subscribers = self._subscribing.chosen(channel, entry, subscribers, sender, qos)
             self._outbound.fan_out(entry, subscribers, publisher)
         fan_outs = self._outbound.fan_outs
@@ -236,8 +235,8 @@ class LogAppender:
     def _hand_over(
         self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
-        choosing = self._subscribing.choosing
-        if choosing and durable.holder in choosing:
+        filtered = self._subscribing.filtered
+        if filtered and durable.holder in filtered:
             self._choose(durable, channel, entry, excluded, sender, qos)
         else:
             self._deliver(durable, entry, excluded)
@@ -256,9 +255,9 @@ class LogAppender:
     def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
         session: Session = durable.holder
         heard = self._subscribing.hears(session, channel, entry, sender, qos)
-        if heard is Heard.YES:
+        if heard is MatchResult.YES:
             self._deliver(durable, entry, excluded)
-        elif heard is Heard.NO or durable.name == excluded:
+        elif heard is MatchResult.NO or durable.name == excluded:
             durable.settle(entry.position, EndReason.FILTERED)
         else:
             durable.settle(entry.position)

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.letters.letters import Letters
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.ptp.returning import Returning
+from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
-from crewel.broker.subscribing.subscribing import Choices, Subscribing, as_stored, group_of
+from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.pending import Pending
 from crewel.delivery.records import EndReason, Letter, LogId, Waiting
@@ -40,9 +40,9 @@ class SubscriptionStore:
         runtime: Runtime,
         dispatchers: Dispatchers,
         expiry: Expiry,
-        returning: Returning,
-        subscribing: Subscribing,
-        letters: Letters,
+        returning: Requeue,
+        subscribing: SubscriptionOptions,
+        letters: DeadLetterNotifier,
         access: StoreAccess,
         backlog: BacklogLoader,
     ) -> None:

@@ -17,7 +17,7 @@ from crewel.broker.events import Events
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
-from crewel.broker.subscribing.subscribing import Subscribing
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order
@@ -36,7 +36,7 @@ class Acknowledgements:
         dispatchers: Dispatchers,
         durability: Durability,
         events: Events,
-        subscribing: Subscribing,
+        subscribing: SubscriptionOptions,
     ) -> None:
         self._metrics = runtime.metrics
         self._access = access
@@ -82,8 +82,8 @@ class Acknowledgements:
 
     def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
         """Keep what leaves until it is acknowledged, but for what nobody waits to hear of again."""
-        choosing = self._subscribing.choosing
-        if choosing and session in choosing and any(entry.is_oneway for entry in entries):
+        filtered = self._subscribing.filtered
+        if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
         again = batches.retain(entries)
         if again:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.ptp.groups import Groups
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.steps import resolve
-from crewel.broker.topics.erased import TopicEraser
+from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic
 from crewel.delivery.records import LogId
@@ -49,7 +49,7 @@ class Endings:
         queued: QueuedTopics,
         access: StoreAccess,
         channels: Channels,
-        groups: Groups,
+        groups: ConsumerGroups,
         shared: SharedQueues,
         clock: Clock,
     ) -> None:
@@ -238,7 +238,7 @@ class Endings:
             # What one of these finds nowhere may be on its way to where the other has looked.
             while await self.eraser.end_shared(name, upto) + await self.eraser.end_messages(name, upto):
                 pass
-        await self.eraser.take_leave(name, self._parting.get(name, ()))
+        await self.eraser.end_subscriptions(name, self._parting.get(name, ()))
         await self._part_from_groups(name)
         if topic is not None and not await self._queued.is_queued(name):
             self.forget(topic)

@@ -1,19 +1,36 @@
-"""Which topics the queues refer to. Nobody counts that while messages come and go: it is looked up when it matters."""
+"""Which topics the queues refer to, and what a topic is at the moment that somebody looks.
+
+Nobody counts references while messages come and go: they are looked up when it matters.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.sessions import Session
-from crewel.broker.turns import Turns
+from crewel.broker.steps import resolve
+from crewel.broker.topics.topic import Topic, TopicView
+from crewel.broker.turns import Turns, in_turns
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import Waiting
+from crewel.delivery.records import LogId, Waiting
+from crewel.errors import StoreError
+from crewel.storage import histories
+from crewel.storage.histories import History
+from crewel.topics.lifecycle import Facts, State, state_of
+
+if TYPE_CHECKING:
+    from crewel.broker.topics.topics import Topics
+
 
 _MOST_SHARED: Final = 10_000
 """Messages of one shared queue that are looked at."""
@@ -135,3 +152,121 @@ def channel_of(name: str) -> Channel:
     channel = parse(name)
     assert channel is not None
     return channel
+
+
+log = logging.getLogger(__name__)
+
+
+class Looks:
+    """Finds out what refers to topics."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        queued: QueuedTopics,
+        access: StoreAccess,
+        channels: Channels,
+        groups: ConsumerGroups,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._topics = topics
+        self._queued = queued
+        self._access = access
+        self._channels = channels
+        self._groups = groups
+        self._loop = loop
+
+    async def state(self, name: str) -> State:
+        """The state of this topic."""
+        try:
+            waits = await self._queued.is_queued(name)
+        except StoreError as error:
+            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            waits = self._queued.queued()[name] > 0
+        return state_of(self.facts(name, is_queued=waits))
+
+    async def _counts(self) -> Counter[str]:
+        try:
+            return await self._queued.queued_anywhere()
+        except StoreError as error:
+            log.warning("what waits in shared queues cannot be looked at: %s", error)
+            return self._queued.queued()
+
+    def facts(self, name: str, *, is_queued: bool) -> Facts:
+        """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
+        subscription to the name of one that was erased gently."""
+        topic = self._topics.known.get(name)
+        is_subscribed = name not in self._topics.endings.erasing and self._is_subscribed(name)
+        if is_queued and (topic is None or (topic.is_erased and is_subscribed)):
+            channel = channel_of(name)
+            topic = self._topics.begin(channel, self._topics.usual(channel))
+            topic.claims += 1
+        is_visible = topic is not None and not topic.is_erased
+        has_history = topic is not None and is_visible and topic.history_count > 0
+        return Facts(is_visible, has_history, is_queued, is_subscribed)
+
+    def _is_subscribed(self, name: str) -> bool:
+        if self._channels.count(name):
+            return True
+        # A group's queue is named after its pattern; here only such groups are found whose pattern matches.
+        queues = [queue for queue in self._groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
+        return any(not self._topics.endings.is_parting(queue) for queue in queues)
+
+    async def view(self, name: str) -> TopicView | None:
+        """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
+        counts = await self._counts()
+        topic = self._topics.find(name)
+        if topic is not None and (topic.history_count or topic.settings.history_max):
+            await self.count(topic)
+        view = self._view(name, counts)
+        return None if view.state is State.DEAD else view
+
+    def count(self, topic: Topic) -> asyncio.Future[None]:
+        """Let the store say what the history holds; what it has answered is known when the future is done."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
+            if isinstance(answer, StoreError):
+                log.warning("the history of %s cannot be looked at: %s", topic.name, answer)
+            else:
+                topic.history_count, topic.epoch = answer.total, answer.epoch
+                topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
+            resolve(done, None)
+
+        access = self._access
+        if not access.has_store:
+            resolve(done, None)
+        else:
+            step = histories.history(access.keys, access.token, topic.name, newest=1)
+            access.writing.submit(step, answered)
+        return done
+
+    async def views(self) -> list[TopicView]:
+        """The same of all topics, by name; their histories as far as this server knows."""
+        counts = await self._counts()
+        channels = self._channels
+        subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
+        names = in_turns(sorted({*self._topics.known, *subscribed, *counts}))
+        views = [self._view(name, counts) async for name in names]
+        return [view for view in views if view.state is not State.DEAD]
+
+    def _view(self, name: str, counts: Mapping[str, int]) -> TopicView:
+        count = counts.get(name, 0)
+        state = state_of(self.facts(name, is_queued=count > 0))
+        topic = self._topics.find(name) or Topic(name)
+        return TopicView(
+            name,
+            state,
+            topic.settings,
+            topic.epoch,
+            topic.newest,
+            topic.history_count,
+            count,
+            self._channels.count(name),
+            self._topics.endings.dies_in_ms(topic) if state is State.UNREFERENCED else None,
+        )
+
+
+def _is_literal(name: str) -> bool:
+    channel = channel_of(name)
+    return not (channel.is_wildcard or channel.is_reply)

@@ -1,12 +1,17 @@
-"""One topic as the server remembers it, and what operators see of it."""
+"""One topic as the server remembers it, what operators see of it, and the rules for topics as the settings have them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
+from crewel.bayeux.channel import parse
 from crewel.delivery.records import LogId
+from crewel.errors import SettingsError
+from crewel.settings import Settings
+from crewel.settings.topics import fields_set, rule_name
 from crewel.topics.lifecycle import State
-from crewel.topics.rules import USUAL, TopicSettings
+from crewel.topics.rules import USUAL, Rules, TopicSettings
 
 
 class Topic:
@@ -79,3 +84,19 @@ class TopicView:
     """Sessions that are subscribed to its very name."""
     dies_in_ms: int | None = None
     """How long it will live if nothing happens; None: for ever, or something refers to it."""
+
+
+_CALLED: Final = {"history.max_entries": "history_max"}
+"""Field of a rule -> field of PublishQos, where they differ."""
+
+
+def read_rules(settings: Settings) -> Rules:
+    """The rules. Raises SettingsError for one whose pattern is none."""
+    rules: dict[str, dict[str, Any]] = {}
+    for pattern, rule in settings.topics.items():
+        channel = parse(pattern)
+        if channel is None or channel.is_meta:
+            name = rule_name(pattern, "...")
+            raise SettingsError(f"{name}: {pattern!r} is not a channel or pattern, such as /chat/** or /news/sport")
+        rules.setdefault(channel.name, {}).update({_CALLED.get(name, name): value for name, value in fields_set(rule)})
+    return Rules(rules)

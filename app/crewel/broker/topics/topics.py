@@ -19,16 +19,14 @@ from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.limiting import Limits
-from crewel.broker.ptp.groups import Groups
-from crewel.broker.ptp.shared import SharedQueues
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.sessions import Session
 from crewel.broker.steps import resolve
 from crewel.broker.topics.endings import Endings
-from crewel.broker.topics.looks import Looks
-from crewel.broker.topics.references import QueuedTopics, channel_of
-from crewel.broker.topics.ruling import read_rules
-from crewel.broker.topics.topic import Topic, TopicView
+from crewel.broker.topics.references import Looks, QueuedTopics, channel_of
+from crewel.broker.topics.topic import Topic, TopicView, read_rules
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
@@ -48,7 +46,7 @@ class Topics:
         runtime: Runtime,
         access: StoreAccess,
         channels: Channels,
-        groups: Groups,
+        groups: ConsumerGroups,
         shared: SharedQueues,
         limits: Limits,
         clock: Clock,

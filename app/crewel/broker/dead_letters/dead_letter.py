@@ -1,0 +1,146 @@
+"""A dead letter as applications and operators see it: read once from what the store keeps, shown as a plain object, as JSON,
+or as a message on the live channel (design, 3.6; xmlBlaster's dead messages)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from crewel.bayeux.codec import encode, reread
+from crewel.bayeux.message import Fields
+from crewel.delivery.entry import Entry
+from crewel.qos.update import Origin
+
+if TYPE_CHECKING:
+    from crewel.storage.dead_letters import StoredDeadLetter
+
+
+CHANNEL: Final = "/__sys__deadMessage"
+"""Where letters are shown live, to operators."""
+_SENDER: Final = "client/__sys__"  # the server itself; no client can be called so
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One message that one receiver could not take."""
+
+    dead_id: str
+    """By which commands name the letter."""
+    id: str
+    """The id of the message."""
+    channel: str
+    receiver: str
+    """Absolute name of the session that it was for: `/node/heron/client/joe/1`."""
+    code: str
+    """Dotted error code."""
+    reason: str
+    attempts: int
+    """How often it may have been sent."""
+    data: Any
+    ext: Fields
+    """What else its publisher put into `ext`."""
+    sender: str
+    """Public name of the session that published it; empty for the server and for back ends."""
+    received: str
+    """When it was accepted: nanoseconds since 1970, in digits."""
+    qos: Fields
+    """What its publish asked for, less what is as usual."""
+    is_persistent: bool
+    redrive_of: str = ""
+    """The letter that it was, if it was sent again and came back; empty otherwise."""
+    returns: int = 0
+    """How often it has come back."""
+    to: str = ""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    is_partial: bool = False
+    """Whether an older version has stored it, and it does not say whether it was addressed to somebody."""
+
+    @classmethod
+    def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
+        """The letter that the store keeps so; `node` is the name of this server."""
+        body, qos = _object(stored.body), _object(stored.qos)
+        ext = body.get("ext")
+        if stored.to:
+            qos.setdefault("destination", [{"to": stored.to}])  # an older version has not stored it
+        return cls(
+            stored.dead_id,
+            stored.id,
+            stored.channel,
+            f"/node/{node}/{stored.receiver}",
+            stored.code,
+            stored.reason,
+            stored.attempts,
+            body.get("data"),
+            {name: value for name, value in ext.items() if name != "update"} if isinstance(ext, dict) else {},
+            stored.sender,
+            stored.received,
+            qos,
+            stored.is_persistent,
+            stored.redrive_of,
+            stored.returns,
+            stored.to,
+            stored.is_partial,
+        )
+
+    def as_json(self) -> Fields:
+        """The object that a webhook is told."""
+        told: Fields = {
+            "id": self.dead_id,
+            "message": self.id,
+            "channel": self.channel,
+            "receiver": self.receiver,
+            "errorCode": self.code,
+            "reason": self.reason,
+            "attempts": self.attempts,
+            "data": self.data,
+            "ext": self.ext,
+            "sender": self.sender,
+            "rcvTimestamp": self.received,
+            "persistent": self.is_persistent,
+            "qos": self.qos,
+        }
+        if self.to:
+            told["to"] = self.to
+        if self.is_partial:
+            told["partial"] = True
+        return told | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
+
+    def properties(self) -> Fields:
+        """The clientProperties of the message on the live channel."""
+        qos = {**self.qos, "sender": self.sender}
+        if self.is_persistent:
+            qos["persistent"] = True
+        told: Fields = {
+            "__oid": self.channel,
+            "__key": {"oid": self.channel},
+            "__qos": qos,
+            "__rcvTimestamp": self.received,
+            "__deadMessageReason": self.reason,
+            "__receiver": self.receiver,
+            "__errorCode": self.code,
+            "__attempts": self.attempts,
+            "__deadId": self.dead_id,
+        }
+        return told | ({"__redriveOf": self.redrive_of, "__returns": self.returns} if self.redrive_of else {})
+
+    def fields(self) -> Fields:
+        """The message on the live channel, less what `entry` adds."""
+        fields: Fields = {"channel": CHANNEL, "data": self.data}
+        return fields | ({"ext": self.ext} if self.ext else {})
+
+    def entry(self, fields: Fields, message_id: str, received: str) -> Entry:
+        """The message on the live channel. Everybody who hears it is told where it comes from, whether or not the session
+        asked for that: what makes it a letter is told nowhere else."""
+        entry = Entry(fields)
+        entry.origin = Origin(message_id, received, _SENDER, encode({"clientProperties": self.properties()}))
+        entry.wire = entry.updated()
+        return entry
+
+
+def _object(stored: bytes) -> Fields:
+    """The object that was stored; an empty one if nothing is left of it, or it is none: operators must see the letter."""
+    try:
+        fields = reread(stored)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

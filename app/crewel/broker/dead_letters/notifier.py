@@ -1,0 +1,292 @@
+"""Tells of dead letters as they are made: operators on the live channel, functions of services, and the webhook.
+
+The store has the letters. Each follower keeps no more than their ids, up to a bound, and a task of its own reads them when it
+has time; what is beyond the bound is counted, and only not shown. So a flood of letters costs nothing else. The webhook
+(`delivery.dead_letter_webhook`) gets them as JSON, at least once what it takes in time. After some attempts they are left to
+the store, so that a receiver that is broken holds nothing up for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from inspect import isawaitable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.codec import encode
+from crewel.broker.channels import Channels
+from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session
+from crewel.delivery.records import Letter
+from crewel.errors import StoreError, class_of
+from crewel.metrics import Metrics
+from crewel.storage import dead_letters
+from crewel.storage.store import Store
+
+if TYPE_CHECKING:
+    from crewel.settings.storage import Delivery
+
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 10_000
+"""Letters that wait for one follower at most."""
+_AT_ONCE: Final = 100
+_PAUSE_S: Final = 0.5  # before the store is asked again that was away
+_HOOK_LIMIT_S: Final = 60.0
+_COUNT_LIMIT_S: Final = 0.2
+
+
+class Follower:
+    """One who wants to know of letters: `show` gets them in their order, a few at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        runtime: Runtime,
+        access: StoreAccess,
+        show: Callable[[list[DeadLetter]], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._node = runtime.settings.node.name
+        self._metrics = runtime.metrics
+        self._supervisor = runtime.supervisor
+        self._access = access
+        self._show = show
+        self._waiting: deque[str] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def offer(self, dead_ids: Sequence[str]) -> None:
+        """Let these letters be shown, as far as there is room."""
+        room = MOST_WAITING - len(self._waiting)
+        self._waiting.extend(islice(dead_ids, room))
+        if len(dead_ids) > room:
+            self._metrics.letters_not_shown[self._name] += len(dead_ids) - room
+        if self._task is None and self._waiting:
+            self._task = self._supervisor.start(f"dead letters for the {self._name}", self._follow)
+
+    async def _follow(self) -> None:
+        while self._waiting:
+            ids = list(islice(self._waiting, _AT_ONCE))
+            try:
+                letters = await self._read(ids)
+            except StoreError as error:
+                log.warning("dead letters cannot be read yet, to show them: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            for _ in ids:
+                self._waiting.popleft()
+            try:
+                await self._show(letters)
+            except Exception:
+                log.exception("dead letters could not be shown")
+        self._task = None
+
+    async def _read(self, ids: list[str]) -> list[DeadLetter]:
+        access = self._access
+        return [DeadLetter.read(stored, self._node) for stored in await dead_letters.get(access.store, ids)]
+
+
+class DeadLetterNotifier:
+    """The followers of one broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        registry: Registry,
+        ids: Ids,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._channels = channels
+        self._outbound = outbound
+        self._registry = registry
+        self._ids = ids
+        self._access = access
+        channel = parse(CHANNEL)
+        assert channel is not None
+        self._channel: Channel = channel
+        self._live = Follower("channel", runtime, access, self._deliver)
+        self._hooks = Follower("hook", runtime, access, self._call)
+        self._webhook: Webhook | None = None
+        self._posts: Follower | None = None
+        self._counts = (0, 0, 0)
+        self._counting: asyncio.Task[None] | None = None
+        self._metrics.gauge("letters_kept", lambda: self._counts[0])
+        self._metrics.gauge("letters_dropped", lambda: self._counts[1])
+        self._metrics.gauge("letters_returned", lambda: self._counts[2])
+        address = self._settings.delivery.dead_letter_webhook
+        if address:
+            self._webhook = Webhook(address, self._settings.delivery, self._metrics)
+            self._posts = Follower("webhook", runtime, access, self._webhook.post)
+
+    def made(self, letters: Iterable[Letter]) -> None:
+        """Count letters that the store has now."""
+        for letter in letters:
+            self._metrics.letters[class_of(letter.code)] += 1
+
+    def stored(self, dead_ids: Sequence[str]) -> None:
+        """The store has these letters since just now: show them to who follows."""
+        if not dead_ids:
+            return
+        if self._channels.count(CHANNEL):
+            self._live.offer(dead_ids)
+        if self._registry.dead_letter:
+            self._hooks.offer(dead_ids)
+        if self._posts is not None:
+            self._posts.offer(dead_ids)
+
+    async def count(self) -> None:
+        """Read the figures of the store's letters, for the metrics. While the store is away, or takes its time, they stay as
+        they were."""
+        access = self._access
+        if not access.store.is_up:
+            return
+        if self._counting is None or self._counting.done():
+            self._counting = self._spawn(self._count(access.store))
+        await asyncio.wait([self._counting], timeout=_COUNT_LIMIT_S)
+
+    async def _count(self, store: Store) -> None:
+        with suppress(StoreError):
+            kept = await dead_letters.count(store, dead_letters.DeadLetterFilter())
+            self._counts = (kept, await dead_letters.dropped(store), await dead_letters.returned(store))
+
+    async def close(self) -> None:
+        """Let go of the webhook's connections."""
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    # The live channel
+
+    async def _deliver(self, letters: list[DeadLetter]) -> None:
+        for letter in letters:
+            fields = letter.fields()
+            if not self._outbound.pipe.send(None, fields):
+                continue
+            entry = letter.entry(fields, *self._ids.stamp())
+            self._outbound.fan_out(entry, self._listening(), None)
+        self._metrics.letters_shown += len(letters)
+
+    def _listening(self) -> list[Session]:
+        """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
+        no queue overflows for letters, or they would make others."""
+        listening = []
+        for session in self._channels.subscribers(self._channel):
+            if not session.is_operator:
+                continue
+            if session.room(self._settings.bayeux.max_queue_messages):
+                listening.append(session)
+            else:
+                self._metrics.letters_not_shown["channel"] += 1
+        return listening
+
+    # Functions of services
+
+    async def _call(self, letters: list[DeadLetter]) -> None:
+        for letter in letters:
+            for hook in self._registry.dead_letter:
+                try:
+                    result = hook(letter)
+                    if isawaitable(result):
+                        async with asyncio.timeout(_HOOK_LIMIT_S):
+                            await result
+                except Exception:
+                    log.exception("a service failed in %s", getattr(hook, "__qualname__", hook))
+
+
+ATTEMPTS: Final = 6
+_FIRST_PAUSE_S: Final = (
+    0.5  # doubled after each attempt: all of them take about a quarter of a minute and the time-outs
+)
+_MOST_BYTES: Final = 1_048_576
+_MAY_PASS: Final = frozenset((408, 425, 429))  # as does what is a fault of the server
+
+
+class Webhook:
+    """One address that is told."""
+
+    def __init__(self, address: str, settings: Delivery, metrics: Metrics) -> None:
+        self._address = address
+        self._settings = settings
+        self._metrics = metrics
+        self._http: ClientSession | None = None
+
+    async def post(self, letters: list[DeadLetter]) -> None:
+        """Tell these letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
+        for told in _portions([encode(letter.as_json()) for letter in letters]):
+            if await self._insist(b"[" + b",".join(told) + b"]"):
+                self._metrics.letters_posted += len(told)
+            else:
+                self._metrics.letters_not_posted += len(told)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _insist(self, body: bytes) -> bool:
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            failure = await self._try(body)
+            if failure is None:
+                return True
+            self._metrics.webhook_failures += 1
+            why, may_pass = failure
+            log.warning("the webhook of dead letters failed: %s", why)  # the address may hold a secret
+            if not may_pass:
+                break
+        return False
+
+    async def _try(self, body: bytes) -> tuple[str, bool] | None:
+        """Why it failed, and whether another attempt may help; None if it is done."""
+        headers = {"Content-Type": "application/json", "User-Agent": "Crewel"}
+        if self._settings.dead_letter_webhook_token:
+            headers["Authorization"] = f"Bearer {self._settings.dead_letter_webhook_token}"
+        try:
+            # A redirection is none of ours: it might take the token elsewhere.
+            async with self._opened().post(
+                self._address, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                status = response.status
+        except (ClientError, OSError, TimeoutError) as error:
+            return type(error).__name__, True
+        if 200 <= status < 300:
+            return None
+        return f"it answered {status}", status >= 500 or status in _MAY_PASS
+
+    def _opened(self) -> ClientSession:
+        if self._http is None:
+            limit = self._settings.dead_letter_webhook_timeout_ms / 1000
+            self._http = ClientSession(timeout=ClientTimeout(total=limit))
+        return self._http
+
+
+def _portions(encoded: list[bytes]) -> Iterator[list[bytes]]:
+    """As many at a time as make a body of a size that receivers take; at least one."""
+    portion: list[bytes] = []
+    size = 0
+    for each in encoded:
+        if portion and size + len(each) > _MOST_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(each)
+        size += len(each) + 1
+    if portion:
+        yield portion

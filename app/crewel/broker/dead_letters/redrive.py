@@ -1,0 +1,305 @@
+"""Dead letters sent again, or thrown away, because an operator says so.
+
+Each letter is moved by one step of the store: whenever this ends, a letter is in exactly one place, and what is left is what
+is not done. A call works on so many letters, or for so long, and answers where to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.point_to_point.queue_names import is_queue
+from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.runtime import Runtime
+from crewel.broker.steps import resolve
+from crewel.delivery.entry import priority_in
+from crewel.delivery.records import Waiting
+from crewel.errors import StoreUnavailable
+from crewel.qos.connect import Bounds
+from crewel.storage import dead_letters
+from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
+
+_AT_ONCE: Final = 64
+"""Letters whose steps are under way together."""
+_PER_SECOND: Final = 10  # portions, where there is a rate
+_READ: Final = 500
+_PATIENCE_S: Final = 5.0  # for the store's answer to what it was asked
+
+
+class Undone(NamedTuple):
+    """A letter that stayed where it was, or that there is none of."""
+
+    dead_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which letters: these, or all that are wanted, after this place."""
+
+    wanted: DeadLetterFilter = field(default_factory=DeadLetterFilter)
+    after: str = ""
+    ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one call does."""
+
+    count: int = 1000
+    """Letters at most."""
+    seconds: float = 5.0
+    rate: float | None = None
+    """Letters a second at most."""
+    is_interrupted: Callable[[], bool] = lambda: False
+    """Asked between letters: whether nobody wants it any more."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What one call did."""
+
+    done: int = 0
+    undone: list[Undone] = field(default_factory=list)
+    next: str = ""
+    """The place to go on after; empty if nothing is left to do."""
+    wait_s: float = 0.0
+    """How long to wait before going on, for the rate."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """The bounds of one receiver, and what waits for it."""
+
+    bounds: Bounds
+    waiting: int
+    size: int
+
+    def take(self, size: int) -> bool:
+        """Let one more message wait, of so many bytes; False if there is no room for it."""
+        if self.bounds.exceeded(self.waiting, self.size + size) is not None:
+            return False
+        self.waiting += 1
+        self.size += size
+        return True
+
+
+class DeadLetterRedrive:
+    """Operators' work on the letters of one broker's store."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        dispatchers: Dispatchers,
+        names: Names,
+        shared: SharedQueues,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._dispatchers = dispatchers
+        self._names = names
+        self._shared = shared
+        self._access = access
+
+    @property
+    def access(self) -> StoreAccess:
+        """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
+        access = self._access
+        if not access.has_store:
+            raise StoreUnavailable("this server keeps no store, and so no dead letters")
+        if access.trouble is not None:
+            raise StoreUnavailable(access.trouble)
+        return access
+
+    async def count(self, chosen: Chosen) -> int:
+        """How many letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
+        store = self.access.store
+        if chosen.ids is not None:
+            return len(await dead_letters.get(store, chosen.ids))
+        return await dead_letters.count(store, chosen.wanted)
+
+    async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
+        """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
+        to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
+        loop, report = self._loop, Report()
+        start, moved = loop.time(), 0
+        portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
+        async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
+            async for letters in portions:
+                await self._send(letters, report, to_channel=to_channel)
+                moved += len(letters)
+                due = 0.0 if limits.rate is None else start + moved / limits.rate - loop.time()
+                if limits.is_interrupted() or loop.time() + due > start + limits.seconds:
+                    report.wait_s = max(0.0, due)
+                    break
+                await asyncio.sleep(due)  # zero lets others have their turn
+        return report
+
+    async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
+        """Throw letters away. Raises as `redrive` does."""
+        loop, report = self._loop, Report()
+        start = loop.time()
+        async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
+            async for letters in portions:
+                ids = [letter.dead_id for letter in letters]
+                access = self.access
+                step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who)
+                discarded = await access.writing.ask(step)
+                self._metrics.letters_discarded += discarded
+                report.done += discarded
+                if limits.is_interrupted() or loop.time() > start + limits.seconds:
+                    break
+        return report
+
+    async def _portions(
+        self, chosen: Chosen, count: int, portion: int, report: Report
+    ) -> AsyncGenerator[list[StoredDeadLetter], None]:
+        """The chosen letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
+        if chosen.ids is not None:
+            async for letters in self._by_id(chosen.ids, count, portion, report):
+                yield letters
+            return
+        place, left = chosen.after, count
+        while left > 0:
+            page = await dead_letters.page(self.access.store, chosen.wanted, place, min(left, _READ))
+            left -= len(page.letters)
+            for start in range(0, len(page.letters), portion):
+                letters = page.letters[start : start + portion]
+                is_last = start + portion >= len(page.letters)
+                report.next = page.next if is_last else letters[-1].dead_id
+                yield letters
+            report.next = place = page.next
+            if not place:
+                return
+
+    async def _by_id(
+        self, ids: Sequence[str], count: int, portion: int, report: Report
+    ) -> AsyncGenerator[list[StoredDeadLetter], None]:
+        for start in range(0, min(count, len(ids)), portion):
+            end = min(start + portion, count)
+            asked = ids[start:end]
+            letters = await dead_letters.get(self.access.store, asked)
+            there = {letter.dead_id for letter in letters}
+            report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
+            report.next = asked[-1] if end < len(ids) else ""
+            yield letters
+
+    async def _send(self, letters: list[StoredDeadLetter], report: Report, *, to_channel: bool) -> None:
+        """Have the store move these letters, all at once and each for itself."""
+        asked = []
+        rooms: dict[str, _Room] = {}
+        for letter in letters:
+            receiver = letter.to if to_channel else letter.receiver
+            if to_channel and letter.is_partial:
+                report.undone.append(_partial(letter))
+                continue
+            room = self._room(receiver, rooms) if receiver else None
+            if room is None or room.take(len(letter.body)):
+                asked.append((letter, self._ask(letter, receiver, room)))
+            else:
+                self._metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
+                report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
+        if not asked:
+            return
+        done, _ = await asyncio.wait([future for _, future in asked], timeout=_PATIENCE_S)
+        failures = [failure for future in done if (failure := future.exception()) is not None]
+        if failures:
+            raise failures[0]
+        for letter, future in asked:
+            if not future.done():
+                text = "the store does not answer; as soon as it does, the letter is sent"
+                report.undone.append(Undone(letter.dead_id, "resource.unavailable", text))
+            elif (answer := future.result()).outcome is RedriveOutcome.MOVED:
+                report.done += 1
+            else:
+                report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
+        # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
+        self.access.writing.look()
+
+    def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
+        """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
+        know yet."""
+        if receiver not in rooms and is_queue(receiver):
+            rooms[receiver] = _Room(self._shared.bounds(receiver), self._shared.waiting(receiver), 0)
+        elif receiver not in rooms:
+            session, dispatchers = self._names.find(receiver), self._dispatchers
+            if session is not None and session.bounds is not None:
+                waiting, size = dispatchers.waiting(session), dispatchers.waiting_bytes(session)
+                rooms[receiver] = _Room(session.bounds, waiting, size)
+            else:
+                delivery = self._settings.delivery
+                rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
+        return rooms[receiver]
+
+    def _ask(self, letter: StoredDeadLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
+        """Have the store move one letter: to this receiver, which has this room, or without one to the channel."""
+        access = self.access
+        step = dead_letters.redrive(
+            access.keys,
+            access.token,
+            letter,
+            access.facts_max,
+            to_channel=receiver != letter.receiver,
+            max_entries=0 if room is None else room.bounds.max_entries,
+            max_bytes=0 if room is None else room.bounds.max_bytes,
+        )
+        future: asyncio.Future[Redriven] = self._loop.create_future()
+
+        def answered(answer: Any) -> None:
+            # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
+            if isinstance(answer, Redriven):
+                self._metrics.letters_redriven[answer.outcome.value] += 1
+            if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
+                self._arrived(letter, receiver, answer)
+            resolve(future, answer)
+
+        access.writing.submit(step, answered, insists=True)
+        return future
+
+    def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
+        session = self._names.find(receiver)
+        if is_queue(receiver):
+            self._shared.filled(receiver)
+        elif session is not None and session.durable is not None:
+            self._dispatchers.arrived(
+                session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
+            )
+
+
+def _gone(dead_id: str) -> Undone:
+    return Undone(dead_id, "user.illegalArgument", "there is no such dead letter, or not any more")
+
+
+def _partial(letter: StoredDeadLetter) -> Undone:
+    """An older version stored the letter, and it may have been addressed to somebody: its channel could be the wrong place."""
+    text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
+    return Undone(letter.dead_id, "user.illegalArgument", text)
+
+
+def _undone(letter: StoredDeadLetter, outcome: RedriveOutcome, receiver: str) -> Undone:
+    """Why a letter was not moved to this receiver."""
+    match outcome:
+        case RedriveOutcome.NO_RECEIVER:
+            text = f"there is no session {receiver}"
+            if letter.to in ("", receiver):
+                further = "" if letter.to else "; it can be sent to its channel instead"
+            else:
+                further = f"; it can be sent to its channel instead, which reaches {letter.to} only"
+            return Undone(letter.dead_id, "user.ptp.unknownDestinationSession", text + further)
+        case RedriveOutcome.FULL:
+            text = f"the queue of {receiver} is full"
+            return Undone(letter.dead_id, "resource.overflow.queue.entries", text)
+        case RedriveOutcome.EMPTY:
+            return Undone(letter.dead_id, "user.message.invalid", "nothing is left of its message")
+        case _:
+            return _gone(letter.dead_id)

@@ -1,1 +1,0 @@
-"""Dead letters: told as they are made, sent again, thrown away."""

@@ -1,0 +1,130 @@
+"""Groups of consumers: of each message that its members hear, one member gets it, and another one when that fails.
+
+A group is the members that have subscribed to one pattern under one name. A message that a group hears is stored in the group's
+queue by the step that publishes it; the shared queues lease it to a member. The group ends with its last member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crewel.bayeux.channel import Channel
+from crewel.broker.point_to_point.queue_names import group_of, group_queue
+from crewel.broker.registry import Registry
+from crewel.broker.sessions import Session
+
+
+class GroupState(NamedTuple):
+    """A group as operators see it."""
+
+    pattern: str
+    name: str
+    waiting: int
+    """Messages that no member has got yet."""
+    members: list[str]
+    """Names of the sessions."""
+
+
+class ConsumerGroups:
+    """The groups of one broker. They are known by the queue in which their messages wait."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._members: dict[str, dict[Session, None]] = {}
+        self._by_pattern: dict[str, tuple[str, ...]] = {}
+        self._of: dict[Session, dict[str, None]] = {}
+        self.waiting: Callable[[str], int]
+        """How many messages wait in a queue."""
+        self.on_pattern: Callable[[str], None]
+        """Called with a pattern when a group on it has begun or ended."""
+        self.on_member: Callable[[str], None]
+        """Called with the queue of a group that gets a new member."""
+        self.on_join: Callable[[Session, str], None]
+        """Called when a session has joined the group that has this queue."""
+        self.on_leave: Callable[[str], None]
+        """Called when a member has left the group that has this queue."""
+        registry.session_removed.append(self._removed)
+
+    def on(self, channel: Channel) -> tuple[str, ...]:
+        """The queues of the groups that hear this channel."""
+        known = self._by_pattern
+        if not known:
+            return ()
+        return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
+
+    # Members
+
+    def join(self, session: Session, pattern: str, group: str) -> None:
+        """The session is a member from now on; twice is once."""
+        queue = group_queue(pattern, group)
+        members = self._members.get(queue)
+        if members is None:
+            members = self._members[queue] = {}
+            self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
+            self.on_pattern(pattern)
+        if session not in members:
+            self.on_member(queue)
+        members[session] = None
+        self._of.setdefault(session, {})[queue] = None
+        self.on_join(session, queue)
+
+    def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
+        """The session is a member no more of this group, or of any that hears the pattern. What it has got it may still
+        settle."""
+        for queue in self.queues_of(session):
+            if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
+                self._leave(session, queue)
+                self.on_leave(queue)
+
+    def _removed(self, session: Session, _timed_out: bool) -> None:
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+            self.on_leave(queue)
+
+    def set_aside(self, session: Session) -> None:
+        """The session is taken out without having ended: the store will bring it back."""
+        for queue in self.queues_of(session):
+            self._leave(session, queue)
+
+    def _leave(self, session: Session, queue: str) -> None:
+        queues, members = self._of[session], self._members[queue]
+        del queues[queue], members[session]
+        if not queues:
+            del self._of[session]
+        if members:
+            return
+        del self._members[queue]
+        pattern = _pattern_of(queue)
+        rest = tuple(each for each in self._by_pattern[pattern] if each != queue)
+        if rest:
+            self._by_pattern[pattern] = rest
+        else:
+            del self._by_pattern[pattern]
+        self.on_pattern(pattern)
+
+    # Who is what
+
+    def members(self, queue: str) -> list[Session]:
+        """The members of the group that has this queue."""
+        return list(self._members.get(queue, ()))
+
+    def of(self, session: Session) -> list[tuple[str, str]]:
+        """The groups that the session is in: pattern and name."""
+        return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
+
+    def queues_of(self, session: Session) -> list[str]:
+        """The queues of these groups."""
+        return list(self._of.get(session, ()))
+
+    def states(self) -> list[GroupState]:
+        """All groups, by pattern and name."""
+        return sorted(
+            GroupState(*of, self.waiting(queue), [session.name for session in members])
+            for queue, members in self._members.items()
+            if (of := group_of(queue)) is not None
+        )
+
+
+def _pattern_of(queue: str) -> str:
+    of = group_of(queue)
+    return "" if of is None else of[0]

@@ -1,0 +1,428 @@
+"""Messages to somebody by name (design, 3.7; seed 001): to a session, or to a subject and all its sessions, or one of them.
+
+All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
+those who are there. What is persistent, or may have to wait or go to somebody else, is stored in one step: in the inboxes of
+sessions, and in the queues of subjects that nobody is.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.codec import encode
+from crewel.bayeux.message import Fields
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.expiry import Expiry
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subject_queue
+from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Promise, Steps
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId, Waiting
+from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
+from crewel.qos.names import ANONYMOUS
+from crewel.qos.publish import Destination, Distribute, PublishQos
+from crewel.qos.update import Origin
+from crewel.storage import shared_queues
+from crewel.storage.scripts import Step
+from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
+
+_FULL: Final = "resource.overflow.queue.entries"
+_GONE: Final = "user.ptp.unknownDestinationSession"
+_NO_STORE: Final = "resource.unavailable"
+
+
+class DestinationState(NamedTuple):
+    """What became of a message for one of its destinations."""
+
+    to: str
+    """The name, without a node."""
+    code: str = ""
+    """Why nobody got it; empty: it was delivered, or waits."""
+    message: str = ""
+
+
+class Sending(NamedTuple):
+    """What became of a message for all of them."""
+
+    id: str
+    states: list[DestinationState]
+
+
+class SubjectState(NamedTuple):
+    """A subject as operators see it."""
+
+    subject: str
+    waiting: int
+    """Messages in its queues."""
+    sessions: list[str]
+    """Names of its sessions that are there."""
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """A message on its way to the store, and who gets it when it is there."""
+
+    channel: Channel
+    body: bytes
+    sender: str
+    qos: PublishQos
+    routes: list[Route]
+    deliveries: list[Delivery] = field(default_factory=list)
+    durables: dict[Any, Durable] = field(default_factory=dict)
+    """The receivers among them by name: another one that is called so later has nothing of it."""
+    promise: Promise[Sending] = field(default_factory=Promise)
+
+    @property
+    def hearing(self) -> dict[Session, None]:
+        """The sessions that get it although the store does not have them."""
+        return dict.fromkeys(each for one in self.routes for each in one.sessions if each.durable is None)
+
+
+class Destinations:
+    """Sends messages to those to whom they are addressed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        ids: Ids,
+        expiry: Expiry,
+        names: Names,
+        shared: SharedQueues,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._ids = ids
+        self._expiry = expiry
+        self._names = names
+        self._shared = shared
+        self._access = access
+
+    def send(
+        self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
+    ) -> Steps[Sending]:
+        """Send the message to all destinations that `qos` names. `key` is the scope and key of an idempotent publish: a
+        repeat is answered as the first one was, and delivers nothing. Raises StoreError if it had to be stored and was not,
+        and Refused if an extension takes the message out."""
+        if not self._outbound.pipe.send(None, fields):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        names, has_store = self._names, self._access.has_store
+        load, next_of = self._dispatchers.waiting, self._shared.next_of
+        routes = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
+        if not (channel.is_broadcast and qos.subscribable):
+            self._metrics.publishes += 1  # else its subscribers get it too, and it is counted there
+        sender = "" if publisher is None else publisher.name
+        if not (qos.persistent or self._must_wait(routes, qos)):
+            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
+        if not has_store:
+            if qos.persistent:
+                raise StoreUnavailable("this server has no store")
+            routes = [_without_store(each) for each in routes]
+            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
+        sending: Sending = yield self._store(_Outgoing(channel, encode(fields), sender, qos, routes), key)
+        return sending
+
+    @staticmethod
+    def _must_wait(routes: Iterable[Route], qos: PublishQos) -> bool:
+        """Whether the store has to have the message: it waits for somebody, or would go back to wait."""
+        wanted = zip(routes, qos.destinations, strict=True)
+        return any(each.queue or (each.source and destination.force_queuing) for each, destination in wanted)
+
+    # Those who are there
+
+    def _send_now(self, outgoing: _Outgoing, key: str) -> Sending:
+        ids = self._ids
+        qos, routes = outgoing.qos, outgoing.routes
+        keys = {each.to: f"{key} {each.to}" for each in routes} if key else {}
+        firsts = {to: first for to, scoped in keys.items() if (first := ids.first_of(scoped)) is not None}
+        message_id, received = ids.stamp()
+        message_id = next(iter(firsts.values()), message_id)
+        hearing = dict.fromkeys(each for one in routes if one.to not in firsts for each in one.sessions)
+        if hearing:
+            origin = Origin(message_id, received, outgoing.sender, qos.kept_addressed())
+            entry = self._entry(outgoing, LogId(0), self._expiry.now(), origin)
+            self._outbound.fan_out(entry, hearing, None)
+        for one in routes:
+            if key and not one.code and one.to not in firsts:
+                ids.remember(keys[one.to], message_id)
+        told = [DestinationState(each.to) if each.to in firsts else _state(each) for each in routes]
+        return Sending(message_id, told)
+
+    def _entry(self, outgoing: _Outgoing, place: LogId, accepted: int, origin: Origin | None) -> Entry:
+        """The message as its receivers get it; `accepted` is microseconds since 1970."""
+        return Entry.logged(
+            outgoing.channel.name,
+            place,
+            outgoing.body,
+            lazy=self._channels.is_lazy(outgoing.channel),
+            origin=origin,
+            priority=outgoing.qos.priority,
+            expires=outgoing.qos.expires(accepted),
+            to=outgoing.routes[0].to,
+        )
+
+    # The store
+
+    def _store(self, outgoing: _Outgoing, key: str) -> Promise[Sending]:
+        access = self._access
+        access.require_writable()
+        outgoing.deliveries = self._deliveries(outgoing.routes)
+        outgoing.durables = {
+            durable.name: durable
+            for one in outgoing.routes
+            for session in one.sessions
+            if (durable := session.durable) is not None
+        }
+        message = Addressed(
+            outgoing.channel.name,
+            outgoing.body,
+            outgoing.sender,
+            outgoing.qos.kept_addressed(),
+            outgoing.qos.priority,
+            outgoing.qos.expires(self._expiry.now()),
+        )
+        # Each has a key, so that it can be asked again what became of it.
+        step = shared_queues.send(
+            access.keys,
+            access.token,
+            message,
+            outgoing.deliveries,
+            access.facts_max,
+            key or f"ptp {secrets.token_hex(12)}",
+        )
+
+        def answered(answer: Sent | StoreError) -> None:
+            self._answered(outgoing, step, answer)
+
+        access.writing.submit(step, answered)
+        return outgoing.promise
+
+    def _deliveries(self, routes: Iterable[Route]) -> list[Delivery]:
+        """What the store has to put where; whom two destinations mean, gets the message once."""
+        most = self._settings.ptp.subject_queue_max_entries
+        wanted: dict[str, Delivery] = {}
+        for each in routes:
+            if each.queue:
+                wanted.setdefault(each.queue, Delivery(each.to, "", each.queue, "", most, 0))
+            for session in each.sessions:
+                if session.durable is not None:
+                    name = session.durable.name
+                    wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
+        return list(wanted.values())
+
+    def _answered(self, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError) -> None:
+        access = self._access
+        if isinstance(answer, StoreError):
+            outgoing.promise.keep(answer)
+            if isinstance(answer, StoreUncertain):
+                # The publisher need not wait for it, but what is there must be known.
+                def known(late: Sent | StoreError) -> None:
+                    if isinstance(late, Sent):
+                        if not late.is_repeated:  # it is done just now, and who is called so now has it
+                            outgoing.durables = dict(access.node.sessions)
+                        self._take(outgoing, late)
+
+                access.writing.submit(step, known, insists=True)
+            access.suspect(answer)
+        elif answer.is_repeated:
+            outgoing.promise.keep(self._told(outgoing, answer))
+        else:
+            self._take(outgoing, answer)
+            outgoing.promise.keep(self._told(outgoing, answer))
+
+    def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
+        """The message is where it belongs: let those have it who are there."""
+        access = self._access
+        if sent.prev == access.node.cursor:
+            access.node.skip(sent.id)
+        else:
+            access.writing.look()  # until the cursor is there, nothing may be told of how this ends
+        is_told = bool(self._dispatchers.updated)
+        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
+        entry = self._entry(outgoing, sent.id, sent.id, origin)
+        for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
+            if outcome is not SendOutcome.OK:
+                continue
+            if delivery.queue:
+                self._shared.filled(delivery.queue)
+            else:
+                self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
+        hearing = [session for session in outgoing.hearing if session.is_live]
+        if hearing:
+            self._outbound.fan_out(entry, hearing, None)
+
+    def _arrive(self, delivery: Delivery, durable: Durable | None, entry: Entry) -> None:
+        session: Session | None = None if durable is None else durable.holder
+        if session is None:  # it is ending, and its end finds the message
+            if delivery.source and durable is not None:
+                self._shared.returning.expect(durable, delivery.source)
+        else:
+            waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
+            self._dispatchers.arrived(session, entry.position, waiting, entry)
+
+    @staticmethod
+    def _told(outgoing: _Outgoing, sent: Sent) -> Sending:
+        outcomes = {
+            delivery.queue or delivery.receiver: outcome
+            for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False)
+        }
+        return Sending(str(sent.id), [_stored_state(each, outcomes) for each in outgoing.routes])
+
+    # What operators see
+
+    def waiting(self, subject: str) -> int:
+        """How many messages wait in the queues of the subject."""
+        return sum(map(self._shared.waiting, _queues(subject)))
+
+    def subjects(self) -> list[SubjectState]:
+        """The subjects that are there, or that something waits for, by name."""
+        names = self._names
+        subjects = {*names.subjects(), *map(subject_of, self._shared.names())} - {""}
+        return [
+            SubjectState(each, self.waiting(each), [session.name for session in names.of_subject(each)])
+            for each in sorted(subjects)
+        ]
+
+    async def peek(self, subject: str, count: int) -> list[Entry]:
+        """The next messages that wait for the subject, at most so many. Raises StoreError."""
+        entries: list[Entry] = []
+        for queue in _queues(subject):
+            entries += await self._shared.peek(queue, count - len(entries))
+        return entries
+
+    async def clear(self, subject: str) -> int:
+        """Drop what waits for the subject; returns how many messages. Raises StoreError."""
+        shared, count = self._shared, 0
+        for queue in _queues(subject):
+            count += await shared.drop(queue)
+        return count
+
+
+def _queues(subject: str) -> tuple[str, str]:
+    return subject_queue(subject), one_queue(subject)
+
+
+def _without_store(one: Route) -> Route:
+    """The same where nothing can wait."""
+    if not one.queue:
+        return one
+    return Route(one.to, code=_NO_STORE, message="this server has no store in which the message could wait")
+
+
+def _state(one: Route) -> DestinationState:
+    return DestinationState(one.to, one.code, one.message)
+
+
+def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationState:
+    """What became of a message for one destination, from what the store says of each place where it was to lie."""
+    if one.code:
+        return _state(one)
+    if outcomes.get(one.queue) is SendOutcome.FULL:
+        return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
+    stored = [outcomes.get(each.durable.name) for each in one.sessions if each.durable is not None]
+    if stored and len(stored) == len(one.sessions) and all(outcome is SendOutcome.GONE for outcome in stored):
+        return DestinationState(one.to, _GONE, f"{one.to} has gone just now")
+    return DestinationState(one.to)
+
+
+Load = Callable[[Session], int]
+NextOf = Callable[[Iterable[Session]], Session]
+
+_DENIED: Final = "user.ptp.denied"
+_UNKNOWN: Final = "user.ptp.unknownDestination"
+_UNKNOWN_SESSION: Final = "user.ptp.unknownDestinationSession"
+
+
+class Route(NamedTuple):
+    """What one destination comes to."""
+
+    to: str
+    """The name, without a node."""
+    sessions: tuple[Session, ...] = ()
+    """Who gets the message now."""
+    source: str = ""
+    """The queue of the subject, to which it goes back if all these sessions end before one has settled it."""
+    queue: str = ""
+    """Where it waits instead."""
+    code: str = ""
+    """Why nobody gets it."""
+    message: str = ""
+
+
+def aim(destination: Destination, names: Names, load: Load, next_of: NextOf, *, has_store: bool) -> Route:
+    """Find out whom the destination means. `load` tells how much waits for a session, `next_of` chooses among those with
+    equally much."""
+    name = destination.to
+    if name.number:
+        return _at_session(name.relative, names)
+    there = names.of_subject(name.subject) if name.subject != ANONYMOUS else []
+    takers = tuple(session for session in there if session.takes_ptp)
+    if destination.distribute is Distribute.ONE:
+        return _at_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
+    if takers:
+        return Route(name.relative, takers, subject_queue(name.subject))
+    return _at_nobody(destination, subject_queue(name.subject), is_anybody=bool(there))
+
+
+def _at_session(to: str, names: Names) -> Route:
+    session = names.find(to)
+    if session is None:
+        return Route(to, code=_UNKNOWN_SESSION, message=f"there is no session {to}")
+    if not session.takes_ptp:
+        return _denied(to)
+    return Route(to, (session,))
+
+
+def _at_one(
+    destination: Destination,
+    takers: tuple[Session, ...],
+    load: Load,
+    next_of: NextOf,
+    *,
+    is_anybody: bool,
+    has_store: bool,
+) -> Route:
+    """The one with the least to do. Where the store has some of the sessions the message goes through the queue, so that
+    another one can have it when the first fails."""
+    name = destination.to
+    if not takers:
+        return _at_nobody(destination, one_queue(name.subject), is_anybody=is_anybody)
+    if has_store and any(session.durable is not None for session in takers):
+        return Route(name.relative, queue=one_queue(name.subject))
+    least = min(map(load, takers))
+    return Route(name.relative, (next_of(each for each in takers if load(each) == least),))
+
+
+def _at_nobody(destination: Destination, queue: str, *, is_anybody: bool) -> Route:
+    to, subject = destination.to.relative, destination.to.subject
+    if subject == ANONYMOUS:
+        return Route(
+            to, code=_UNKNOWN, message=f"{ANONYMOUS} is nobody's name: only single sessions of it can be meant"
+        )
+    if destination.force_queuing:
+        return Route(to, queue=queue)
+    if is_anybody:
+        return _denied(to)
+    return Route(to, code=_UNKNOWN, message=f"no session of {subject} is there, and the message is not to be queued")
+
+
+def _denied(to: str) -> Route:
+    return Route(to, code=_DENIED, message=f"{to} takes no messages that are addressed to it")

@@ -1,0 +1,194 @@
+"""Messages that are put back into the shared queue that they came from: because their receiver has failed them, or gets nothing
+for the time being, or has ended; and which sessions have failed a message that may go to one of several.
+
+The store remembers failures with the message while that lies in its queue; here they are remembered while a session has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import POISON
+from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors.codes import is_below
+from crewel.qos.names import ANONYMOUS
+from crewel.storage import shared_queues
+
+if TYPE_CHECKING:
+    from crewel.broker.point_to_point.shared_queues import SharedQueues
+
+
+_PAUSE_S: Final = 0.2  # before the store is asked again that was away
+
+
+class Requeue:
+    """Puts messages of sessions back, for others."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        unsettled: Unsettled,
+        groups: ConsumerGroups,
+        access: StoreAccess,
+        shared: SharedQueues,
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._unsettled = unsettled
+        self._groups = groups
+        self._access = access
+        self._shared = shared
+        self._expected: dict[Durable, set[str]] = {}  # queues to look at when these sessions have ended
+
+    # While the session lives
+
+    def try_other(self, session: Session, entry: Entry, code: str, reason: str, attempts: int = 0) -> bool:
+        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
+        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
+        a dead letter becomes one at once."""
+        durable, place = session.durable, entry.position
+        waiting = durable.inbox.get(place) if durable is not None and place else None
+        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
+            return False
+        failures = self._shared.failures
+        failed = (*failures.of(place).by, durable.name)
+        if not self._has_others(waiting.source, failed):
+            return False
+        failures.note(place, Failure(failed, code, reason))
+        durable.attempted(place, attempts)
+        self._put_back(session, durable, [place], failed=True)
+        return True
+
+    def requeue_all(self, session: Session) -> None:
+        """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
+        durable = session.durable
+        if durable is None or not durable.inbox:
+            return
+        failures = self._shared.failures
+        places = [
+            place
+            for place, waiting in durable.inbox.items()
+            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
+        ]
+        if places:
+            self._put_back(session, durable, places, failed=False)
+
+    def help(self, session: Session) -> None:
+        """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
+        if session.durable is None or not session.name:
+            return
+        subject = session.name.split("/")[1]
+        queues = [] if subject == ANONYMOUS else [one_queue(subject)]
+        for name in (*queues, *self._groups.queues_of(session)):
+            for each in self._shared.members(name):
+                if each.is_paused:
+                    self.requeue_all(each)
+
+    def _has_others(self, name: str, but: Iterable[str]) -> bool:
+        shared = self._shared
+        return any(
+            each.durable is not None and each.durable.name not in but and shared.is_able(each)
+            for each in shared.members(name)
+        )
+
+    def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
+        access, unsettled = self._access, self._unsettled
+        sources = {durable.inbox[place].source: None for place in places}
+        attempts = {}
+        for place in places:
+            attempts[place] = unsettled.attempts(session, place)
+            unsettled.forget_stored(session, place)
+            durable.put_back(place)
+        access.node.touch(durable)
+
+        def answered(count: int | StoreError) -> None:
+            if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:
+                self._loop.call_later(_PAUSE_S, ask)
+                return
+            if not isinstance(count, StoreError):
+                self._metrics.ended[EndReason.RETURNED] += len(places)
+            # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
+            for name in sources:
+                self._shared.look(name)
+
+        step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
+
+        def ask() -> None:
+            if not access.writing.is_closed:
+                access.writing.submit(step, answered)
+
+        ask()
+
+    # When it ends
+
+    def of(self, durable: Durable) -> dict[LogId, Waiting]:
+        """What of an ending session goes back. A group whose last member this is gets nothing back: nobody would take it from
+        there."""
+        return {
+            place: waiting
+            for place, waiting in durable.inbox.items()
+            if waiting.source and (group_of(waiting.source) is None or self._shared.members(waiting.source))
+        }
+
+    def expect(self, durable: Durable, name: str) -> None:
+        """A message of this queue has gone to a session that is ending or has ended: there it is put back, untold."""
+        leaving, node = self._access.leaving, self._access.node
+        if durable.name in leaving or node.sessions.get(durable.name) is durable:
+            self._expected.setdefault(durable, set()).add(name)
+        self._shared.look(name)
+
+    def ended(self, durable: Durable, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
+        """A session has ended, and the store has put these messages of it back into their queues, unless others still have
+        them. Of those that are not among `returning`, this server had not known."""
+        shared, expected = self._shared, self._expected.pop(durable, set())
+        if any(place not in returning for place in returned) and not expected:
+            self._spawn(shared.load_again())
+        # Also of those that are not told: a repeated end does not tell of what the first one did.
+        for name in {*expected, *(waiting.source for waiting in returning.values())}:
+            shared.look(name)
+
+
+MOST: Final = 10_000
+"""Messages of which it is remembered; the oldest give way, and are tried once more by all."""
+
+
+class Failure(NamedTuple):
+    """What is remembered of one message."""
+
+    by: tuple[str, ...] = ()
+    """Names of the sessions that have failed it."""
+    code: str = "user.update.error"
+    """What the last one said."""
+    reason: str = "everybody who was there has failed it"
+
+
+_NOBODY: Final = Failure()
+
+
+class Failures:
+    """The failures of one server."""
+
+    def __init__(self) -> None:
+        self._known: dict[LogId, Failure] = {}
+
+    def of(self, place: LogId) -> Failure:
+        """What is remembered of this message."""
+        return self._known.get(place, _NOBODY)
+
+    def note(self, place: LogId, failure: Failure) -> None:
+        """Remember this of the message."""
+        self._known.pop(place, None)
+        while len(self._known) >= MOST:
+            del self._known[next(iter(self._known))]
+        self._known[place] = failure

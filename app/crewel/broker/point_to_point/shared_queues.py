@@ -1,0 +1,427 @@
+"""Queues that are not one session's: of subjects of which nobody is there, of what one of several sessions gets, of groups.
+
+The store has them. Here is known that there are messages in them and who may have them; and each is leased to somebody as
+soon as somebody is there who has room for it. A leased message lies in the inbox of one session, and knows its queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import count
+from operator import attrgetter
+from time import time
+from typing import Final
+
+from crewel.broker.dead_letters.notifier import DeadLetterNotifier
+from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.names import Names
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue, subject_of, subject_queue
+from crewel.broker.point_to_point.requeue import Failures, Requeue
+from crewel.broker.registry import Registry
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session, State
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
+from crewel.qos.connect import Bounds
+from crewel.storage import shared_queues
+from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
+
+log = logging.getLogger(__name__)
+
+FULL: Final = "resource.overflow.queue.entries"
+_AHEAD: Final = 100
+"""Messages of a group that one member has at a time, unless its login said how many it takes at once."""
+_AT_ONCE: Final = 500
+_PAUSE_S: Final = 0.2  # before the store is asked again that was away
+_AT_FIRST_S: Final = 0.15
+"""An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
+
+
+class SharedQueue:
+    """What is known of one of them."""
+
+    __slots__ = ("asked_at", "count", "is_asked", "is_rung", "name", "touched_at")
+
+    def __init__(self, name: str, now: float) -> None:
+        self.name = name
+        self.count = 0
+        """How many messages wait in it."""
+        self.touched_at = now
+        """Loop time (s) at which the last one came."""
+        self.is_asked = False
+        """Whether the store is just being asked to lease some."""
+        self.asked_at = 0.0
+        """Loop time (s) at which it was asked."""
+        self.is_rung = False
+        """Whether there was reason meanwhile to ask it again."""
+
+
+class SharedQueues:
+    """The shared queues of one broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+        unsettled: Unsettled,
+        registry: Registry,
+        names: Names,
+        groups: ConsumerGroups,
+        letters: DeadLetterNotifier,
+        access: StoreAccess,
+    ) -> None:
+        self._settings = runtime.settings
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._spawn = runtime.spawn
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._unsettled = unsettled
+        self._registry = registry
+        self._names = names
+        self._groups = groups
+        self._letters = letters
+        self._access = access
+        self._known: dict[str, SharedQueue] = {}
+        self.failures = Failures()
+        self.returning = Requeue(runtime, unsettled, groups, access, self)
+        self._turns = count(1)
+        self.blocked: set[str] = set()
+        """Queues with messages for which nobody who is there has room."""
+        self._registry.session_added.append(self.here)
+        self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
+
+    # What is in them
+
+    def restore(self, found: Iterable[StoredQueue]) -> None:
+        """Know what the store has, and lease what can be leased."""
+        for queue in self._known.values():
+            queue.count, queue.is_asked = 0, False
+        for stored in found:
+            queue = self._queue(stored.name)
+            queue.count = stored.size
+            queue.touched_at = self._loop.time() - max(0.0, time() - stored.touched / 1_000_000)
+        is_serving = self._access.is_reloading  # and more may have come since this was read
+        for queue in list(self._known.values()):
+            if is_serving:
+                self._ask(queue)
+            else:
+                self.ring(queue.name)
+
+    async def load_again(self) -> None:
+        """Something may be there of which this server knows nothing: look where that is so."""
+        try:
+            found = await shared_queues.queues(self._access.store)
+        except StoreError as error:
+            log.warning("the shared queues cannot be read at the moment: %s", error)
+        else:
+            for stored in found:
+                if self.waiting(stored.name) != stored.size:
+                    self.look(stored.name)
+
+    def _queue(self, name: str) -> SharedQueue:
+        queue = self._known.get(name)
+        if queue is None:
+            queue = self._known[name] = SharedQueue(name, self._loop.time())
+        return queue
+
+    def names(self) -> list[str]:
+        """The queues in which something waits."""
+        return [queue.name for queue in self._known.values() if queue.count]
+
+    def waiting(self, name: str) -> int:
+        """How many messages wait in the queue."""
+        queue = self._known.get(name)
+        return 0 if queue is None else queue.count
+
+    def bounds(self, name: str) -> Bounds:
+        """How much may wait in the queue."""
+        ptp, bytes_max = self._settings.ptp, self._settings.delivery.queue_max_bytes
+        return Bounds(ptp.subject_queue_max_entries if subject_of(name) else ptp.group_queue_max_entries, bytes_max)
+
+    def filled(self, name: str, count: int = 1) -> None:
+        """The store has put so many messages into the queue."""
+        queue = self._queue(name)
+        queue.count += count
+        queue.touched_at = self._loop.time()
+        self.ring(name)
+
+    def filled_groups(self, names: Iterable[str], log_id: LogId) -> None:
+        """The store has put this message into the queue of each of these groups. Where too many wait already it becomes a dead
+        letter."""
+        most = self._settings.ptp.group_queue_max_entries
+        for name in names:
+            self.filled(name)
+            if self.waiting(name) > most:
+                self.bury(name, [log_id], FULL, f"more than {most} messages wait for the group")
+
+    def expired(self, name: str, removed: int, left: int) -> None:
+        """The store has taken so many messages out of the queue because their life was over, and so many are left."""
+        self._queue(name).count = left
+        self._metrics.ended[EndReason.EXPIRED] += removed
+
+    async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
+        """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
+        if not self.waiting(name):
+            return []
+        found = await shared_queues.peek(self._access.store, name, count, start)
+        return [Entry.read_back(logged) for logged in found]
+
+    async def drop(self, name: str) -> int:
+        """Drop what waits in the queue; returns how many messages. Raises StoreError."""
+        dropped = 0
+        while self.waiting(name) and (count := await self.discard(name, None, EndReason.DROPPED)):
+            dropped += count
+        return dropped
+
+    async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
+        """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
+        access = self._access
+        step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
+        count: int = await access.writing.ask(step)
+        self._discarded(name, reason, count)
+        return count
+
+    def _discarded(self, name: str, reason: EndReason, count: int) -> None:
+        queue = self._queue(name)
+        queue.count = max(0, queue.count - count)
+        self._metrics.ended[reason] += count
+
+    # Who may have them
+
+    def members(self, name: str) -> list[Session]:
+        """The sessions that may have messages of the queue."""
+        if group_of(name) is not None:
+            return self._groups.members(name)
+        return [each for each in self._names.of_subject(subject_of(name)) if each.takes_ptp]
+
+    def next_of(self, sessions: Iterable[Session]) -> Session:
+        """The one of these, which have equally much to do, that has waited longest for a message: it gets the next one."""
+        session = min(sessions, key=attrgetter("turn"))
+        session.take_turn(next(self._turns))
+        return session
+
+    def is_able(self, session: Session) -> bool:
+        """Whether the session's client is there, and gets messages."""
+        dispatcher = session.dispatcher
+        is_sink = dispatcher is not None and dispatcher.sink is not None
+        return session.is_live and not (session.is_absent or session.is_paused or is_sink)
+
+    def _room(self, session: Session, name: str) -> int:
+        bounds, durable = session.bounds, session.durable
+        if bounds is None or durable is None or not self.is_able(session):
+            return 0
+        room = bounds.max_entries - self._unsettled.count(session)
+        if is_exclusive(name):
+            leased = sum(is_exclusive(waiting.source) for waiting in durable.inbox.values())
+            room = min(room, (session.burst.max_entries or _AHEAD) - leased)
+        return max(0, min(room, _AT_ONCE))
+
+    def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
+        """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
+        for a message."""
+        sessions = sorted(sessions, key=attrgetter("turn"))
+        return [Member(each.durable.name, self._room(each, name)) for each in sessions if each.durable is not None]
+
+    # Leases
+
+    def here(self, session: Session) -> None:
+        """The session is there, or there again, or takes messages again: let it have what waits for it."""
+        if self._known and session.name:
+            for name in self._names_for(session):
+                self.ring(name)
+        self.returning.help(session)
+
+    def joined(self, session: Session, name: str) -> None:
+        """The session has joined the group that has this queue."""
+        self.ring(name)
+        self.returning.help(session)
+
+    def _names_for(self, session: Session) -> tuple[str, ...]:
+        subject = session.name.split("/")[1]
+        return (subject_queue(subject), one_queue(subject), *self._groups.queues_of(session))
+
+    def on_room(self, session: Session) -> None:
+        """The session may have room again."""
+        if not self.blocked:
+            return
+        for name in self._names_for(session):
+            if name in self.blocked:
+                self.ring(name)
+
+    def ring(self, name: str) -> None:
+        """Let the store lease what waits in the queue to those who have room."""
+        queue, access = self._known.get(name), self._access
+        if queue is None or not queue.count or not access.has_store or access.is_superseded:
+            return
+        if queue.is_asked:
+            queue.is_rung = True
+            return
+        queue.is_rung = False
+        sessions = self.members(name)
+        if not sessions and group_of(name) is not None:
+            self._lapse(name)
+            return
+        members = self._rooms(name, sessions)
+        if any(member.room for member in members):
+            self._lease(queue, members)
+        elif not members and any(map(_can_hear, sessions)):
+            queue.is_asked = True
+            self._spawn(self._hand_over(queue))
+        elif members:
+            self.blocked.add(name)
+
+    def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
+        access = self._access
+        queue.is_asked, queue.asked_at = True, self._loop.time()
+        step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
+        sessions = access.node.sessions
+        asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
+
+        def answered(answer: Lease | StoreError) -> None:
+            if isinstance(answer, StoreUncertain):
+                again = shared_queues.leased_before(step)
+                access.writing.submit(again, partial(self._leased, queue, asked), insists=True)
+            else:
+                self._leased(queue, asked, answer)
+
+        access.writing.submit(step, answered)
+
+    def _leased(self, queue: SharedQueue, asked: Mapping[SessionName, Durable], answer: Lease | StoreError) -> None:
+        queue.is_asked = False
+        if isinstance(answer, StoreError):
+            if isinstance(answer, StoreUnavailable):
+                self._loop.call_later(_PAUSE_S, self.look, queue.name)
+            return  # else the sessions are another server's by now, or all is read again
+        self.expired(queue.name, answer.expired, answer.left)
+        self.blocked.discard(queue.name)
+        for leased in answer.leased:
+            self._arrive(queue.name, leased, asked.get(leased.receiver))
+        if self._loop.time() - queue.asked_at > _AT_FIRST_S:
+            self.look(queue.name)
+        elif answer.left and (answer.leased or queue.is_rung):
+            self.ring(queue.name)
+        elif answer.left:
+            self.blocked.add(queue.name)
+        queue.is_rung = queue.is_asked and queue.is_rung
+
+    def _arrive(self, name: str, leased: Leased, durable: Durable | None) -> None:
+        session: Session | None = None if durable is None else durable.holder
+        if session is None:
+            if durable is not None:
+                self.returning.expect(durable, name)
+            return  # another session of its name has nothing of it
+        session.take_turn(next(self._turns))
+        dispatchers, place = self._dispatchers, leased.id
+        waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
+        dispatchers.arrived(session, place, waiting)
+        if not leased.failed:
+            return
+        failure = self.failures.of(place)
+        if {each.durable.name for each in self.members(name) if each.durable is not None} <= set(leased.failed):
+            self._unsettled.dead_letter_stored(session, place, failure.code, failure.reason)
+        else:
+            self.failures.note(place, failure._replace(by=leased.failed))
+
+    async def _hand_over(self, queue: SharedQueue) -> None:
+        """Send what waits to sessions that acknowledge nothing; it has ended by that."""
+        try:
+            while (hearing := [each for each in self.members(queue.name) if _can_hear(each)]) and queue.count:
+                entries = await self.peek(queue.name, _AHEAD)
+                for entry in entries:
+                    receivers = [self.next_of(hearing)] if is_exclusive(queue.name) else hearing
+                    self._outbound.fan_out(entry, receivers, None)
+                count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
+                if not count:
+                    queue.count = 0
+        finally:
+            queue.is_asked = False
+
+    def look(self, name: str) -> None:
+        """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
+        queue = self._queue(name)
+        queue.touched_at = self._loop.time()
+        self._ask(queue)
+
+    def _ask(self, queue: SharedQueue) -> None:
+        access = self._access
+        if access.is_superseded or access.writing.is_closed:
+            return
+        if queue.is_asked:
+            queue.count += 1  # more or less: the next answer tells
+            queue.is_rung = True
+        else:
+            self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
+
+    # What nobody will have
+
+    def _lapse(self, name: str) -> None:
+        """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
+        later."""
+        access = self._access
+        step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
+
+        def answered(count: int | StoreError) -> None:
+            if not isinstance(count, StoreError):
+                self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name)))
+
+        access.writing.submit(step, answered, insists=True)
+
+    def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
+        """Make dead letters of these messages of the queue, or of all."""
+        access, delivery = self._access, self._settings.delivery
+        step = shared_queues.dead_letter(
+            access.keys,
+            access.token,
+            name,
+            ids,
+            access.facts_max,
+            delivery.dead_letters_max,
+            delivery.dead_letters_max_bytes,
+            code=code,
+            reason=reason,
+        )
+
+        def answered(buried: Discarded | StoreError) -> None:
+            if isinstance(buried, StoreError):
+                return
+            self._discarded(name, EndReason.DEAD, buried.count)
+            letters = self._letters
+            letters.made([Letter(SessionName(name), LogId(0), code, reason)] * buried.count)
+            letters.stored(buried.letters)
+            if ids is None and buried.count == shared_queues.MOST_DISCARDED:
+                self.bury(name, None, code, reason)
+
+        access.writing.submit(step, answered, insists=True)
+
+    def sweep(self) -> None:
+        """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
+        messages."""
+        for name in list(self.blocked):  # of room that came about in another way nobody has told
+            self.ring(name)
+        idle = self._settings.ptp.subject_idle_ms / 1000
+        now = self._loop.time()
+        for queue in list(self._known.values()):
+            if queue.is_asked:
+                continue
+            if not queue.count:
+                del self._known[queue.name]
+                self.blocked.discard(queue.name)
+            elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
+                queue.touched_at = now  # asked for once
+                reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
+                self.bury(queue.name, None, DEAD_SESSION, reason)
+
+
+def _can_hear(session: Session) -> bool:
+    """Whether the session gets messages although it acknowledges none: its client is there."""
+    return session.is_live and session.durable is None and session.state is State.CONNECTED

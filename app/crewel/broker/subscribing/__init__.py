@@ -1,1 +1,0 @@
-"""What subscriptions ask for beyond a channel: filters, histories, groups."""

@@ -1,0 +1,159 @@
+"""What the history of a topic has, for who asks without subscribing: the remote call `/service/get`, and operators."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.codec import reread
+from crewel.bayeux.message import Fields, Message
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.overflow import SIZE
+from crewel.broker.sessions import Session
+from crewel.broker.steps import complete, start
+from crewel.broker.subscriptions.history_start import Room
+from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.subscriptions.subscribe import Permissions
+from crewel.delivery.entry import Entry
+from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
+from crewel.qos.fields import Check, flag, read_fields, whole
+from crewel.qos.subscribe import ALL
+from crewel.settings import Settings
+from crewel.storage import histories
+from crewel.storage.histories import History
+
+GET_SERVICE: Final = "/service/get"
+_AT_ONCE: Final = 16
+
+log = logging.getLogger(__name__)
+
+
+def told(entry: Entry, *, with_origin: bool) -> Fields:
+    """The message as it is delivered: with its origin if asked for, and if its stored form can carry it."""
+    if with_origin:
+        try:
+            return reread(entry.updated())
+        except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not hide the others
+            log.error("the origin of a message on %s cannot be delivered: %r", entry.channel, error)
+    return entry.fields
+
+
+def _channel(value: object) -> Channel:
+    channel = parse(value) if isinstance(value, str) else None
+    if channel is None or channel.is_wildcard or not channel.is_broadcast:
+        raise ValueError("the name of a channel, such as /news/sport")
+    return channel
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "channel": _channel,
+    "numEntries": whole(0, or_else=ALL),
+    "newestFirst": flag,
+}
+
+
+class HistoryReader:
+    """Reads histories without a subscription."""
+
+    def __init__(self, access: StoreAccess, subscribing: SubscriptionOptions) -> None:
+        self._access = access
+        self._subscribing = subscribing
+
+    async def read(self, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
+        """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is
+        missing that was published before this was asked. Raises StoreError."""
+        access = self._access
+        if not access.has_store or not self._subscribing.has_history(channel):
+            return []
+        newest = count if room is None else min(room.entries if count is None else count, room.entries)
+        step = histories.history(
+            access.keys,
+            access.token,
+            channel.name,
+            newest=newest,
+            max_bytes=None if room is None else room.size,
+        )
+        history: History = await access.writing.ask(step)
+        entries = history.entries if room is None else room.newest(history.entries)
+        return [Entry.read_back(each) for each in entries]
+
+    async def shown(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
+        """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
+        Raises StoreError."""
+        entries = await self.read(channel, count)
+        return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
+
+
+class GetService:
+    """The remote call. One session reads one history at a time, and all together a few: what was read and not yet queued is
+    bounded, however many calls come in one request."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        reader: HistoryReader,
+        permissions: Permissions,
+        outbound: Outbound,
+        dispatchers: Dispatchers,
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._permissions = permissions
+        self._outbound = outbound
+        self._dispatchers = dispatchers
+        self._all = asyncio.Semaphore(_AT_ONCE)
+        self._own: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
+
+    async def get(self, session: Session, data: Any) -> Fields:
+        """Answer one call, as `get` does. Raises RemoteCallError."""
+        async with self._own.setdefault(session, asyncio.Lock()), self._all:
+            return await self._get(session, data)
+
+    async def _get(self, session: Session, data: Any) -> Fields:
+        """Answer `{"messages": [...]}` to `{"channel", "numEntries": 1, "newestFirst": true}`: as many of the newest as one
+        response holds. Raises RemoteCallError."""
+        try:
+            asked = read_fields(data, _CHECKS, "data")
+            if "channel" not in asked:
+                raise IllegalArgument("channel", "is missing")
+        except IllegalArgument as error:
+            raise RemoteCallError({"errorCode": error.code, "message": error.message}) from None
+        channel: Channel = asked["channel"]
+        refusal = await self._refusal(session, channel)
+        if refusal is not None:
+            raise RemoteCallError({"errorCode": "user.security.authorization.notAuthorized", "message": refusal})
+        count = asked.get("numEntries", 1)
+        limits = self._settings.bayeux
+        room = Room(limits.max_queue_messages, limits.max_response_bytes)
+        try:
+            entries = await self._reader.read(channel, None if count == ALL else count, room)
+        except StoreError as error:
+            raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
+        # One response is left free, so that refusals do not push out what was answered.
+        size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
+        if entries and session.queue and not self._outbound.has_bytes(session, size):
+            told_why = "the queue of the session has no room for the messages: take what waits, then ask again"
+            raise RemoteCallError({"errorCode": SIZE, "message": told_why})
+        if asked.get("newestFirst", True):
+            entries.reverse()
+        return {"messages": [told(each, with_origin=session in self._dispatchers.updated) for each in entries]}
+
+    async def _refusal(self, session: Session, channel: Channel) -> str | None:
+        """Why the session may not see what subscribers of the channel see; None if it may."""
+        if channel.is_system or channel.is_reply:
+            return denied(DENIED_BY_POLICY, Denied.SUBSCRIBE)
+        subscribe = parse("/meta/subscribe")
+        assert subscribe is not None
+        fields: Fields = {"channel": subscribe.name, "clientId": session.id, "subscription": channel.name}
+        steps = self._permissions.grant(session, Message(fields, subscribe, None), [channel])
+        waiting, done = start(steps)
+        if waiting is not None:
+            done = await complete(steps, waiting)
+        assert done is not None
+        return done[1]

@@ -1,0 +1,347 @@
+"""How a subscription to a channel with a history begins: what it is sent first, and the instant from which it hears.
+
+The histories are read by steps in the queue of all that is written, whose answers come in the order of the questions. When they
+are there, all that entered the log before them has been taken, and nothing that came later. So what they hold is queued and the
+session enters the index in one turn, and no message comes twice or is left out.
+
+Events of the replay extension have numbers, as in Salesforce's Streaming API: a server counts each channel upwards, beginning
+at its clock, so that no number comes twice, also after a restart. They are written into the data, and so lie in the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import reread
+from crewel.bayeux.message import Fields
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.sessions import Session
+from crewel.broker.steps import resolve
+from crewel.broker.subscriptions.options import Choices, MatchResult, SubscriptionOptions
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import Logged, LogId
+from crewel.errors import Refused, StoreError, StoreUnavailable
+from crewel.qos.subscribe import ALL, Position
+from crewel.settings import Settings
+from crewel.storage import histories
+from crewel.storage.histories import History
+from crewel.storage.scripts import Step
+
+REPLAY_NEW: Final = -1
+"""Asks for events that are yet to come."""
+REPLAY_ALL: Final = -2
+"""Asks for all events that are retained."""
+
+_DIGITS: Final = re.compile(r"-?[0-9]{1,16}", re.ASCII)
+
+
+class Numbers:
+    """The last number of each channel. `clock` tells seconds since 1970."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last: dict[str, int] = {}
+
+    def write(self, fields: Fields) -> None:
+        """Give the message its number. Data that is no object has no room for one, and stays as it is."""
+        data = fields["data"]
+        if not isinstance(data, dict):
+            return
+        now, channel = self._clock(), fields["channel"]
+        number = self._last[channel] = self._last.get(channel, int(now * 1_000_000)) + 1
+        created = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event = data.get("event")
+        said: dict[str, Any] = event if isinstance(event, dict) else {}
+        fields["data"] = {**data, "event": {**said, "replayId": number, "createdDate": created}}
+
+
+def read_number(value: object) -> int:
+    """The number that `ext.replay` has for a channel, a number or a string of one. Raises Refused."""
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or value < REPLAY_ALL:
+        raise replay_refusal(value)
+    return value
+
+
+def replay_refusal(value: object) -> Refused:
+    """What answers a subscribe that asks for a number that there is not. Clients look for these very words."""
+    shown = str(value)[:64] if isinstance(value, int | float | str) else "?"
+    return Refused(
+        f"400::The replayId {{{shown}}} you provided was invalid.  Please provide a valid ID, -2 to replay all events, "
+        "or -1 to replay only new events."
+    )
+
+
+def events_after(entries: Sequence[Logged], number: int) -> list[Logged] | None:
+    """The events after the one of this number; None if it is not known what they are: neither that one is among the entries,
+    oldest first, nor the one that followed it."""
+    for place, entry in enumerate(entries):
+        if b'"replayId"' not in entry.body:
+            continue
+        found = _number(entry.body)
+        if found == number:
+            return list(entries[place + 1 :])
+        if found == number + 1:
+            return list(entries[place:])
+    return None
+
+
+def _number(body: bytes) -> int | None:
+    data = reread(body).get("data")
+    event = data.get("event") if isinstance(data, dict) else None
+    number = event.get("replayId") if isinstance(event, dict) else None
+    return number if type(number) is int else None
+
+
+_TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What one channel's subscription begins with. At most one of `since` and `replay` is there, and then `entries` and
+    `newest_first` do not count."""
+
+    channel: str
+    pattern: str
+    """What is subscribed to: the channel, or a pattern that matches it."""
+    entries: int = 0
+    """How many messages of the history; ALL: all of them."""
+    newest_first: bool = True
+    since: Position | None = None
+    """All after this one, or nothing."""
+    replay: int | None = None
+    """All events after the one of this number, or all."""
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether its messages come because of the subscribe alone."""
+        return self.since is None and self.replay is None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the queue of a session can take; None: any number of bytes."""
+
+    entries: int
+    size: int | None = None
+
+    def holds(self, messages: Sequence[Logged]) -> bool:
+        """Whether all of these fit."""
+        if len(messages) > self.entries:
+            return False
+        return self.size is None or sum(len(each.body) for each in messages) <= self.size
+
+    def less(self, messages: Sequence[Logged]) -> Room:
+        """What is left once these are there."""
+        size = None if self.size is None else self.size - sum(len(each.body) for each in messages)
+        return Room(self.entries - len(messages), size)
+
+    def newest(self, messages: Sequence[Logged]) -> list[Logged]:
+        """As many of the newest of these as fit; they are in order, oldest first."""
+        taken: list[Logged] = []
+        size = 0
+        for each in reversed(messages):
+            size += len(each.body)
+            if len(taken) >= self.entries or (self.size is not None and size > self.size):
+                break
+            taken.append(each)
+        return taken[::-1]
+
+
+@dataclass(slots=True)
+class ReplayResult:
+    """How the subscriptions of one subscribe have begun."""
+
+    entries: list[Entry] = field(default_factory=list)
+    """What the session is sent before anything else of these channels."""
+    positions: dict[str, Position] = field(default_factory=dict)
+    """Where each history was at that instant."""
+    is_recovered: bool = True
+    """Whether all that was missed `since` is among the entries, or still to come."""
+
+
+def decide(
+    begun: ReplayResult, starts: Sequence[ReplayRequest], pasts: Sequence[tuple[History, History]], room: Room
+) -> None:
+    """Work out how subscriptions begin: of each request there is its history as `HistoryRead` asks for it, and where that ends.
+    What is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
+    recovered: list[Logged] = []
+    for start, (history, tip) in zip(starts, pasts, strict=True):
+        newest = tip.entries[-1].id if tip.entries else LogId(0)
+        begun.positions[start.channel] = Position(tip.epoch, newest)
+        if start.since is not None:
+            begun.is_recovered &= history.epoch == start.since.epoch and (history.reaches or not history.epoch)
+            recovered += history.entries
+        elif start.replay is not None:
+            events = history.entries
+            if start.replay != REPLAY_ALL:
+                found = events_after(history.entries, start.replay)
+                if found is None:
+                    raise replay_refusal(start.replay)
+                events = found
+            events = room.newest(events)
+            room = room.less(events)
+            begun.entries += [Entry.remembered(each, is_initial=False) for each in events]
+    begun.is_recovered &= room.holds(recovered)
+    if begun.is_recovered:
+        room = room.less(recovered)
+        recovered.sort(key=lambda logged: logged.id)
+        begun.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
+    for start, (history, _) in zip(starts, pasts, strict=True):
+        if start.is_initial and start.entries:
+            initial = room.newest(history.entries if start.entries == ALL else history.entries[-start.entries :])
+            room = room.less(initial)
+            ordered = initial[::-1] if start.newest_first else initial
+            begun.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReads:
+    """What the reading of histories takes of the server."""
+
+    loop: asyncio.AbstractEventLoop
+    settings: Settings
+    access: StoreAccess
+    outbound: Outbound
+    subscribing: SubscriptionOptions
+
+    def room_of(self, session: Session) -> Room:
+        """What the session's queue can take now."""
+        room = session.room(self.settings.bayeux.max_queue_messages)
+        durable, bounds = session.durable, session.bounds
+        if durable is None or bounds is None:
+            most = self.outbound.backlog.share(session.queue_max_bytes)
+            return Room(room, max(most - session.count_bytes(), 0))
+        return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
+
+
+class HistoryRead:
+    """The histories of one subscribe, on their way from the store. `begun` gets what is in them."""
+
+    def __init__(
+        self,
+        readers: HistoryReads,
+        session: Session,
+        wanted: Mapping[str, Choices],
+        starts: Sequence[ReplayRequest],
+        begun: ReplayResult,
+    ) -> None:
+        self._readers = readers
+        self._access = readers.access
+        self._session = session
+        self._wanted = {start.channel: wanted[start.pattern] for start in starts}
+        self._starts = starts
+        self._begun = begun
+        self._answers: list[History] = []
+        self._error: StoreError | None = None
+        self._room = Room(0)
+        self._awaited = 0
+        self._done: Callable[[], None] | None = None
+
+    def ask(self, done: Callable[[], None] | None = None) -> None:
+        """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
+        self._room = self._readers.room_of(self._session)
+        steps = [step for start in self._starts for step in self._steps(start)]
+        self._answers, self._error = [], None
+        self._awaited, self._done = len(steps), done
+        for step in steps:
+            self._access.writing.submit(step, self._answered)
+
+    def _steps(self, start: ReplayRequest) -> list[Step[History]]:
+        """Its messages; and the newest one, if that need not be among them."""
+        keys, token = self._access.keys, self._access.token
+        room = self._room.entries
+        if start.is_initial:
+            newest = room if start.entries == ALL else min(start.entries, room)
+            return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=self._room.size)]
+        since = None if start.since is None else LogId(start.since.id)
+        newest = room if start.replay == REPLAY_ALL else room + 1  # one more than fits shows that they do not
+        return [
+            histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=self._room.size),
+            histories.history(keys, token, start.channel, newest=1),
+        ]
+
+    def _answered(self, answer: History | StoreError) -> None:
+        if isinstance(answer, StoreError):
+            self._error = answer
+        else:
+            self._answers.append(answer)
+        self._awaited -= 1
+        if not self._awaited and self._done is not None:
+            self._done()
+
+    def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
+        """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
+        StoreError and Refused, and then nothing has changed."""
+        done: asyncio.Future[None] = self._readers.loop.create_future()
+        self._begin(enter, done, _TRIES)
+        return done
+
+    def _begin(self, enter: Callable[[], None], done: asyncio.Future[None], tries: int) -> None:
+        def answered() -> None:
+            cursor = self._access.node.cursor
+            if tries > 1 and any(answer.last > cursor for answer in self._answers):
+                self._access.writing.look()  # the log has what this server has not taken yet
+                self._begin(enter, done, tries - 1)
+                return
+            try:
+                self.finish({cursor})
+            except (StoreError, Refused) as error:
+                resolve(done, error)
+                return
+            if self._session.is_live:
+                enter()
+            resolve(done, None)
+
+        self.ask(answered)
+
+    def finish(self, taken: set[LogId]) -> None:
+        """All answers are there: queue what the histories hold. `taken` is up to where the log has been heard by others, or is
+        not owed to this session; that must be where the histories end. Raises StoreError and Refused."""
+        if self._error is not None:
+            raise self._error
+        if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
+            raise StoreUnavailable("the log is not read up to its end at the moment")
+        answers = iter(self._answers)
+        pasts = [(past := next(answers), past if start.is_initial else next(answers)) for start in self._starts]
+        now = self._readers.room_of(self._session)
+        # Of what is more than the room that there was, the oldest messages were not read.
+        room = Room(min(now.entries, self._room.entries), now.size)
+        decide(self._begun, self._starts, pasts, room)
+        if self._session.is_live:
+            self._queue()
+
+    def _queue(self) -> None:
+        """Queue the messages that the subscription wants, less those that wait anyway and were only asked for because they may
+        have been missed."""
+        readers, session = self._readers, self._session
+        waiting = _waiting(session)
+        for entry in self._begun.entries:
+            channel = parse(entry.channel)
+            assert channel is not None
+            assert entry.origin is not None
+            if not entry.origin.is_initial and entry.origin.id in waiting:
+                continue
+            heard = readers.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
+            if heard is MatchResult.NO:
+                continue
+            readers.outbound.enqueue(session, entry if heard is MatchResult.YES else entry.oneway())
+            if not entry.origin.is_initial:
+                session.recover_to(entry)
+
+
+def _waiting(session: Session) -> set[str]:
+    """The ids of the stored messages that the session is owed, or has not been sent yet."""
+    ids = {str(entry.position) for entry in session.queue if entry.position}
+    ids |= {entry.origin.id for entry in session.queue if entry.origin is not None}
+    if session.durable is not None:
+        ids |= {str(place) for places in (session.durable.open, session.durable.inbox) for place in places}
+    return ids

@@ -1,0 +1,380 @@
+"""What the sessions of one broker want of the channels that they are subscribed to, and so of each message.
+
+A message that sessions with filters are asked about is read once, and each filter is evaluated once for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from crewel.bayeux.channel import Channel, matches
+from crewel.bayeux.codec import encode, reread
+from crewel.bayeux.message import Fields
+from crewel.broker.channels import Channels
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.runtime import Runtime
+from crewel.broker.sessions import Session
+from crewel.broker.topics.topics import Topics
+from crewel.delivery.entry import Entry
+from crewel.errors import IllegalArgument
+from crewel.metrics import Metrics
+from crewel.qos.filters import BUDGET_MINIMUM, MAX_STEPS, Filter, FilterBudget, FilterFailed, FilterTooCostly
+from crewel.qos.subscribe import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
+
+if TYPE_CHECKING:
+    from crewel.broker.subscriptions.history_start import Numbers
+
+log = logging.getLogger(__name__)
+
+
+class MatchResult(Enum):
+    """How one message reaches a session, by the options of its subscriptions."""
+
+    NO = "not at all"
+    YES = "as others"
+    ONEWAY = "without waiting for its answer"
+
+
+class Budgets:
+    """What the filters of each session may cost. Sessions whose filters are conditions have no budget: they need none."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self.metrics = metrics
+        self._clock = clock
+        self._of: dict[Session, FilterBudget] = {}
+
+    def allowance(self, session: Session) -> int:
+        """The steps that the session's filters may take for one message."""
+        now = self._clock()
+        budget = self._of.get(session)
+        if budget is None:
+            budget = self._of[session] = FilterBudget(now)
+        return budget.allowance(now)
+
+    def spend(self, session: Session, steps: int) -> None:
+        """The session's filters have taken so many."""
+        self._of[session].spend(steps)
+
+    def exceeded(self, session: Session, expression: Filter, channel: str) -> None:
+        """The session is delivered a message that it could not judge; the first time, the log says so."""
+        self.metrics.filters_over_budget += 1
+        budget = self._of[session]
+        if not budget.is_reported:
+            budget.is_reported = True
+            log.warning(
+                "a filter of %s takes more than its budget, so the session gets messages of %s unfiltered: %.200s",
+                session.name or "an anonymous session",
+                channel,
+                expression.text,
+            )
+
+    def forget(self, session: Session) -> None:
+        """The session has ended."""
+        self._of.pop(session, None)
+
+
+class FilterContext:
+    """One message that sessions with filters are asked about: it is read once, and each expression is evaluated once, however
+    many sessions have it."""
+
+    __slots__ = (
+        "_asking",
+        "_budgets",
+        "_document",
+        "_is_over",
+        "_left",
+        "_verdicts",
+        "channel",
+        "entry",
+        "qos",
+        "sender",
+    )
+
+    def __init__(self, channel: Channel, entry: Entry, sender: str, qos: bytes, budgets: Budgets) -> None:
+        self.channel = channel
+        self.entry = entry
+        self.sender = sender
+        self.qos = qos
+        self._budgets = budgets
+        self._document: dict[str, Any] | None = None
+        self._verdicts: dict[str, bool] = {}
+        self._asking: Session | None = None  # whose filters are being evaluated, and what they have left
+        self._left = 0
+        self._is_over = False
+
+    def passes(self, expression: Filter, session: Session) -> bool:
+        """Whether the expression is true for the message. One that fails is not; a message that cannot be judged within the
+        session's budget passes, so that it is not lost."""
+        verdict = self._verdicts.get(expression.text)
+        if verdict is None:
+            verdict = self._evaluated(expression) if expression.is_cheap else None
+            if verdict is None:
+                verdict = self._within_budget(expression, session)
+        return verdict
+
+    def _evaluated(self, expression: Filter) -> bool | None:
+        try:
+            verdict = expression.accepts(self._read(), BUDGET_MINIMUM)
+        except FilterTooCostly:
+            return None
+        except FilterFailed:
+            verdict = self._failed()
+        self._verdicts[expression.text] = verdict
+        return verdict
+
+    def _within_budget(self, expression: Filter, session: Session) -> bool:
+        if self._asking is not session:
+            self._asking = session
+            self._left = self._budgets.allowance(session)
+            self._is_over = False
+        allowed = self._left
+        is_judged = True
+        try:
+            verdict = expression.accepts(self._read(), allowed)
+        except FilterTooCostly:
+            if not self._is_over:
+                self._is_over = True
+                self._budgets.exceeded(session, expression, self.channel.name)
+            verdict, is_judged = True, allowed == MAX_STEPS  # with more to spend, another session may judge it
+        except FilterFailed:
+            verdict = self._failed()
+        self._left -= expression.spent
+        self._budgets.spend(session, expression.spent)
+        if is_judged:
+            self._verdicts[expression.text] = verdict
+        return verdict
+
+    def _failed(self) -> bool:
+        self._budgets.metrics.filter_failures += 1
+        return False
+
+    def _read(self) -> dict[str, Any]:
+        if self._document is None:
+            self._document = {
+                "data": reread(self.entry.wire).get("data"),
+                "channel": self.channel.name,
+                "clientProperties": reread(self.qos).get("clientProperties", {}) if self.qos else {},
+                "sender": self.sender,
+            }
+        return self._document
+
+
+Choices = tuple[Choice, ...]
+"""What a session wants of one channel or pattern: what any of these wants. Empty: everything."""
+
+
+class SubscriptionOptions:
+    """Knows which sessions choose among the messages of their channels."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channels: Channels,
+        outbound: Outbound,
+        unsettled: Unsettled,
+        topics: Topics,
+        groups: ConsumerGroups,
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._channels = channels
+        self._outbound = outbound
+        self._unsettled = unsettled
+        self._topics = topics
+        self._groups = groups
+        self.filtered: dict[Session, dict[str, Choices]] = {}
+        """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
+        asked about."""
+        self.numbers: Numbers | None = None
+        """Numbers events for the replay extension; None: it is not loaded."""
+        self._budgets = Budgets(runtime.metrics, runtime.loop.time)
+        self._question: FilterContext | None = None  # about the message that sessions are being asked about
+
+    # Messages
+
+    def hears(self, session: Session, channel: Channel, entry: Entry, sender: str, qos: bytes) -> MatchResult:
+        """How the message, which was published by `sender` with these qualities, reaches the session. To be asked once about
+        each that is about to be queued: where only the newest is wanted, older ones leave the queue."""
+        wants = self.filtered.get(session)
+        if wants is None:
+            return MatchResult.YES
+        question = self._asked(channel, entry, sender, qos)
+        hearing: list[Choice] = []
+        for pattern in channel.patterns:
+            if pattern in session.subscriptions:
+                choices = wants.get(pattern)
+                if choices is None:
+                    return MatchResult.YES
+                hearing += [each for each in choices if _wants(each, session, question)]
+        if not hearing:
+            return MatchResult.NO
+        if all(each.newest_only for each in hearing):
+            self._unsettled.conflate(session, channel.name, entry.position)
+        return _heard(session, hearing)
+
+    def chosen(
+        self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
+    ) -> list[Session]:
+        """The subscribers less those who have said that they do not want this message, and those to whom it has gone now
+        because they do not answer it."""
+        hearing = []
+        for session in subscribers:
+            heard = MatchResult.YES
+            if session in self.filtered:
+                heard = self.hears(session, channel, entry, sender, qos)
+            if heard is MatchResult.YES:
+                hearing.append(session)
+            elif heard is MatchResult.ONEWAY:
+                self._outbound.enqueue(session, entry.oneway())
+        return hearing
+
+    def hears_old(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> MatchResult:
+        """The same of a message of the history, for a subscription that wants this."""
+        assert entry.origin is not None
+        question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
+        hearing = [each for each in choices or (USUAL,) if _wants(each, session, question)]
+        return _heard(session, hearing) if hearing else MatchResult.NO
+
+    def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> FilterContext:
+        question = self._question
+        if question is None or question.entry is not entry:
+            question = self._question = FilterContext(channel, entry, sender, qos, self._budgets)
+        return question
+
+    def is_local(self, session: Session, channel: Channel) -> bool:
+        """Whether the session wants to hear what it publishes on this channel itself."""
+        wants = self.filtered.get(session, {})
+        heard = [wants.get(pattern) for pattern in channel.patterns if pattern in session.subscriptions]
+        return not heard or any(choices is None or any(each.local for each in choices) for choices in heard)
+
+    def wants_notice(self, session: Session, pattern: str) -> bool:
+        """Whether the session, which is subscribed to this channel or pattern, wants to be told that a topic was erased."""
+        choices = self.filtered.get(session, {}).get(pattern)
+        return choices is None or any(each.notify for each in choices)
+
+    def number(self, channel: Channel, fields: Fields) -> None:
+        """Give a message that goes into a history its number, if events of this channel can be replayed."""
+        if self.numbers is not None and self._topics.is_replayed(channel):
+            self.numbers.write(fields)
+
+    def has_history(self, channel: Channel) -> bool:
+        """Whether messages of this channel are kept, or will be when the first one comes."""
+        topic = self._topics.find(channel.name)
+        if topic is None:
+            return self._topics.usual(channel).history_max > 0
+        return topic.settings.history_max > 0 or topic.history_count > 0
+
+    def histories(self, pattern: Channel) -> list[str]:
+        """The channels that this pattern matches and that have a history with messages in it, by name, `MAX_POSITIONS` at
+        most."""
+        beginning = pattern.name.rstrip("*")
+        found = [
+            name
+            for name, topic in self._topics.known.items()
+            if topic.history_count and name.startswith(beginning) and not topic.is_erased
+        ]
+        return [name for name in sorted(found) if matches(pattern.name, name)][:MAX_POSITIONS]
+
+    # What sessions want
+
+    def told(self, session: Session) -> dict[str, list[dict[str, Any]]]:
+        """What the session wants of which pattern, by the names on the wire; patterns of which it wants everything are left
+        out."""
+        return {
+            pattern: [each.as_json() for each in choices] for pattern, choices in self.filtered.get(session, {}).items()
+        }
+
+    def wanted(self, session: Session, pattern: str, qos: SubscribeQos) -> Choices:
+        """What the session will want of this pattern after a subscribe. Raises IllegalArgument if that cannot be."""
+        choices = self.filtered.get(session, {}).get(pattern, ())
+        if pattern not in session.subscriptions:
+            return joined((), qos.choice)
+        if bool(group_of(choices)) is not bool(qos.choice.group):
+            raise IllegalArgument(
+                "group", f"must be as before: the session is subscribed to {pattern}; unsubscribe first"
+            )
+        if not qos.multi_subscribe:
+            return joined((), qos.choice)
+        return joined(choices or (USUAL,), qos.choice)
+
+    def choose(self, session: Session, pattern: str, choices: Choices) -> None:
+        """From now on the session wants this of the pattern."""
+        wants = self.filtered.get(session, {})
+        if choices:
+            self.filtered[session] = {**wants, pattern: choices}
+        elif pattern in wants:
+            self._drop(session, pattern)
+
+    def _drop(self, session: Session, pattern: str) -> None:
+        rest = {each: choices for each, choices in self.filtered[session].items() if each != pattern}
+        if rest:
+            self.filtered[session] = rest
+        else:
+            del self.filtered[session]
+
+    def enter(self, session: Session, pattern: str, choices: Choices) -> None:
+        """The session is subscribed to this pattern, and wants this of it."""
+        former = self.filtered.get(session, {}).get(pattern, ())
+        self.choose(session, pattern, choices)
+        if not group_of(choices):
+            self._channels.subscribe(session, pattern)
+            return
+        session.subscriptions.add(pattern)
+        groups = [each.group for each in choices]
+        for choice in former:
+            if choice.group and choice.group not in groups:
+                self._groups.leave(session, pattern, choice.group)
+        for group in groups:
+            self._groups.join(session, pattern, group)
+
+    def leave(self, session: Session, pattern: str) -> None:
+        """The session is subscribed to this pattern no more."""
+        choices = self.filtered.get(session, {}).get(pattern, ())
+        if group_of(choices):
+            session.subscriptions.discard(pattern)
+            self._groups.leave(session, pattern)
+        else:
+            self._channels.unsubscribe(session, pattern)
+        self.choose(session, pattern, ())
+
+    def forget(self, session: Session) -> None:
+        """The session has ended."""
+        self.filtered.pop(session, None)
+        self._budgets.forget(session)
+
+    def restore(self, session: Session, stored: Mapping[str, Any]) -> None:
+        """A session came back from the store, with what it wants of which pattern."""
+        for pattern, kept in stored.items():
+            try:
+                choices = tuple(read_choice(each) for each in (kept if isinstance(kept, list) else [kept]))
+            except IllegalArgument as error:  # it was granted by a server of another version
+                log.warning("a subscription comes back without what it asked for: %s", error.message)
+            else:
+                if group_of(choices) or pattern in session.subscriptions:
+                    self.enter(session, pattern, choices)
+
+
+def group_of(choices: Iterable[Choice]) -> str:
+    """The group of a subscription; empty if it is not one of a group."""
+    return next((each.group for each in choices), "")
+
+
+def as_stored(choices: Choices) -> bytes:
+    """What the store keeps of it."""
+    return encode([each.as_json() for each in choices])
+
+
+def _heard(session: Session, hearing: list[Choice]) -> MatchResult:
+    is_oneway = session.is_reliable and all(each.update_oneway for each in hearing)
+    return MatchResult.ONEWAY if is_oneway else MatchResult.YES
+
+
+def _wants(choice: Choice, session: Session, question: FilterContext) -> bool:
+    if choice.group or not (choice.local or not session.name or question.sender != session.name):
+        return False
+    return choice.filter is None or question.passes(choice.filter, session)

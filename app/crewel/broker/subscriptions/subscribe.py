@@ -1,0 +1,279 @@
+"""Subscribes that ask for more than to hear a channel from now on (`ext.subscribe`, `ext.replay`; design, section 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from crewel.bayeux import replies
+from crewel.bayeux.channel import Channel, Kind, parse
+from crewel.bayeux.message import Message
+from crewel.bayeux.replies import Reply
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.pipe import META_CHANNELS
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.sessions import Session
+from crewel.broker.steps import Steps
+from crewel.broker.subscriptions.history_start import (
+    REPLAY_NEW,
+    HistoryRead,
+    HistoryReads,
+    ReplayRequest,
+    ReplayResult,
+    read_number,
+    replay_refusal,
+)
+from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
+from crewel.broker.topics.topics import Topics
+from crewel.delivery.records import LogId
+from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied
+from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
+
+_NOTHING_OLD: Final = SubscribeQos(initial_update=False)
+"""What a subscribe without `ext.subscribe` asks for."""
+
+
+class SubscribeHandler:
+    """Answers such subscribes."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        topics: Topics,
+        subscribing: SubscriptionOptions,
+        permissions: Permissions,
+        access: StoreAccess,
+        subscriptions: SubscriptionStore,
+        readers: HistoryReads,
+    ) -> None:
+        self._guard = guard
+        self._topics = topics
+        self._subscribing = subscribing
+        self._permissions = permissions
+        self._access = access
+        self._subscriptions = subscriptions
+        self._readers = readers
+
+    def asks_for_more(self, session: Session, message: Message) -> bool:
+        """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
+        for more of the same channels before."""
+        if session in self._subscribing.filtered:
+            return True
+        ext = message.fields.get("ext")
+        if type(ext) is not dict:
+            return False
+        return "subscribe" in ext or ("replay" in ext and self._subscribing.numbers is not None)
+
+    def subscribe(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+        """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
+        asked = message.ext
+        qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
+        _check(session, qos, channels)
+        granted, error = yield from self._permissions.grant(session, message, channels)
+        if qos.choice.group:
+            yield from self._ask_for_group(session, message, granted)
+        names = dict.fromkeys(channel.name for channel in granted)
+        is_again = any(name in session.subscriptions for name in names)
+        wanted = {name: self._subscribing.wanted(session, name, qos) for name in names}
+        begun = ReplayResult()
+        starts = [] if qos.choice.group else self._starts(message, qos, granted, begun)
+        try:
+            yield from self._begin(session, wanted, starts, begun)
+        except StoreError as failure:
+            raise Refused(coded(failure.code), failure.code, str(failure)) from failure
+        if error is None and not session.is_live:
+            error = BayeuxCode.SUBSCRIBE_FAILED
+        reply = replies.ok(message) if error is None else replies.failed(message, error)
+        if "subscribe" in asked:
+            reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
+            if error is not None:
+                reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
+        return reply
+
+    def _ask_for_group(self, session: Session, message: Message, channels: list[Channel]) -> Steps[None]:
+        """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
+        for channel in channels:
+            if not (yield from self._guard.group(session, channel, message)):
+                told = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
+                raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+
+    def _starts(
+        self, message: Message, qos: SubscribeQos, channels: list[Channel], begun: ReplayResult
+    ) -> list[ReplayRequest]:
+        """The histories to be read. Where there is none, nothing can be recovered."""
+        starts: dict[str, ReplayRequest] = {}
+        entries = qos.history if qos.initial_update else 0
+        for channel in channels:
+            name = channel.name
+            if channel.is_wildcard:
+                kept = self._subscribing.histories(channel) if entries else []
+                starts |= {
+                    each: ReplayRequest(each, name, entries, qos.newest_first) for each in kept if each not in starts
+                }
+                continue
+            since = (qos.since or {}).get(name)
+            replay = self._replay(message, channel)
+            if not self._subscribing.has_history(channel):
+                if replay is not None and replay >= 0:
+                    raise replay_refusal(replay)
+                begun.is_recovered &= since is None
+            elif since is not None or replay is not None or "subscribe" in message.ext:
+                starts[name] = ReplayRequest(
+                    name, name, entries, qos.newest_first, since, None if since is not None else replay
+                )
+        return list(starts.values())
+
+    def _replay(self, message: Message, channel: Channel) -> int | None:
+        """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
+        numbers = message.ext.get("replay")
+        if not isinstance(numbers, dict) or self._subscribing.numbers is None or not self._topics.is_replayed(channel):
+            return None
+        number = read_number(numbers.get(channel.name, REPLAY_NEW))
+        return None if number == REPLAY_NEW else number
+
+    def _begin(
+        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], begun: ReplayResult
+    ) -> Steps[None]:
+        """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
+        if session.durable is not None and wanted:
+            yield from self._begin_stored(session, wanted, starts, begun)
+            return
+
+        def enter() -> None:
+            for name, choices in wanted.items():
+                self._subscribing.enter(session, name, choices)
+
+        if starts and self._access.has_store:
+            if self._access.is_reloading:
+                raise StoreUnavailable(self._access.trouble)
+            yield HistoryRead(self._readers, session, wanted, starts, begun).begin(enter)
+        elif session.is_live:
+            enter()
+
+    def _begin_stored(
+        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], begun: ReplayResult
+    ) -> Steps[None]:
+        """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
+        subscriptions, durable = self._subscriptions, session.durable
+        assert durable is not None
+        if not starts:
+            yield subscriptions.subscribe(session, durable, wanted)
+            return
+        reading = HistoryRead(self._readers, session, wanted, starts, begun)
+        failures: list[StoreError | Refused] = []
+        new = [name for name in wanted if name not in durable.since]
+
+        def begin(answer: Mapping[str, LogId]) -> None:
+            try:
+                reading.finish({answer[name] for name in new if name in answer})
+            except (StoreError, Refused) as failure:
+                failures.append(failure)
+
+        if not self._access.is_reloading:
+            reading.ask()
+        yield subscriptions.subscribe(session, durable, wanted, begin)
+        if failures:
+            if new and session.durable is durable:
+                yield subscriptions.unsubscribe(session, durable, new)
+            raise failures[0]
+
+
+def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
+    """Raise what refuses a subscribe that asks for what cannot be had."""
+    is_stored = session.durable is not None
+    if qos.since is not None and any(channel.is_wildcard for channel in channels):
+        raise IllegalArgument("since", "must be left out with a pattern: only a channel has a history")
+    if qos.persistent and not is_stored:
+        raise IllegalArgument(
+            "persistent", "must be false: the store does not have the session; shake hands with ext.ack"
+        )
+    if qos.choice.group:
+        if not is_stored:
+            raise IllegalArgument("group", "needs a session that the store has; shake hands with ext.ack")
+        if any(channel.is_system or channel.is_reply or not channel.is_broadcast for channel in channels):
+            raise IllegalArgument("group", "must be left out: what comes on this channel cannot be shared")
+
+
+def _told(begun: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "position": {name: {"epoch": place.epoch, "id": str(place.id)} for name, place in begun.positions.items()}
+    }
+    if qos.since is not None:
+        told["recovered"] = begun.is_recovered
+    if is_again and not qos.multi_subscribe:
+        told["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
+    return told
+
+
+# The beginning
+
+
+class Permissions:
+    """Asks the policy, channel by channel."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        guard: Guard,
+        groups: ConsumerGroups,
+        subscribing: SubscriptionOptions,
+        subscriptions: SubscriptionStore,
+    ) -> None:
+        self._channels = channels
+        self._guard = guard
+        self._groups = groups
+        self._subscribing = subscribing
+        self._subscriptions = subscriptions
+
+    def grant(
+        self, session: Session, message: Message, channels: list[Channel]
+    ) -> Steps[tuple[list[Channel], str | None]]:
+        """The channels that the session may subscribe to, up to the first that it may not, and the error of that. Nobody
+        subscribes to service channels: they are granted, and left out."""
+        granted: list[Channel] = []
+        for channel in channels:
+            error = yield from self._refused(session, channel, message)
+            if error is None and (channel.kind is Kind.META or not session.is_live):
+                error = BayeuxCode.SUBSCRIBE_FAILED
+            if error is not None:
+                return granted, error
+            if channel.kind is Kind.BROADCAST:
+                granted.append(channel)
+        return granted, None
+
+    def regrant(self, session: Session) -> Steps[None]:
+        """Another client goes on with the session: end the subscriptions that its token does not grant. Raises StoreError, and
+        then they go on."""
+        grouped = {pattern for pattern, _ in self._groups.of(session)}
+        names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
+        if not names:
+            return
+        if session.durable is not None:
+            yield self._subscriptions.unsubscribe(session, session.durable, names)
+            return
+        for name in names:
+            self._subscribing.leave(session, name)
+
+    def _refused(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        is_known = channel.name in META_CHANNELS or channel.name in self._channels or channel.kind is Kind.SERVICE
+        if not is_known:
+            reason = yield from self._guard.create(session, channel, message)
+            if reason is not None:
+                return denied(reason, Denied.CREATE)
+        reason = yield from self._guard.subscribe(session, channel, message)
+        return None if reason is None else denied(reason, Denied.SUBSCRIBE)
+
+
+def _may_keep(session: Session, name: str, *, is_grouped: bool) -> bool:
+    channel = parse(name)
+    if channel is None or channel.is_reply:
+        return True
+    if channel.is_system:
+        return session.is_operator
+    grants = session.grants
+    if grants is None:
+        return True
+    return grants.may_subscribe(channel) and (not is_grouped or grants.may_group(channel))

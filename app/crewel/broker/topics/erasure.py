@@ -1,0 +1,277 @@
+"""Topics that are erased: what sessions see of it, and the remote call `/service/erase` for clients that are entitled to.
+
+Literal subscriptions end, subscribers that asked for it get a notice, and by force the backlog ends as well. All of it is
+done in portions: there may be many sessions, and much may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.message import Fields, Message
+from crewel.broker.channels import Channels
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.ids import Ids
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
+from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
+from crewel.broker.point_to_point.queue_names import group_of
+from crewel.broker.point_to_point.shared_queues import SharedQueues
+from crewel.broker.sessions import Session
+from crewel.broker.steps import finished
+from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.turns import Turns
+from crewel.delivery.durable import Durable
+from crewel.delivery.entry import erased_notice
+from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.errors import IllegalArgument, RemoteCallError, StoreError
+from crewel.qos.fields import Check, flag, read_fields
+from crewel.qos.publish import NORMAL
+from crewel.qos.update import ERASED, Origin
+
+if TYPE_CHECKING:
+    from crewel.broker.topics.topics import Topics
+
+log = logging.getLogger(__name__)
+
+_SESSIONS_AT_ONCE: Final = 16
+"""Sessions that get the notice before the store has answered for them."""
+_ENDS_AT_ONCE: Final = 1000
+"""Messages of one session that end in one step."""
+_DISCARDED_AT_ONCE: Final = 500
+"""Messages of a shared queue that end in one step of the store."""
+_UNCOMMITTED: Final = 2000
+"""Messages that have ended and are not committed yet."""
+
+
+class Options(Protocol):
+    """What sessions want of the channels that they are subscribed to."""
+
+    def wants_notice(self, session: Session, pattern: str) -> bool:
+        """Whether the session wants to be told that a topic was erased."""
+
+    def leave(self, session: Session, pattern: str) -> None:
+        """The session is subscribed to this pattern no more."""
+
+
+class StoredSubscriptions(Protocol):
+    """The subscriptions of sessions that the store has."""
+
+    def erase(
+        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool
+    ) -> asyncio.Future[None]:
+        """End the subscription to an erased topic, send the notice, or both."""
+
+
+class TopicEraser:
+    """Parts sessions from topics that are erased."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        outbound: Outbound,
+        unsettled: Unsettled,
+        ids: Ids,
+        groups: ConsumerGroups,
+        shared: SharedQueues,
+        access: StoreAccess,
+        sessions: dict[str, Session],
+        queued: QueuedTopics,
+        subscribing: Options,
+        subscriptions: StoredSubscriptions,
+        committed: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._channels = channels
+        self._outbound = outbound
+        self._unsettled = unsettled
+        self._ids = ids
+        self._groups = groups
+        self._shared = shared
+        self._access = access
+        self._sessions = sessions
+        self._queued = queued
+        self._subscribing = subscribing
+        self._subscriptions = subscriptions
+        self._committed = committed
+
+    async def end_subscriptions(self, name: str, groups: Iterable[str]) -> None:
+        """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
+        subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
+        when the backlog of their group is empty: `leave_group`."""
+        self._outbound.fan_outs.finish(name)  # what was published before the end is heard before it
+        channel = channel_of(name)
+        members = {session for queue in groups for session in self._groups.members(queue)}
+        under_way: list[asyncio.Future[None]] = []
+        turns = Turns()
+        for session in list(self._channels.subscribers(channel)):
+            tells = session not in members and self._wants_notice(session, channel)
+            under_way += self._part(session, name, ends=self._hears_alone(session, name), tells=tells)
+            if len(under_way) >= _SESSIONS_AT_ONCE:
+                await _answered(name, under_way)
+                under_way = []
+            await turns.rest()
+        await _answered(name, under_way)
+
+    async def leave_group(self, queue: str, name: str) -> None:
+        """The group has no backlog of the topic any more: its members get the notice, and if it is a group on this very name,
+        they leave it."""
+        of, channel = group_of(queue), channel_of(name)
+        ends = of is not None and of[0] == name
+        under_way: list[asyncio.Future[None]] = []
+        for session in self._groups.members(queue):
+            under_way += self._part(session, name, ends=ends, tells=self._wants_notice(session, channel))
+        await _answered(name, under_way)
+
+    def _hears_alone(self, session: Session, name: str) -> bool:
+        """Whether the session is subscribed to this very name, and not as a member of a group."""
+        return name in session.subscriptions and all(pattern != name for pattern, _ in self._groups.of(session))
+
+    def _wants_notice(self, session: Session, channel: Channel) -> bool:
+        """Whether the session receives the origin of messages, and asked for the notice that the topic was erased."""
+        if session.dispatcher is None or not session.dispatcher.rules.tells:
+            return False
+        hearing = [each for each in channel.patterns if each in session.subscriptions]
+        return any(self._subscribing.wants_notice(session, each) for each in hearing)
+
+    def _part(self, session: Session, name: str, *, ends: bool, tells: bool) -> list[asyncio.Future[None]]:
+        """Part the session from the topic. What has to be waited for, raises StoreError."""
+        if not session.is_live or not (ends or tells):
+            return []
+        if session.durable is not None:
+            return [self._subscriptions.erase(session, session.durable, name, ends=ends, tells=tells)]
+        if ends:
+            self._subscribing.leave(session, name)
+        if tells:
+            waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
+            notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
+            origin = Origin(*self._ids.stamp(), state=ERASED)
+            self._outbound.enqueue(session, erased_notice(notice, LogId(0), origin))
+        return []
+
+    async def end_messages(self, name: str, upto: LogId) -> int:
+        """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than
+        this. Returns how many. Some are committed before others end."""
+        self._outbound.fan_outs.finish(name)
+        turns, total, untold = Turns(), 0, 0
+        sessions = {session.durable: session for session in self._sessions.values() if session.durable is not None}
+        for session in list(self._sessions.values()):
+            total += self._end_transients(session, name)
+            await turns.rest()
+        for durable in list(self._access.node.sessions.values()):
+            while places := _places(durable, name, upto):
+                self._end_stored(durable, sessions.get(durable), places)
+                total += len(places)
+                untold += len(places)
+                if untold >= _UNCOMMITTED:
+                    await self._committed()
+                    untold = 0
+                await turns.rest()
+            await turns.rest()
+        return total
+
+    def _end_transients(self, session: Session, name: str) -> int:
+        waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
+        if waiting:
+            self._unsettled.end_many(session, (), waiting, EndReason.ERASED)
+            session.note_retained()
+        return len(waiting)
+
+    def _end_stored(self, durable: Durable, session: Session | None, places: set[LogId]) -> None:
+        if session is not None and session.durable is durable:
+            self._unsettled.end_many(session, places, (), EndReason.ERASED)
+            session.note_retained()
+        else:
+            durable.end_many(places, EndReason.ERASED)
+            self._access.node.touch(durable)
+
+    async def end_shared(self, name: str, upto: LogId) -> int:
+        """End the messages of the topic up to this one that wait for a subject or a group; returns how many. Raises
+        StoreError."""
+        count = 0
+        for queue in self._shared.names():
+            start = 0
+            while entries := await self._shared.peek(queue, _DISCARDED_AT_ONCE, start):
+                places = [entry.position for entry in entries if entry.channel == name and entry.position <= upto]
+                ended = await self._shared.discard(queue, places, EndReason.ERASED) if places else 0
+                count += ended
+                start += len(entries) - ended
+        return count
+
+
+async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
+    for failure in await asyncio.gather(*under_way, return_exceptions=True):
+        if failure is not None:
+            log.warning("a subscription to the erased topic %s could not be ended: %s", name, failure)
+
+
+def _places(durable: Durable, name: str, upto: LogId) -> set[LogId]:
+    """The places of messages of this topic that are open for a session, as many as end in one step."""
+    found: set[LogId] = set()
+    for waiting in (durable.open, durable.inbox):
+        for place, each in waiting.items():
+            if each.channel == name and place <= upto:
+                found.add(place)
+                if len(found) == _ENDS_AT_ONCE:
+                    return found
+    return found
+
+
+ERASE_SERVICE: Final = "/service/erase"
+
+audit = logging.getLogger("crewel.audit")
+
+
+def _channel(value: object) -> Channel:
+    channel = parse(value) if isinstance(value, str) else None
+    if channel is None or channel.is_wildcard or not channel.is_broadcast or channel.is_reply:
+        raise ValueError("the name of a channel, such as /news/sport")
+    return channel
+
+
+_CHECKS: Final[Mapping[str, Check]] = {"channel": _channel, "force": flag}
+
+
+class EraseService:
+    """Answers the remote call."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        topics: Topics,
+    ) -> None:
+        self._guard = guard
+        self._topics = topics
+
+    async def erase(self, session: Session, data: Any) -> Fields:
+        """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
+        RemoteCallError, whose data are `errorCode` and `message`."""
+        try:
+            asked = read_fields(data, _CHECKS, "data")
+            if "channel" not in asked:
+                raise IllegalArgument("channel", "is missing")
+        except IllegalArgument as error:
+            raise _failed(error.code, error.message) from None
+        channel: Channel = asked["channel"]
+        force = asked.get("force", False)
+        fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
+        if not await finished(self._guard.erase(session, channel, Message(fields, channel, None))):
+            raise _failed(
+                NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
+            )
+        audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
+        try:
+            if not await self._topics.erase(channel.name, force=force):
+                raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
+            state = await self._topics.state(channel.name)
+        except StoreError as error:
+            raise _failed(error.code, str(error)) from error
+        return {"channel": channel.name, "state": state.value}
+
+
+def _failed(code: str, message: str) -> RemoteCallError:
+    return RemoteCallError({"errorCode": code, "message": message})

@@ -1,0 +1,159 @@
+"""Subscriptions to channels with a history when the store, the log or the session is not there as it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.broker.sessions import Event
+from crewel.delivery.records import LogId, Submission
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
+from crewel.storage import log as stored_log
+from tests.broker.stored_world import Receiver, StoredWorld, data
+from tests.broker.subscriptions.asking import RULES, Asking, asked, publish
+from tests.broker.world import Client, Request, data_of
+
+
+class TestTrouble:
+    def test_a_store_that_is_away_refuses_the_subscription(
+        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(world, "/h/a", 1)
+        monkeypatch.setattr(
+            world.access.writing, "submit", lambda step, done, **_: done(StoreUnavailable("the store is away"))
+        )
+        reply = asking.subscribe("/h/a")
+        assert (reply["successful"], reply["error"]) == (False, "503::resource.unavailable")
+        assert reply["ext"]["subscribe"] == {"errorCode": "resource.unavailable", "message": "the store is away"}
+        monkeypatch.undo()
+        assert "/h/a" not in asking.client.session.subscriptions
+
+    def test_a_history_that_cannot_be_read_leaves_no_subscription_behind(
+        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(world, "/h/a", 1)
+        submit = world.access.writing.submit
+
+        def fail(step: Any, done: Any, **how: Any) -> None:
+            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
+
+        monkeypatch.setattr(world.access.writing, "submit", fail)
+        assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
+        assert asking.client.session.subscriptions == set()
+        if asking.client.session.durable is not None:
+            assert "s:/h/a" not in world.record(asking.client.session)
+
+    def test_a_subscription_that_there_was_goes_on(
+        self, world: StoredWorld, asking: Asking, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(world, "/h/a", 1)
+        asking.subscribe("/h/a", initialUpdate=False)
+        submit = world.access.writing.submit
+
+        def fail(step: Any, done: Any, **how: Any) -> None:
+            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
+
+        monkeypatch.setattr(world.access.writing, "submit", fail)
+        assert asking.subscribe("/h/a")["successful"] is False
+        monkeypatch.undo()
+        publish(world, "/h/a", 2)
+        assert data_of(asking.take()) == [2]
+
+    @pytest.mark.parametrize("kind", ["plain", "update"])
+    def test_what_this_server_has_not_taken_yet_is_taken_first(self, world: StoredWorld, kind: str) -> None:
+        """The answer to a publish got lost, and the history has what nobody has heard."""
+        publish(world, "/h/a", 1)
+        hearing = Asking(world, "plain")
+        hearing.subscribe("/h/a", initialUpdate=False)
+        lost = Submission("/h/a", b'{"channel":"/h/a","data":"lost"}', history_max=5)
+        store, token = world.store, world.access.token
+        world.wait(store.run([stored_log.append(store.keys, token, [lost], 100)]))
+        asking = Asking(world, kind)
+        reply = asking.subscribe("/h/a", history={"numEntries": 2, "newestFirst": False})
+        assert reply["successful"], reply
+        publish(world, "/h/a", 2)
+        assert data_of(asking.take()) == [1, "lost", 2]
+        assert data_of(hearing.take()) == ["lost", 2]
+
+    def test_a_log_that_cannot_be_read_to_its_end_refuses(
+        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(world, "/h/a", 1)
+        monkeypatch.setattr(world.access.writing, "look", lambda: None)
+        world.access.node.cursor = LogId(world.access.node.cursor - 1)
+        client = Client(world).joined()
+        assert client.say("/meta/subscribe", subscription="/h/a", **asked())["error"] == "503::resource.unavailable"
+
+    def test_while_everything_is_read_again_it_is_refused(self, world: StoredWorld, asking: Asking) -> None:
+        publish(world, "/h/a", 1)
+        world.access.is_reloading = True
+        assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
+        world.access.is_reloading = False
+
+    def test_a_session_that_ends_meanwhile_is_not_in_the_index(self, world: StoredWorld, asking: Asking) -> None:
+        publish(world, "/h/a", 1)
+        client = asking.client
+        peer = Request(client.browser)
+        message = client.message("/meta/subscribe", subscription="/h/a", **asked())
+        world.broker.inbound.receive(peer, [message])
+        world.broker.table.remove(client.session, Event.DISCONNECT)
+        world.settle()
+        (reply,) = [each for each in peer.received if each["channel"] == "/meta/subscribe"]
+        assert reply["successful"] is False
+        assert world.broker.channels.count("/h/a") == 0
+
+
+def test_what_was_recovered_is_not_dropped_for_what_is_newer() -> None:
+    """A full queue drops its oldest messages, or ends; who was told that nothing is missing sees it end."""
+    world = StoredWorld(RULES, "bayeux.max_queue_messages=4", "bayeux.meta_connect_deliver_only=true")
+    try:
+        asking = Asking(world, "plain")
+        publish(world, "/h/a", 0)
+        position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
+        publish(world, "/h/a", 1, 2, 3)
+        clients = [Client(world).joined() for _ in range(2)]
+        for client in clients:
+            client.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
+        publish(world, "/h/a", 4)
+        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [1, 2, 3, 4]
+        publish(world, "/h/a", 5, 6, 7, 8, 9)
+        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [6, 7, 8, 9]
+        assert not clients[1].is_known
+    finally:
+        world.close()
+
+
+def test_a_stored_session_that_drops_its_oldest_ends_too(world: StoredWorld) -> None:
+    publish(world, "/h/a", 0)
+    position = Asking(world, "plain").subscribe("/h/a")["ext"]["subscribe"]["position"]
+    publish(world, "/h/a", 1, 2, 3)
+    receivers = [Receiver(world).started(queue={"maxEntries": 4, "onOverflow": "dropOldest"}) for _ in range(2)]
+    for receiver in receivers:
+        told = receiver.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
+        assert told["ext"]["subscribe"]["recovered"] is True
+    publish(world, "/h/a", 4)
+    assert data(receivers[0].take()) == [1, 2, 3, 4]
+    receivers[0].take()
+    publish(world, "/h/a", 5, 6, 7, 8, 9)
+    assert data(receivers[0].take()) == [6, 7, 8, 9]
+    assert not receivers[1].is_known
+
+
+def test_a_subscribe_in_doubt_is_taken_back_with_all_that_it_asked_for(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = Receiver(world).started()
+    submit = world.access.writing.submit
+
+    def lose(step: Any, done: Any, **how: Any) -> None:
+        submit(step, (lambda answer: done(StoreUncertain("no answer"))) if step.script == "subscribe" else done, **how)
+
+    for qos in ({"filter": "data.a"}, {"group": "cooks"}):
+        monkeypatch.setattr(world.access.writing, "submit", lose)
+        reply = receiver.say("/meta/subscribe", subscription="/h/a", **asked(**qos))
+        assert reply["error"] == "503::resource.unavailable"
+        monkeypatch.undo()
+        assert not [name for name in world.record(receiver.session) if name[:2] in ("s:", "p:")]
+        assert receiver.session not in world.broker.subscribing.filtered
+        assert world.broker.groups.of(receiver.session) == []
