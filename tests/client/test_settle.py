@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crewel.client.errors import INTERNAL_ERROR, PublishRefused, described
+from crewel.client.errors import INTERNAL_ERROR, PublishRefused, failure_of
 from crewel.client.message import Handling
 from crewel.client.settle import Ledger, Statuses
 
@@ -205,4 +205,4 @@ class Odd(Exception):
     ],
 )
 def test_an_exception_is_told_with_its_code(error: Exception, failure: tuple[str, str]) -> None:
-    assert described(error) == failure
+    assert failure_of(error) == failure

@@ -8,7 +8,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
-from crewel.client.config import Settling, reporting
+from crewel.client.config import Settling, reporting_login
 from crewel.client.extension import AckExtension
 from crewel.client.message import Handling
 from crewel.client.router import DEAD_MESSAGE, Router, Unclaimed
@@ -271,9 +271,9 @@ def test_the_time_for_listeners_is_checked() -> None:
 
 
 def test_a_session_that_waits_for_its_client_reports() -> None:
-    assert reporting({"name": "joe/1"}) == {"name": "joe/1", "update": True, "settle": "batch", "ackWait": -1}
-    assert reporting({"resume": "x"})["update"]
-    assert reporting({}, is_kept=True)["update"]
-    assert reporting({"token": "x"}) == {"token": "x"}
-    assert reporting({"name": "joe/1", "settle": "message"}) == {"name": "joe/1", "settle": "message"}
-    assert reporting({"name": "joe/1", "update": False})["update"] is False
+    assert reporting_login({"name": "joe/1"}) == {"name": "joe/1", "update": True, "settle": "batch", "ackWait": -1}
+    assert reporting_login({"resume": "x"})["update"]
+    assert reporting_login({}, is_kept=True)["update"]
+    assert reporting_login({"token": "x"}) == {"token": "x"}
+    assert reporting_login({"name": "joe/1", "settle": "message"}) == {"name": "joe/1", "settle": "message"}
+    assert reporting_login({"name": "joe/1", "update": False})["update"] is False

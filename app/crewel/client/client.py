@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
-from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling, asked, reporting
-from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, described, publish_refused
+from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling, login_fields, reporting_login
+from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension
 from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, told_of
-from crewel.client.publish import Batch, PublishOptions, checked, publication, repeated
+from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
 from crewel.client.retry import BackoffRule
 from crewel.client.router import Router, Unclaimed
@@ -87,7 +87,9 @@ class Client:
         **more: Unpack[MoreSettling],
     ) -> None:
         settling = Settling(update=update, settle=settle, **more)
-        login = asked(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields)
+        login = login_fields(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields)
+        if not update and ack:
+            login = reporting_login(login, is_kept=resume_file is not None)
         config = Config(
             url=url,
             transports=tuple(transports),
@@ -100,7 +102,9 @@ class Client:
             headers=headers or {},
             cookies=cookies or {},
             handshake=handshake or {},
-            login=settling.retrying(login if update or not ack else reporting(login, is_kept=resume_file is not None)),
+            login=settling.with_retries(
+                login if update or not ack else reporting_login(login, is_kept=resume_file is not None)
+            ),
             resume_file=None if resume_file is None else Path(resume_file),
             leave=leave,
             backoff=backoff or BackoffRule(),
@@ -205,11 +209,11 @@ class Client:
             NotConnectedError: nothing was sent.
             ValueError: not a channel that can be published to; or `retry_for` is longer than a key is good for.
         """
-        if not checked(retry_for):
+        if not check_retry_for(retry_for):
             return await self._publish(publication(channel, data, ext, **options))
         message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), **options)
         message.setdefault("ext", {}).setdefault("publish", {}).setdefault("key", secrets.token_hex(16))
-        return await repeated(lambda: self._publish(copy.deepcopy(message)), retry_for)
+        return await retry_until_stored(lambda: self._publish(copy.deepcopy(message)), retry_for)
 
     async def _publish(self, message: Fields) -> Reply:
         [reply] = await self._session.request([message])
@@ -413,6 +417,6 @@ async def _pump(subscription: Subscription, callback: OnMessage) -> None:
                     await outcome
             except Exception as error:
                 log.exception("a callback of %s failed", subscription.channel)
-                message.reject(*described(error))
+                message.reject(*failure_of(error))
     except ClientError as error:
         log.warning("%s ended: %s", subscription.channel, error)

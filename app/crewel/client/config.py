@@ -104,7 +104,7 @@ class Settling:
             }
         )
 
-    def retrying(self, login: Fields) -> Fields:
+    def with_retries(self, login: Fields) -> Fields:
         """The same `ext.session` with what a failure of this client does, for one that reports failures or asks for some of
         it. What its `dispatcher` says by itself stays."""
         own = login.get("dispatcher")
@@ -189,7 +189,7 @@ def _http(text: str) -> str:
     return str(url.with_scheme(_SCHEMES[url.scheme]))
 
 
-def reporting(login: Fields, *, is_kept: bool = False) -> Fields:
+def reporting_login(login: Fields, *, is_kept: bool = False) -> Fields:
     """What a client asks for that acknowledges and has not said whether it settles. A session that waits for its client may
     have more for it than it listens to; with `update` the client can leave that open, where an acknowledgement settles all.
     `is_kept`: the client keeps what takes its session over."""
@@ -198,7 +198,7 @@ def reporting(login: Fields, *, is_kept: bool = False) -> Fields:
     return {"update": True, "settle": "batch", "ackWait": -1, **login} if waits and "settle" not in login else login
 
 
-def asked(session: Fields | None, **more: Any) -> Fields:
+def login_fields(session: Fields | None, **more: Any) -> Fields:
     """What `ext.session` asks for: these fields, and those that are neither None nor False."""
     return {
         **(session or {}),

@@ -286,7 +286,7 @@ def split_error(error: str) -> tuple[int, tuple[str, ...], str]:
     return int(code), tuple(arguments.split(",")) if arguments else (), text
 
 
-def described(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """The code and the text that report an exception: its `error_code`, if it has one, and what it says."""
     code = getattr(error, "error_code", None)
     return (code if isinstance(code, str) and code else INTERNAL_ERROR, str(error) or type(error).__name__)

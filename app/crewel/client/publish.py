@@ -163,7 +163,7 @@ class Batch:
                 raise publish_refused(reply)
 
 
-def checked(retry_for: float) -> float:
+def check_retry_for(retry_for: float) -> float:
     """`retry_for`, in seconds. Raises ValueError beyond the time for which a key is good."""
     if not 0 <= retry_for <= MAX_RETRY_S:
         raise ValueError(
@@ -172,7 +172,7 @@ def checked(retry_for: float) -> float:
     return retry_for
 
 
-async def repeated(attempt: Callable[[], Awaitable[_T]], retry_for: float) -> _T:
+async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: float) -> _T:
     """What the first successful attempt returns. Raises the last failure when `retry_for` seconds have passed, and at once
     what no repeat can mend."""
     loop = asyncio.get_running_loop()

@@ -29,7 +29,7 @@ from crewel.client.errors import (
     PublishRefused,
     SubscribeRefused,
     TransportError,
-    described,
+    failure_of,
     publish_refused,
 )
 from crewel.client.message import Message, is_successful
@@ -275,7 +275,7 @@ class Responder:
             await self._send(message, _failed(response.channel, message, error))
         except Exception as error:
             log.exception("the answer to a request on %s could not be sent", message.channel)
-            message.reject(*described(error))
+            message.reject(*failure_of(error))
         else:
             message.settle()
 
