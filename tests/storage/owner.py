@@ -17,9 +17,10 @@ from crewel.delivery.records import (
     Waiting,
 )
 from crewel.errors import StoreError
-from crewel.storage import facts, leases, log, sessions
+from crewel.storage import leases, log, sessions
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
+from tests.storage.reading import read_facts
 
 JOE = SessionName("client/joe/1")
 ANN = SessionName("client/ann/1")
@@ -143,7 +144,7 @@ class Owner:
         return {field.decode(): value.decode() for field, value in found.items()}
 
     async def facts(self, kind: str) -> list[dict[str, Any]]:
-        return [fact.fields for fact in await facts.read(self.store, count=100_000) if fact.type == kind]
+        return [fact.fields for fact in await read_facts(self.store, count=100_000) if fact.type == kind]
 
     async def bury(self, *letters: Letter, letters_max: int = LETTERS_MAX, letters_max_bytes: int = 0) -> list[str]:
         """Store letters of sessions that this server owns; returns their dead ids."""

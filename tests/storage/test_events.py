@@ -5,6 +5,7 @@ import pytest
 from crewel.storage import streams
 from crewel.storage.store import Store
 from crewel.storage.streams import BUCKETS_MS, EVENTS, Level
+from tests.storage.reading import read_events
 
 
 def group(number: int) -> dict[str, object]:
@@ -14,10 +15,10 @@ def group(number: int) -> dict[str, object]:
 async def test_groups_are_read_in_the_order_in_which_they_were_written(store: Store) -> None:
     steps = [streams.write(store.keys, group(number), 1_000_000) for number in (1, 2, 3)]
     assert await store.run(steps) == [None, None, None]
-    first, *rest = await streams.read(store)
+    first, *rest = await read_events(store)
     assert first.fields == group(1)
     assert [each.fields["n"] for each in rest] == [2, 3]
-    assert [each.fields["n"] for each in await streams.read(store, first.place, 1)] == [2]
+    assert [each.fields["n"] for each in await read_events(store, first.place, 1)] == [2]
 
 
 async def test_the_stream_keeps_the_newest_up_to_so_many_bytes(store: Store) -> None:
@@ -27,13 +28,13 @@ async def test_the_stream_keeps_the_newest_up_to_so_many_bytes(store: Store) -> 
     used = await store.reader.memory_usage(store.keys.events)
     assert used is not None
     assert 0.5 * most < used < 1.3 * most, "it is an estimate"
-    left = await streams.read(store, count=10_000)
+    left = await read_events(store, count=10_000)
     assert [each.fields["n"] for each in left] == list(range(3000 - len(left), 3000)), "the oldest go"
 
 
 async def test_event_group_larger_than_the_bound_is_dropped(store: Store) -> None:
     await store.run([streams.write(store.keys, group(1), 1)])
-    assert await streams.read(store) == []
+    assert await read_events(store) == []
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from crewel.storage import dead_letters, facts, histories, shared_queues
 from crewel.storage.store import Store
 from tests.storage.buried import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
+from tests.storage.reading import Fact, read_facts
 
 
 async def do_everything(owner: Owner) -> None:
@@ -45,7 +46,7 @@ async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store
     await do_everything(owner)
     known = {each.name: set(each.fields) for each in facts.FACTS}
     seen: dict[str, set[str]] = {}
-    for fact in await facts.read(store):
+    for fact in await read_facts(store):
         fields = seen.setdefault(fact.type, set())
         fields |= set(fact.fields)
         for kind in ("ended", "leases"):
@@ -58,7 +59,7 @@ async def test_each_field_has_the_type_that_the_schema_says(store: Store) -> Non
     owner = await started(store)
     await do_everything(owner)
     types = {each.name: each.fields for each in facts.FACTS}
-    for fact in await facts.read(store):
+    for fact in await read_facts(store):
         for name, value in fact.fields.items():
             assert fits(value, types[fact.type][name].type), (fact.type, name, value)
         for kind in ("ended", "leases"):
@@ -79,7 +80,7 @@ def fits(value: object, kind: str) -> bool:
 async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
     owner = await started(store)
     await do_everything(owner)
-    assert [fact.type for fact in await facts.read(store)] == [
+    assert [fact.type for fact in await read_facts(store)] == [
         "opened-session",
         "subscribed",
         "published",
@@ -106,10 +107,10 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
 async def test_reading_goes_on_where_it_stopped(store: Store) -> None:
     owner = await started(store)
     await do_everything(owner)
-    found: list[facts.Fact] = []
-    while more := await facts.read(store, found[-1].place if found else "0-0", 3):
+    found: list[Fact] = []
+    while more := await read_facts(store, found[-1].place if found else "0-0", 3):
         found += more
-    assert found == await facts.read(store)
+    assert found == await read_facts(store)
 
 
 def test_a_dead_message_without_a_letter_has_no_code() -> None:

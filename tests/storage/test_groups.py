@@ -7,6 +7,7 @@ from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Member
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, started
+from tests.storage.reading import queue_size
 
 PATTERN = "/a b/*"
 QUEUE = f"group:{PATTERN} x"
@@ -125,7 +126,7 @@ async def test_the_last_member_takes_along_what_waits(store: Store) -> None:
     await joined(owner, JOE, ANN)
     ids = await share(owner, 2500)
     await owner.unsubscribe(PATTERN)
-    assert await shared_queues.size(store, QUEUE) == 2500
+    assert await queue_size(store, QUEUE) == 2500
     assert await owner.unsubscribe(PATTERN, name=ANN) == {}
     assert await lapsed(owner) == [{"session": QUEUE, "reason": "lapsed", "ids": ids}]
     assert await shared_queues.queues(store) == []

@@ -4,6 +4,7 @@ from crewel.delivery.records import LogId
 from crewel.storage import log
 from crewel.storage.store import Store
 from tests.storage.owner import JOE, started
+from tests.storage.reading import last_id
 
 
 async def test_reading_goes_on_after_an_id(store: Store) -> None:
@@ -18,7 +19,7 @@ async def test_an_empty_log_reads_as_nothing(store: Store) -> None:
     assert await log.read(store, LogId(0), 10) == []
     assert await log.fetch(store, [LogId(5)]) == {}
     assert await log.fetch_inbox(store, JOE, [LogId(5)]) == {}
-    assert await log.last(store) == 0
+    assert await last_id(store) == 0
     assert await log.size(store) == 0
     assert await log.oldest_tenth(store) == 0
 

@@ -10,6 +10,7 @@ from crewel.storage import log
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
+from tests.storage.reading import last_id
 
 HOUR = 3_600_000_000  # microseconds
 
@@ -29,7 +30,7 @@ async def test_prev_is_the_newest_id_before_the_call(store: Store) -> None:
     second = await owner.append([Submission("/a", b"{}")])
     assert second.prev == first.ids[-1]
     assert second.ids[0] > second.prev
-    assert await log.last(store) == second.ids[0]
+    assert await last_id(store) == second.ids[0]
 
 
 async def test_ids_rise_while_the_clock_is_behind(store: Store) -> None:
@@ -98,7 +99,7 @@ async def test_a_superseded_server_appends_nothing(store: Store) -> None:
     stranger = Owner(store, "never booted")
     with pytest.raises(Fenced):
         await stranger.publish("/a")
-    assert await log.last(store) == 0
+    assert await last_id(store) == 0
     assert await store.reader.exists(store.keys.log, store.keys.facts, store.keys.last) == 0
 
 
@@ -136,7 +137,7 @@ async def test_facts_are_bounded(store: Store) -> None:
     await store.run(steps)
     assert 50 <= await store.reader.xlen(store.keys.facts) < 200
     newest = (await owner.facts("published"))[-1]
-    assert newest["first"] == await log.last(store)
+    assert newest["first"] == await last_id(store)
 
 
 async def test_only_a_publish_is_waited_for_by_replicas(store: Store) -> None:

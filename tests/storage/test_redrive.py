@@ -13,6 +13,7 @@ from crewel.storage.store import Store
 from tests.storage.buried import all_letters, assert_indexes_agree, letter
 from tests.storage.conftest import settings_for
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
+from tests.storage.reading import last_id
 from tests.store_process import StoreProcess
 
 MOVED, GONE = RedriveOutcome.MOVED, RedriveOutcome.GONE
@@ -47,7 +48,7 @@ async def test_redrive_puts_the_message_into_the_inbox_of_its_receiver(store: St
     outcome, log_id, size = await redrive(owner, each)
     assert (outcome, size) == (MOVED, 16)
     assert log_id > newest
-    assert await log.last(store) == log_id
+    assert await last_id(store) == log_id
     assert (await owner.record())[f"i:{log_id}"] == "0:16:/a:9"
     assert await log.fetch_inbox(store, JOE, [log_id]) == {
         log_id: Logged(log_id, "/a", b'{"data":"again"}', ANN, "", b'{"priority":9}', each.dead_id, 1)
@@ -65,7 +66,7 @@ async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store
     assert await log.read(store, LogId(0), 10) == [
         Logged(log_id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id, 1)
     ]
-    assert await log.last(store) == log_id
+    assert await last_id(store) == log_id
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
     assert await all_letters(owner) == []
     assert (await owner.facts("published"))[-1] == {"first": log_id, "channels": ["/a"]}

@@ -8,6 +8,7 @@ from crewel.storage.sessions import SessionEnd
 from crewel.storage.shared_queues import Addressed, Delivery, Member
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, started
+from tests.storage.reading import read_queue
 
 JOE_2 = SessionName("client/joe/2")
 SUBJECT = "client/joe"
@@ -104,7 +105,7 @@ async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None
     found = await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, members, FACTS_MAX))
     assert [(each.receiver, each.failed) for each in found.leased] == [(JOE_2, (JOE,))]
     await owner.end(name=JOE_2, returning={log_id: 2})
-    (again,) = await shared_queues.look_at(store, SUBJECT, 1)
+    (again,) = await read_queue(store, SUBJECT, 1)
     assert again.failed == (JOE,)
 
 
@@ -151,7 +152,7 @@ async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
     assert first == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     await owner.end(name=JOE_2, returning={log_id: 4})
-    (found,) = await shared_queues.look_at(store, SUBJECT, 1)
+    (found,) = await read_queue(store, SUBJECT, 1)
     assert (found.logged.id, found.attempts, found.failed, found.logged.to) == (log_id, 4, (), SUBJECT)
     assert await owner.letters() == []
     assert await ended(owner) == {(JOE, "returned", log_id), (JOE_2, "returned", log_id)}

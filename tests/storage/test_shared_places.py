@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Submission
-from crewel.storage import facts, log, shared_queues
+from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Addressed, Delivery, Member
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, change, started
+from tests.storage.reading import last_id, read_facts, read_queue
 from tests.storage.shared_model import Message, SharedModel
 
 SUBJECT, ONE, PATTERN = "client/joe", "one:client/joe", "/a/*"
@@ -114,7 +115,7 @@ class Play:
         session = SessionName(name)
         letters = [Letter(session, each, "user.x", "why") for each in ids] if how is EndReason.DEAD else []
         ended = [Ended(session, how, tuple(ids))] if ids else []
-        cursor = await log.last(self.store)
+        cursor = await last_id(self.store)
         await self.owner.commit(cursor, change(name, unboxed=ids), ended=ended, letters=letters)
         self.model.finish(name, ids, how)
 
@@ -180,7 +181,7 @@ class Play:
         sizes = {each.name: each.size for each in await shared_queues.queues(self.store)}
         assert sizes == {queue: len(waiting) for queue, waiting in self.model.queues.items() if waiting}
         for queue in (SUBJECT, ONE, *GROUPS):
-            found = await shared_queues.look_at(self.store, queue, 1000)
+            found = await read_queue(self.store, queue, 1000)
             waiting = self.model.queues.get(queue, {})
             assert [each.logged.id for each in found] == self.model.order(queue)
             for each in found:
@@ -199,7 +200,7 @@ class Play:
 
     async def new_ends(self) -> list[tuple[str, str, LogId]]:
         ends = []
-        for fact in await facts.read(self.store, self.read_up_to, 100_000):
+        for fact in await read_facts(self.store, self.read_up_to, 100_000):
             self.read_up_to = fact.place
             for each in fact.fields.get("ended", ()):
                 ends += [(each["session"], each["reason"], log_id) for log_id in each["ids"]]

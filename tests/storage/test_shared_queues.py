@@ -24,6 +24,7 @@ from crewel.storage.shared_queues import (
 from crewel.storage.store import Store
 from tests.storage.buried import all_letters
 from tests.storage.owner import ANN, FACTS_MAX, JOE, LETTERS_MAX, Owner, change, started
+from tests.storage.reading import last_id, queue_size, read_queue
 
 JOE_2 = SessionName("client/joe/2")
 SUBJECT = "client/joe"
@@ -93,7 +94,7 @@ async def test_a_message_for_a_session_lies_in_its_inbox(store: Store) -> None:
     )
     assert (sent.prev, sent.is_repeated, sent.outcomes) == (before, False, [OK])
     assert sent.id > before
-    assert await log.last(store) == sent.id
+    assert await last_id(store) == sent.id
     assert await log.fetch_inbox(store, JOE, [sent.id]) == {
         sent.id: Logged(sent.id, "/a/b", b'{"x":1}', ANN, "", b'{"priority":9}', to=JOE)
     }
@@ -164,7 +165,7 @@ async def test_the_better_and_then_the_older_come_first(store: Store) -> None:
     ids = [(await send(owner, TO_SUBJECT, priority=priority)).id for priority in (5, 0, 9, 5, 9, 0)]
     best_first = [ids[at] for at in (2, 4, 0, 3, 1, 5)]
     assert await waiting(owner, SUBJECT) == best_first
-    found = await shared_queues.look_at(store, SUBJECT, 2, start=1)
+    found = await read_queue(store, SUBJECT, 2, start=1)
     assert [(each.logged.id, each.priority) for each in found] == [(ids[4], 9), (ids[0], 5)]
     assert given((await lease(owner, (JOE, 9), queue=SUBJECT)).leased) == [(JOE, each) for each in best_first]
 
@@ -178,7 +179,7 @@ async def test_queues_are_known_while_they_are_not_empty(store: Store) -> None:
     first, second = await shared_queues.queues(store)
     assert (first.name, first.size, second.name, second.size) == (SUBJECT, 2, GROUP, 1)
     assert before - 1000 <= first.touched <= second.touched <= time.time_ns() // 1000
-    assert await shared_queues.size(store, SUBJECT) == 2
+    assert await queue_size(store, SUBJECT) == 2
     await lease(owner, (JOE, 9))
     assert [each.name for each in await shared_queues.queues(store)] == [SUBJECT]
     assert await store.reader.exists(store.keys.queue(GROUP), store.keys.queue_bodies(GROUP)) == 0
@@ -190,7 +191,7 @@ async def test_a_publish_puts_its_message_into_the_queues_of_groups(store: Store
     submission = Submission("/a/b", b'{"x":1}', ANN, "", "key", qos, expires=FAR, groups=(GROUP, "group:/** x"))
     (log_id,) = (await owner.append([submission, submission])).ids[:1]
     for queue in submission.groups:
-        (found,) = await shared_queues.look_at(store, queue, 9)
+        (found,) = await read_queue(store, queue, 9)
         assert found == (Logged(log_id, "/a/b", b'{"x":1}', ANN, "", qos), 7, 0, FAR, ())
     assert await owner.log_ids() == [log_id]
     assert await owner.facts("addressed") == [
@@ -298,7 +299,7 @@ async def test_lease_avoids_sessions_that_failed_the_message(store: Store) -> No
     assert (await lease(owner, (JOE, 9), (JOE_2, 0))).leased == []
     assert given((await lease(owner, (JOE, 9), (JOE_2, 1))).leased) == [(JOE_2, log_id)]
     await requeue(owner, JOE_2, log_id, attempts=2, failed=True)
-    (found,) = await shared_queues.look_at(store, GROUP, 1)
+    (found,) = await read_queue(store, GROUP, 1)
     assert (found.attempts, found.failed) == (2, (JOE, JOE_2))
     (last,) = (await lease(owner, (JOE, 0), (JOE_2, 0))).leased
     assert (last.receiver, last.failed) == (JOE, (JOE, JOE_2))
@@ -428,7 +429,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     (letter,) = await all_letters(owner)
     moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert moved.outcome is RedriveOutcome.MOVED
-    (found,) = await shared_queues.look_at(store, SUBJECT, 9)
+    (found,) = await read_queue(store, SUBJECT, 9)
     assert (found.logged.id, found.logged.redrive_of, found.logged.to, found.priority) == (
         moved.id,
         letter.dead_id,

@@ -3,9 +3,9 @@
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import log
 from crewel.storage.store import Store
 from tests.storage.owner import JOE, Owner, change, started
+from tests.storage.reading import last_id
 
 
 async def test_all_up_to_low_is_removed(store: Store) -> None:
@@ -60,7 +60,7 @@ async def test_an_empty_log_goes_on_with_its_ids(store: Store) -> None:
     await owner.commit(ids[-1])
     assert await owner.trim() == 2
     assert await owner.log_ids() == []
-    assert await log.last(store) == ids[-1]
+    assert await last_id(store) == ids[-1]
     appended = await owner.publish("/a")
     assert appended[0] > ids[-1]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -186,16 +186,6 @@ FACTS: Final[tuple[FactType, ...]] = (
 """Every type of fact."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One entry of the stream."""
-
-    place: str
-    """The entry's own id, `<milliseconds of the store's clock>-<number>`: facts are in the order in which they happened."""
-    type: str
-    fields: dict[str, Any]
-
-
 def ends(ended: Iterable[Ended], letters: Sequence[Letter]) -> dict[SessionName, list[bytes]]:
     """Return for each session the objects of the fact `ended`, as JSON. The letters tell the codes of dead messages."""
     codes = {(letter.session, letter.id): letter.code for letter in letters}
@@ -215,12 +205,6 @@ def _deaths(ended: Ended, codes: Mapping[tuple[SessionName, LogId], str]) -> Ite
 
     for text, ids in groupby(sorted(ended.ids, key=code), code):
         yield orjson.dumps({"session": ended.session, "reason": ended.reason, "code": text, "ids": list(ids)})
-
-
-async def read(store: Store, after: str = "0-0", count: int = 1000) -> list[Fact]:
-    """Return the next facts after this place, oldest first. Raises StoreError."""
-    entries: Any = await store.reader.xrange(store.keys.facts, f"({after}", "+", count)
-    return [Fact(place.decode(), fields[b"t"].decode(), orjson.loads(fields[b"d"])) for place, fields in entries]
 
 
 async def size(store: Store) -> int:

@@ -311,11 +311,6 @@ async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[Log
     return {log_id: logged(log_id, unpacked(packed)) for log_id, packed in pairs if packed is not None}
 
 
-async def last(store: Store) -> LogId:
-    """Return the newest id; 0 if there never was one."""
-    return LogId(int(await store.reader.get(store.keys.last) or 0))
-
-
 async def size(store: Store) -> int:
     """Return about how many bytes the log takes in the store's memory."""
     return int(await store.reader.memory_usage(store.keys.log) or 0)

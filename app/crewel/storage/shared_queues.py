@@ -126,16 +126,6 @@ class StoredQueue(NamedTuple):
     """When something was put there last, microseconds since 1970."""
 
 
-class Waiter(NamedTuple):
-    """A message that waits in a shared queue."""
-
-    logged: Logged
-    priority: int
-    attempts: int
-    expires: int
-    failed: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Discarded:
     """What was taken out of a queue for good."""
@@ -297,30 +287,11 @@ async def queues(store: Store) -> list[StoredQueue]:
     return stored
 
 
-async def size(store: Store, queue: str) -> int:
-    """Return how many messages wait in a queue."""
-    return int(await store.reader.zcard(store.keys.queue(queue)))
-
-
 async def peek(store: Store, queue: str, count: int, start: int = 0) -> list[Logged]:
     """Return the next messages of a queue, best first, at most so many, from the place `start` on."""
-    return [each.logged for each in await look_at(store, queue, count, start)]
-
-
-async def look_at(store: Store, queue: str, count: int, start: int = 0) -> list[Waiter]:
-    """The same with what else is known of them, from the place `start` on."""
     places: Any = await store.reader.zrange(store.keys.queue(queue), start, start + count - 1) if count > 0 else []
     if not places:
         return []
     ids = [place.partition(b":")[2] for place in places]
     found: Any = await store.reader.hmget(store.keys.queue_bodies(queue), ids)
-    return [_waiter(place, text) for place, text in zip(places, found, strict=True) if text is not None]
-
-
-def _waiter(place: bytes, text: bytes) -> Waiter:
-    rank, _, log_id = place.partition(b":")
-    fields = unpacked(text)
-    failed = tuple(fields.get(b"f", b"").decode().split())
-    return Waiter(
-        logged(LogId(int(log_id)), fields), 9 - int(rank), int(fields.get(b"a", 0)), int(fields.get(b"e", 0)), failed
-    )
+    return [logged(LogId(int(each)), unpacked(text)) for each, text in zip(ids, found, strict=True) if text is not None]

@@ -170,24 +170,9 @@ EVENTS: Final = (
 """Every type of event."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventGroup:
-    """One entry of the stream."""
-
-    place: str
-    """The entry's own id, `<milliseconds of the store's clock>-<number>`."""
-    fields: dict[str, Any]
-
-
 def write(k: Keys, group: Mapping[str, Any], max_bytes: int) -> Step[None]:
     """Append a group. If the stream takes more than `max_bytes` of memory then, about, its oldest tenth leaves, or more."""
     return Step("events", (k.events,), (max_bytes, orjson.dumps(group)), nothing)
-
-
-async def read(store: Store, after: str = "0-0", count: int = 100) -> list[EventGroup]:
-    """Return the next groups after this place, oldest first. Raises StoreError."""
-    entries: Any = await store.reader.xrange(store.keys.events, f"({after}", "+", count)
-    return [EventGroup(place.decode(), orjson.loads(fields[b"d"])) for place, fields in entries]
 
 
 @dataclass(frozen=True, slots=True)
