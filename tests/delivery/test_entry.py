@@ -88,6 +88,10 @@ class TestUpdated:
         assert entry.updated() == first
         assert entry.begun is begun
 
+    def test_with_origin_every_receiver_gets_it(self) -> None:
+        entry = Entry.with_origin({"channel": "/a", "data": 1}, Origin("7", "8"))
+        assert orjson.loads(entry.wire)["ext"]["update"]["id"] == "7"
+
     def test_who_is_not_told_gets_the_message_as_it_was(self) -> None:
         entry = Entry({"channel": "/a", "data": 1})
         entry.origin = Origin("7-0-ab", "7000000")
@@ -132,6 +136,9 @@ class TestReadBack:
             Origin.stored(logged.id, logged.sender, logged.qos, logged.redrive_of),
         )
         assert entry.fields == {"channel": "/a", "id": "17"}
+
+    def test_read_back_keeps_an_end_that_is_known_from_elsewhere(self) -> None:
+        assert Entry.read_back(Logged(LogId(17), "/a", b"{}"), 99).expires == 99
 
     def test_what_an_operator_has_sent_again_stays_until_it_is_delivered(self) -> None:
         qos = b'{"priority":9,"lifeTime":3,"forceDestroy":true}'

@@ -1,4 +1,4 @@
-"""The state of a session is cut: its slots are assigned in its own room and nowhere else."""
+"""Who may change what many share: the slots of a session and of an entry are assigned in their own room only."""
 
 import ast
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from crewel.broker.outbox.queue import Outbox
 from crewel.broker.sessions import Session
+from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 
 SLOTS = {*Session.__slots__, *Outbox.__slots__}
@@ -20,6 +21,10 @@ OTHERS = {
     f"{BROKER}/parts.py": {"expiry"},  # of the way out
 }
 """Slots' names that are names of something else there."""
+
+
+LATER = {f"{BROKER}/durability/audiences.py": {"taken"}, f"{BROKER}/outbox/overflow.py": {"weight"}}
+"""The slots of an entry that are set once it is on its way."""
 
 
 def targets(node: ast.AST) -> Iterator[ast.expr]:
@@ -56,3 +61,18 @@ def test_no_slot_of_a_session_is_assigned_outside_its_room() -> None:
 
 def test_the_room_exists() -> None:
     assert all((ROOT / name).exists() for name in ROOM)
+
+
+def test_an_entry_is_not_changed_once_it_is_made() -> None:
+    changed = [
+        f"{shown(file)}:{node.lineno} {ast.unparse(target)}"  # type: ignore[attr-defined]
+        for file in modules()
+        if shown(file) != "app/crewel/delivery/entry.py"
+        for node in ast.walk(tree(file))
+        for target in targets(node)
+        if isinstance(target, ast.Attribute)
+        and ast.unparse(target.value) == "entry"
+        and target.attr in Entry.__slots__
+        and target.attr not in LATER.get(shown(file), ())
+    ]
+    assert not changed

@@ -164,14 +164,19 @@ class Broadcasting:
         )  # as it was said: extensions make it ready for the wire
         if not outbound.pipe.send(None, fields):
             return
-        entry = Entry(fields, lazy=lazy or self._channels.is_lazy(channel))
-        if qos is not DEFAULT:
-            entry.priority, entry.expires = qos.priority, qos.expires(self._expiry.now())
-        subscribers = self._channels.subscribers(channel)
+        told: Origin | None = None
         if self._dispatchers.updated or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = self._ids.stamp() if origin is None else origin
-            entry.origin = Origin(message_id, received, sender, qos.kept())
+            told = Origin(message_id, received, sender, qos.kept())
+        entry = Entry(
+            fields,
+            lazy=lazy or self._channels.is_lazy(channel),
+            priority=qos.priority,
+            expires=0 if qos is DEFAULT else qos.expires(self._expiry.now()),
+            origin=told,
+        )
+        subscribers = self._channels.subscribers(channel)
         excluded = publisher
         if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
             excluded = None

@@ -87,8 +87,6 @@ class Presence:
         fields: Fields = {"channel": channel, "data": told}
         if not self._outbound.pipe.send(None, fields):
             return
-        entry = Entry(fields)
-        # Everybody who hears it is told this, whether or not the session asked for it.
-        entry.origin = Origin(*self._ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
-        entry.wire = entry.updated()
-        self._outbound.fan_out(entry, listening, None)
+        # Every receiver gets this, whether or not its session asked for it.
+        origin = Origin(*self._ids.stamp(), qos=encode({"clientProperties": properties}) if properties else b"")
+        self._outbound.fan_out(Entry.with_origin(fields, origin), listening, None)

@@ -11,8 +11,8 @@ from crewel.qos.update import POINT_TO_POINT, Origin, counts_down_to, own, share
 
 
 class Entry:
-    """A message as its receivers get it. It must not change any more; a receiver that needs another form gets an entry of
-    its own."""
+    """A message as its receivers get it. It does not change any more, for all its receivers share it; one that needs another
+    form gets an entry of its own. What counts its body (`weight`) and what the engine notes of it (`taken`) come later."""
 
     __slots__ = (
         "begun",
@@ -31,7 +31,14 @@ class Entry:
     )
 
     def __init__(
-        self, fields: Fields, *, lazy: bool = False, priority: int = NORMAL, expires: int = 0, to: str = ""
+        self,
+        fields: Fields,
+        *,
+        lazy: bool = False,
+        priority: int = NORMAL,
+        expires: int = 0,
+        to: str = "",
+        origin: Origin | None = None,
     ) -> None:
         """Raises TypeError for fields that JSON cannot say: for who sends them, and not when a response is made."""
         self.channel: str = fields["channel"]
@@ -45,8 +52,8 @@ class Entry:
         """What counts its body among all that waits in memory; None until a queue takes it."""
         self.taken: Taken | None = None
         """What the engine has noted of it, if it was taken for all receivers at once."""
-        self.origin: Origin | None = None
-        """Where it comes from, for receivers that are told so; set when the first of them may get it."""
+        self.origin = origin
+        """Where it comes from, for receivers that are told so; None if there are none."""
         self.begun = b""
         """Its JSON for receivers that are told its origin, less what is each receiver's own; empty until the first."""
         self.priority = priority
@@ -89,12 +96,20 @@ class Entry:
         return entry
 
     @classmethod
-    def read_back(cls, logged: Logged) -> Entry:
+    def with_origin(cls, fields: Fields, origin: Origin) -> Entry:
+        """A message whose receivers are all told its origin, whether or not they asked for that."""
+        entry = cls(fields, origin=origin)
+        entry.wire = entry.updated()
+        return entry
+
+    @classmethod
+    def read_back(cls, logged: Logged, ends: int = 0) -> Entry:
         """A stored message as it was read from the log or an inbox. What an operator has sent again goes out of no queue by
-        itself."""
+        itself. `ends`: when it goes out of all queues, if that is known from elsewhere."""
         priority, expires = _kept(logged.qos, logged.id) if logged.qos else (NORMAL, 0)
         if logged.redrive_of:
             expires = 0
+        expires = ends or expires
         return cls.logged(
             logged.channel,
             logged.id,

@@ -131,10 +131,8 @@ class DeadLetter:
     def entry(self, fields: Fields, message_id: str, received: str) -> Entry:
         """The message on the live channel. Everybody who hears it is told where it comes from, whether or not the session
         asked for that: what makes it a letter is told nowhere else."""
-        entry = Entry(fields)
-        entry.origin = Origin(message_id, received, _SENDER, encode({"clientProperties": self.properties()}))
-        entry.wire = entry.updated()
-        return entry
+        origin = Origin(message_id, received, _SENDER, encode({"clientProperties": self.properties()}))
+        return Entry.with_origin(fields, origin)
 
 
 def _object(stored: bytes) -> Fields:

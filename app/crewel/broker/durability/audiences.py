@@ -131,9 +131,7 @@ class Audiences:
     def _is_usual(session: Session, durable: Durable, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
         booked, this one included."""
-        if session.is_absent or session.is_paused or durable.parked:
-            return False
-        if session.dispatcher is not None and session.dispatcher.sink is not None:
+        if session.is_absent or session.is_paused or session.rejects_all or durable.parked:
             return False
         bounds = session.bounds
         return bounds is None or (

@@ -136,9 +136,9 @@ class BacklogLoader:
                 self._outbound.enqueue(session, erased_notice(notice, log_id))
             elif logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
-                    entry, waiting = Entry.read_back(logged), durable.open.get(log_id) or durable.inbox.get(log_id)
-                    if waiting is not None and waiting.expires:
-                        entry.expires = waiting.expires  # as it was counted when it was taken
+                    waiting = durable.open.get(log_id) or durable.inbox.get(log_id)
+                    # Its end is as it was counted when it was taken.
+                    entry = Entry.read_back(logged, 0 if waiting is None else waiting.expires)
                     self._outbound.enqueue(session, entry)
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")

@@ -171,9 +171,8 @@ class LogAppender:
             priority=qos.priority,
             # By the clock that it is looked at with: the log's ids stand still when the store's clock is set back.
             expires=qos.expires(self._expiry.now()) if qos.force_destroy else 0,
+            origin=Origin.stored(log_id, submission.sender, submission.qos) if self._dispatchers.updated else None,
         )
-        if self._dispatchers.updated:
-            entry.origin = Origin.stored(log_id, submission.sender, submission.qos)
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._metrics.stored_publishes += 1
         if outgoing.heard is not None:

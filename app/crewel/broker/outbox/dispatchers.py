@@ -460,7 +460,7 @@ class Dispatchers:
             session.drop_where(lambda entry: entry.position in former)
         self._access.node.touch(durable)
         notice = durable.notices[place]
-        if session.dispatcher is not None and session.dispatcher.sink is not None:
+        if session.rejects_all:
             durable.settle(place)
         elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
             durable.park(place)

@@ -212,9 +212,7 @@ class SharedQueues:
 
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
-        dispatcher = session.dispatcher
-        is_sink = dispatcher is not None and dispatcher.sink is not None
-        return session.is_live and not (session.is_absent or session.is_paused or is_sink)
+        return session.is_live and not (session.is_absent or session.is_paused or session.rejects_all)
 
     def _room(self, session: Session, name: str) -> int:
         bounds, durable = session.bounds, session.durable
