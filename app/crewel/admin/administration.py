@@ -53,15 +53,15 @@ class Administration:
         return self.broker.names.find(name)
 
     def named(self) -> Iterator[Session]:
-        """All sessions that have a name. Those that said nothing of who they are cannot be told apart."""
+        """All sessions that have a name. The others cannot be told apart."""
         return (session for session in self.broker.sessions.values() if session.name)
 
     def subjects(self) -> list[str]:
-        """Who has sessions here, in order."""
+        """The subjects that have sessions here, in order."""
         return sorted({session.name.split("/")[1] for session in self.named()})
 
     def all_subjects(self) -> list[str]:
-        """The same, those for whom something waits that is addressed to them, and those who may not log in."""
+        """The same, those with addressed messages that wait, and those whose logins are blocked."""
         waited_for = {state.subject for state in self.broker.destinations.subjects()}
         return sorted({*self.subjects(), *waited_for, *self.broker.names.blocked})
 

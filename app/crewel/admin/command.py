@@ -76,7 +76,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One command that is carried out: what it is about, who gave it, and the value that it brings."""
+    """One command that is carried out: what it is about, the operator, and the value that it brings."""
 
     admin: Administration
     who: str

@@ -97,7 +97,7 @@ _FILTERS: Final = (
     text_field("channel", "Only those of this channel or pattern.", _channel),
     text_field("since", f"Only those that are not older: {EXPECTED}.", _since),
     text_field("until", "Only those up to this id.", _dead_id),
-    text_field("after", "Go on after this id: the `next` of the answer before.", _dead_id),
+    text_field("after", "Continue after this id: the `next` of the answer before.", _dead_id),
 )
 _CHOICE: Final = (
     Field(

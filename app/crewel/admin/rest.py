@@ -1,4 +1,4 @@
-"""`/admin/api`: who may ask, the routes, and how failures are told.
+"""`/admin/api`: authorisation, the routes, and how failures are answered.
 
 Closed by default: a request is answered only if its origin may talk to the server and its token makes an operator, unless
 the route's row says that it is public.
@@ -36,7 +36,7 @@ from crewel.transports.origins import Origins
 log = logging.getLogger(__name__)
 
 _ADMIN: Final = "admin"
-"""How the audit calls who shows the admin token."""
+"""The name of an operator with the admin token in the audit."""
 
 _FILES: Final = {"": "api.html", "page.js": "api.js", "page.css": "api.css", "style.css": "style.css"}
 """What the page needs, by the name below `API`."""
@@ -105,7 +105,7 @@ class Rest:
         return handle
 
     async def _who(self, request: web.Request, route: Route) -> str:
-        """The operator's name. Raises BadToken, or Refused for who is none."""
+        """The operator's name. Raises BadToken, or Refused for a client that is no operator."""
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
             self._origins.refused(request.headers, client)

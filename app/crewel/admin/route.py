@@ -63,7 +63,7 @@ class Field(NamedTuple):
 
 @dataclass(slots=True)
 class Ask:
-    """One request: who asks, and what for."""
+    """One request: the operator, and what is asked."""
 
     admin: Administration
     who: str
@@ -73,7 +73,7 @@ class Ask:
     """Those of the query, or of the body, that were given."""
 
     def is_given_up(self) -> bool:
-        """Whether long work had better end: nobody waits for the answer any more, as far as the connection tells, or the
+        """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
         connection = self.request.protocol
         is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
@@ -176,7 +176,7 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
         "info": {
             "title": "Crewel administration",
             "version": version,
-            "description": "What operators see and do. Whoever asks shows the admin token, or a JSON Web Token that makes"
+            "description": "What operators see and do. A request shows the admin token, or a JSON Web Token that makes"
             " an operator, as `Authorization: Bearer …`. Times are milliseconds since 1970.",
         },
         "paths": paths,

@@ -408,7 +408,7 @@ def _operation(
     body: tuple[Field, ...] = (),
     refusals: dict[int, str] = _UNKNOWN,
 ) -> Route:
-    """The resource that does this to a session. The audit has who did it; the answer has what came of it as `key`, and the
+    """The resource that does this to a session. The audit names the operator; the answer has the result as `key`, and the
     session as it is then."""
 
     async def handle(ask: Ask) -> dict[str, Any]:

@@ -12,7 +12,7 @@ Advice = dict[str, Any]
 
 
 def retry(interval_ms: int, timeout_ms: int, max_interval_ms: int | None = None) -> Advice:
-    """Go on connecting: pause, hold, and, if the operator wants it told, the grace before the session expires."""
+    """Keep connecting: pause, hold, and, if it is configured, the grace before the session expires."""
     advice: Advice = {"reconnect": "retry", "interval": interval_ms, "timeout": timeout_ms}
     if max_interval_ms is not None:
         advice["maxInterval"] = max_interval_ms

@@ -146,7 +146,7 @@ def _patterns(name: str, segments: list[str]) -> tuple[str, ...]:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a subscription to `pattern` hears a message on `name`; False if either is not a valid name, and for meta and
-    service channels, which nobody hears by subscription."""
+    service channels, which no subscription receives."""
     channel = parse(name)
     subscribed = parse(pattern)
     if channel is None or subscribed is None or channel.kind is not Kind.BROADCAST:

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
-    """Save what the store holds at this instant: messages, sessions, dead letters, facts. A server may go on meanwhile.
+    """Save what the store holds at this instant: messages, sessions, dead letters, facts. A server may run meanwhile.
 
     The file holds secrets of sessions, and only its user can read it. A file that is there already is replaced; what is no
     file, such as a device or a link, is refused. Fails if there is no store, or nothing in it.

@@ -5,8 +5,8 @@ Clients publish and subscribe /chat/<room> by themselves. This half keeps the me
 (/service/privatechat). What a client sends is checked here and refused whole if it is not as it
 should be; texts are passed on as they are, for it is the page that must not take them for markup.
 
-Who sits where is in memory only. After a restart of the server the store brings sessions back, with their
-subscriptions, and nobody is a member: each page joins again when its connection comes back, or when it hears
+Members of rooms are in memory only. After a restart of the server the store brings sessions back, with their
+subscriptions, and the rooms are empty: each page joins again when its connection comes back, or when it hears
 a list that it is not in. To join twice changes nothing.
 """
 
@@ -149,7 +149,7 @@ class Chat:
                 self._service.publish(f"/chat/{room}", notice)
 
     def _take_out_the_lost(self, room: str) -> None:
-        """A session that the store has lost, or whose client goes on under another clientId, ends without a word."""
+        """A session that the store has lost, or whose client continues under another clientId, ends without a message."""
         for session_id in self._rooms.sessions_in(room):
             if self._service.broker.session(session_id) is None:
                 self._leave(room, session_id)

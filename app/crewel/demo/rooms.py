@@ -1,4 +1,4 @@
-"""Who sits in which chat room under which name.
+"""The members of each chat room, with their names.
 
 A table and its bounds. It knows no session object and sends nothing: sessions are their ids,
 and what follows from a change is the caller's to tell.

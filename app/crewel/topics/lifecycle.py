@@ -1,7 +1,7 @@
 """The life of a topic, which is a channel with all that was published to it and waits to be heard (xmlBlaster,
 engine.message.lifecycle).
 
-Nobody stores the state of a topic. It follows from four facts, by the table `STATES`, which is the seed's table of internal
+The state of a topic is not stored. It follows from four facts, by the table `STATES`, which is the seed's table of internal
 conditions; `TRANSITIONS` says which state may follow which when something happens. A change that the second table does not
 have is a mistake of the first or of the facts, and is refused.
 """
@@ -17,7 +17,7 @@ class State(Enum):
     """Where a topic is in its life."""
 
     UNCONFIGURED = "UNCONFIGURED"
-    """Somebody is subscribed to it by name, and nothing was published to it yet."""
+    """A session is subscribed to it by name, and nothing was published to it yet."""
     ALIVE = "ALIVE"
     """Configured, and referred to by messages or by subscriptions to its name."""
     UNREFERENCED = "UNREFERENCED"
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
     is_queued: bool = False
     """Whether the queue of a session, a subject or a group holds a message of it."""
     is_subscribed: bool = False
-    """Whether somebody is subscribed to its very name. Wildcards do not keep a topic alive."""
+    """Whether a session is subscribed to its very name. Wildcards do not keep a topic alive."""
 
 
 STATES: Final[Mapping[tuple[bool, bool, bool, bool], State | None]] = {
@@ -67,9 +67,9 @@ class Event(Enum):
     """What can happen to a topic."""
 
     SUBSCRIBED = "subscribe"
-    """Somebody subscribed to its name."""
+    """A session subscribed to its name."""
     UNSUBSCRIBED = "unsubscribe"
-    """Somebody who was subscribed to its name is so no more."""
+    """A subscription to its name ended."""
     PUBLISHED = "publish"
     CONFIGURED = "administrative publish"
     RECOVERED = "recovery"

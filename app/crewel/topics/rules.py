@@ -45,12 +45,12 @@ class TopicSettings:
         }
 
     def with_stored(self, stored: Mapping[str, Any]) -> TopicSettings:
-        """These, with what the store has; names that nobody knows are left alone."""
+        """These, with what the store has; unknown names are ignored."""
         return TopicSettings(*(stored.get(short, getattr(self, name)) for name, short in _NAMES.items()))
 
 
 USUAL: Final = TopicSettings()
-"""Those of a topic of which nobody has said anything."""
+"""Those of a topic that was not configured."""
 
 
 class Rules:

@@ -49,7 +49,7 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
                 chunks.append(chunk)
     except TimeoutError:
         raise PayloadError(Fault.TOO_SLOW) from None
-    except (HttpProcessingError, web.RequestPayloadError, ConnectionError):  # the last: nobody is there to be answered
+    except (HttpProcessingError, web.RequestPayloadError, ConnectionError):  # the last: the peer has gone
         request.content.feed_eof()  # else aiohttp reads on, and logs as its own failure what is answered here
         raise PayloadError(Fault.MALFORMED) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -114,10 +114,10 @@ class Heads:
         client = self._origins.client(headers, remote, scheme)
         if not (self._hosts.allows(headers["host"], remote) and self._origins.allows(headers, client)):
             return None
+        cors = self._origins.cors(headers)
         content_type = headers.get("content-type", "")
         browser = self._cookie.read(headers)
         head = Head(raw, browser, int(length), client, content_type, keep_alive=parser.should_keep_alive())
-        cors = self._origins.cors(headers)
         head.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
         return head
 
@@ -148,7 +148,7 @@ def _without_cookie(raw: bytes) -> tuple[bytes, str | None]:
         return raw, None
     end = raw.find(b"\r\n", start + len(_COOKIE))
     cookie = raw[start + len(_COOKIE) : end]
-    # A line that begins with white space would go on with the one before it, which is then another.
+    # A line that begins with white space continues the one before it, which would then be another line.
     if not cookie.isascii() or raw[end + 2] in b" \t":
         return raw, None
     text = cookie.decode()

@@ -74,7 +74,7 @@ class FastLane:
         return data.startswith(target) and data[len(target)] in b" /?"
 
     def _watch(self) -> None:
-        """Cut off who is too slow, every so often: one timer for all connections and none for each."""
+        """Cut off peers that are too slow, every so often: one timer for all connections and none for each."""
         soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
         self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
         now = self.loop.time()
@@ -384,7 +384,7 @@ class FastConnection(asyncio.Protocol, Peer):
         transport, head, lane = self._transport, self._head, self._lane
         self._is_busy = False
         if transport is None or head is None:
-            return  # nobody is there any more
+            return  # the peer has gone
         lines = head.lines
         if self.mints_cookie and self.browser is not None:
             cookie = lane.endpoint.cookie.header(self.browser, is_secure=head.client.is_secure)

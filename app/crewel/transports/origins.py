@@ -99,7 +99,7 @@ def _is_loopback_address(text: str) -> bool:
 
 
 class Client(NamedTuple):
-    """Who is really calling: the address, and the scheme and host that the client used."""
+    """The client behind the proxies: its address, and the scheme and host that it used."""
 
     address: str | None
     scheme: str
@@ -121,7 +121,7 @@ class Origins:
         self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
-        """Whether the address that a connection comes from says who the client is, or who may say it."""
+        """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
         self._refusals = _RefusalLog("origins")
         self._proxies = [ip_network(proxy) for proxy in http.trusted_proxies]
 

@@ -260,7 +260,7 @@ class Socket(ParsedPeer):
                 await asyncio.sleep(self._rest_s)
                 self._rest_s = 0.0
             while not self.is_writable:
-                # Who does not read the replies is not read either: they would pile up here.
+                # A peer that does not read its replies is not read either: they would pile up here.
                 self._caught_up.clear()
                 await self._caught_up.wait()
 
