@@ -10,13 +10,20 @@ import pytest
 from crewel.settings.table import declared
 from tests.house.source import ROOT, dotted, modules, shown, tree
 
-LARGEST_CIRCLE = 9
-"""Modules that import each other at most, imports for types included. It may only shrink: 8 is what is wanted."""
+LARGEST_CIRCLE = 8
+"""Modules that import each other at most, imports for types included."""
 BROKER = "crewel.broker.broker"
-MAY_NAME_THE_BROKER = {"crewel", "crewel.api", "crewel.pages", "crewel.server"}
-NAMES_THE_BROKER_STILL = {
-    "crewel.broker.services",
+MAY_NAME_THE_BROKER = {
+    "crewel",
+    "crewel.api",
+    "crewel.broker.services",  # this and the next are what applications write against
     "crewel.extension",
+    "crewel.pages",
+    "crewel.server",
+}
+OF_THE_OUTBOX = {"crewel.broker.session_part", "crewel.broker.sessions"}
+"""Modules of that room which stand outside its package."""
+NAMES_THE_BROKER_STILL = {
     "crewel.extensions.ack",
     "crewel.extensions.activity",
     "crewel.extensions.replay",
@@ -108,6 +115,18 @@ def test_circles_of_imports_are_found() -> None:
 def test_no_circle_of_imports_is_larger_than_it_was() -> None:
     largest = max(circles(dependencies()), key=len, default=set())
     assert len(largest) <= LARGEST_CIRCLE, sorted(largest)
+
+
+def room(name: str) -> str:
+    """Return the package that a module is in: of the broker, its room."""
+    parts = name.split(".")
+    if name in OF_THE_OUTBOX:
+        return "broker.outbox"
+    return ".".join(parts[1 : 3 if parts[1] == "broker" and len(parts) > 3 else 2])
+
+
+def test_no_circle_of_imports_goes_through_several_rooms() -> None:
+    assert not [sorted(circle) for circle in circles(dependencies()) if len({*map(room, circle)}) > 1]
 
 
 def test_only_the_composition_root_and_the_facades_name_the_broker() -> None:
