@@ -38,7 +38,7 @@ _MEANINGS = {
     BayeuxCode.SUBSCRIPTION_MISSING: "A subscribe or unsubscribe without `subscription`.",
     BayeuxCode.SUBSCRIPTION_INVALID: "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
     BayeuxCode.SUBSCRIBE_FAILED: "The session ended while the subscribe was being decided, or it names a meta channel.",
-    BayeuxCode.UNSUBSCRIBE_FAILED: "Nobody can unsubscribe from a meta channel.",
+    BayeuxCode.UNSUBSCRIBE_FAILED: "A meta channel cannot be unsubscribed from.",
     BayeuxCode.MESSAGE_DELETED: "An extension or a listener of the application vetoed the message.",
     BayeuxCode.CHANNEL_INVALID: "`channel` breaks the grammar of channel names, or is a wildcard in a publish.",
     BayeuxCode.MESSAGE_ID_INVALID: "`id` is not made of letters and digits.",

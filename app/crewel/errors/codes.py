@@ -74,8 +74,8 @@ _STATUS_OF: Final = (
 
 
 def status_of(code: str) -> int:
-    """The three digits that stand for a dotted code, which are an HTTP status as well; 500 for what is nobody's fault but
-    the server's."""
+    """The three digits that stand for a dotted code, which are an HTTP status as well; 500 for faults of the server
+    alone."""
     for prefix, status in _STATUS_OF:
         if is_below(code, prefix):
             return status
@@ -184,7 +184,7 @@ _RESOURCE: Final = (
     ErrorCode("resource.db.unknown", "Another fault of the database.", _RETRY),
     ErrorCode("resource.admin.unavailable", "Administration is switched off.", _FINAL),
     ErrorCode("resource.configuration", "Wrong configuration.", _FINAL),
-    ErrorCode("resource.configuration.connect", "Wrong settings of a connection, or nobody at its end.", _FINAL),
+    ErrorCode("resource.configuration.connect", "Wrong settings of a connection, or no peer at its end.", _FINAL),
     ErrorCode("resource.configuration.pluginFailed", "A plug-in could not be loaded.", _FINAL),
     ErrorCode("resource.configuration.xml", "What reads XML is configured wrongly.", _FINAL),
     ErrorCode("resource.configuration.sslSocket", "The TLS settings of a socket are wrong.", _FINAL),
@@ -242,12 +242,12 @@ _USER: Final = (
         _RETRY,
         "An operator has taken the message out of the queue of its receiver; in dead letters only.",
     ),
-    ErrorCode("user.update.deadMessage", "This message is poison: make it a dead letter, and go on.", _FINAL),
+    ErrorCode("user.update.deadMessage", "This message is poison: make it a dead letter, and continue.", _FINAL),
     ErrorCode(
         "user.update.error",
         "The receiver's code failed on this message.",
         _FINAL,
-        "All members of a group, or sessions of a subject, have failed a message, and nobody knows any more how.",
+        "All members of a group, or sessions of a subject, have failed a message, and how is not known any more.",
     ),
     ErrorCode(
         "user.update.internalError",
@@ -295,7 +295,7 @@ _USER: Final = (
         _FINAL,
         "There is no token, or one that does not hold, or for another subject.",
     ),
-    ErrorCode("user.security.authentication.accessDenied.unknownLoginName", "Nobody has this login name.", _FINAL),
+    ErrorCode("user.security.authentication.accessDenied.unknownLoginName", "There is no such login name.", _FINAL),
     ErrorCode("user.security.authentication.accessDenied.wrongPassword", "The password is wrong.", _FINAL),
     ErrorCode("user.security.authentication.illegalArgument", "What the login says is invalid.", _FINAL),
     ErrorCode("user.security.authentication.illegalDeviceId", "The device's id is refused.", _FINAL),
@@ -303,8 +303,8 @@ _USER: Final = (
     ErrorCode(
         "user.security.authentication.nfc_deviceType", "Such devices may not log in with a near-field tag.", _FINAL
     ),
-    ErrorCode("user.security.authentication.nfc_notRegistered", "Nobody knows the near-field tag.", _FINAL),
-    ErrorCode("user.security.authentication.nfc_imei", "The near-field tag is on a device that nobody knows.", _FINAL),
+    ErrorCode("user.security.authentication.nfc_notRegistered", "The near-field tag is unknown.", _FINAL),
+    ErrorCode("user.security.authentication.nfc_imei", "The near-field tag is on an unknown device.", _FINAL),
     ErrorCode("user.security.authentication.inactive", "The account is disabled.", _FINAL),
     ErrorCode("user.security.authentication.expired", "The account has expired.", _FINAL, "The token has expired."),
     ErrorCode(
@@ -334,10 +334,10 @@ _USER: Final = (
     ErrorCode("user.connect", "The connect cannot be used.", _FINAL),
     ErrorCode("user.connect.multiple", "Connected twice.", _FINAL),
     ErrorCode("user.notConnected", "Connect first.", _FINAL),
-    ErrorCode("user.ptp.unknownSession", "Nobody knows the session that the message is for.", _FINAL),
+    ErrorCode("user.ptp.unknownSession", "The session that the message is for is unknown.", _FINAL),
     ErrorCode(
         "user.ptp.unknownDestination",
-        "Nobody is there that the message is for, and it is not to be queued.",
+        "No receiver of the message is connected, and it is not to be queued.",
         _FINAL,
         "A message was sent to a subject of whom no session is there, without `forceQueuing`.",
     ),

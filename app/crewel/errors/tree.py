@@ -13,7 +13,7 @@ CrewelError
 ├── StoreLost            another server has taken the store from this one, which ends
 └── StoreError           the store did not do a step; has a dotted `code`
     ├── StoreUnavailable     it cannot be asked: nothing was done
-    │   └── StoreUncertain       it was asked and did not answer: nobody knows
+    │   └── StoreUncertain       it was asked and did not answer: the outcome is unknown
     ├── StoreFull            its memory or its disk is at the limit: refused, nothing was done
     ├── Fenced               the session, or this node, belongs to another token by now: nothing was done
     └── Behind               it has lost what it had answered
@@ -55,7 +55,7 @@ class PayloadError(CrewelError):
 
 class Refused(CrewelError):
     """One message is refused; `error` is the text of its reply. Where it has a dotted code, `code` is that, and `message`
-    is for who reads it."""
+    is for people to read."""
 
     def __init__(self, error: str, code: str = "", message: str = "") -> None:
         super().__init__(error)
@@ -81,11 +81,11 @@ class Limited(Refused):
     RATE = "resource.temporary.unavailable"
     CAP = "resource.exhaust"
 
-    def __init__(self, limit: str, told: str, wait_s: float, code: str = RATE) -> None:
+    def __init__(self, limit: str, why: str, wait_s: float, code: str = RATE) -> None:
         self.limit = limit
         self.wait_ms = max(ceil(wait_s * 1000), 1)
         super().__init__(
-            coded(code, limit, _TOO_MANY_REQUESTS), code, f"{limit}: {told}; try again in {self.wait_ms} ms"
+            coded(code, limit, _TOO_MANY_REQUESTS), code, f"{limit}: {why}; try again in {self.wait_ms} ms"
         )
 
 

@@ -1,1 +1,2 @@
-"""Who may do what: the policy that decides for the whole server, and authorisers that channels carry."""
+"""Permissions: the policy that decides for the whole server, authorisers that channels carry, and tokens. It reads settings and
+channels, and knows neither transports nor the store."""

@@ -1,4 +1,4 @@
-"""The settings about who may do what, and how much one client, one address, one subject and all together may ask for."""
+"""The settings about permissions, and how much one client, one address, one subject and all together may ask for."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ _CLAIM = r"^\S{1,128}$"
 
 
 class Security(Group):
-    """Who may do what."""
+    """Permissions of clients."""
 
     policy: Literal["open", "jwt"] = setting(
         "open",

@@ -3,7 +3,7 @@
 To add one, add it here with the code that obeys it; the command line, the
 error messages and docs/settings.md follow. Times are whole milliseconds, as
 Bayeux has them on the wire. The groups about what survives a restart are in
-`storage`, those about who may do what and how much in `access`, and the rules
+`storage`, those about permissions and limits in `access`, and the rules
 for topics in `topics`.
 """
 

@@ -119,7 +119,7 @@ class Delivery(Group):
     on_user_error: Literal["continue", "dead"] = setting(
         "continue",
         "What a receiver's user.* error does beside making a dead letter. continue: the next message is sent. dead: all"
-        " that waits and arrives for it becomes dead letters, until it shakes hands anew.",
+        " that waits and arrives for it becomes dead letters, until it shakes hands again.",
     )
     ack_wait_ms: Number = setting(
         -1,
@@ -213,7 +213,8 @@ class Ptp(Group):
     )
     subject_idle_ms: Number = setting(
         604800000,
-        "What waits for a subject becomes dead letters when nobody has come for this long after the last message to it.",
+        "Messages that wait for a subject become dead letters when none of its sessions has come for this long after the"
+        " last of them.",
         unit=_MS,
         live=True,
         ge=1,

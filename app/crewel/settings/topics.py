@@ -52,7 +52,7 @@ class TopicRule(Group):
     force_destroy: bool = setting(
         False, "A message whose life is over goes out of queues too, not only of the history."
     )
-    force_update: bool = setting(True, "false: what says the same as the newest of the history is told to nobody.")
+    force_update: bool = setting(True, "false: a publish that equals the newest of the history is not delivered.")
     readonly: bool = setting(False, "The topic takes one message, and no second one.")
     destroy_delay_ms: Number = setting(
         60000, "How long a topic lives that nothing refers to. -1: for ever.", unit="ms", ge=-1
