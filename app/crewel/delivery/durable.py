@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.recent import Owed
@@ -25,6 +25,9 @@ from crewel.delivery.records import (
 )
 from crewel.delivery.untold import Untold
 from crewel.qos.publish import NORMAL
+
+_LOOKED_AT: Final = 16
+"""Messages that a commit looks at in the time in which it opens one."""
 
 
 class Durable(Owed):
@@ -386,9 +389,9 @@ class Durable(Owed):
 
     @property
     def news(self) -> int:
-        """About how many messages the next commit opens."""
+        """About how many messages the next commit opens; those that are only looked at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
-        untold = 0 if self.untold is None else len(self.untold)
+        untold = 0 if self.untold is None else len(self.untold) + self.untold.withheld // _LOOKED_AT
         return max(0, len(self.booked) + len(self.booked_inbox) - stored) + untold
 
     @property
@@ -432,14 +435,17 @@ class Durable(Owed):
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
         that is taken over counts everything open as sent."""
         stored, open_now, inbox = self._stored, self.open, self.inbox
+        kept: dict[LogId, Waiting] = {}
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
         if self.untold is not None and (kept := self.untold.kept):
             # One that was spilled while it ended lies in the inbox, and must not be open twice.
             unknown = kept.keys() - stored.keys() - self._stored_inbox
             opened |= {each: kept[each] for each in kept if each in unknown}
-            open_now, inbox = open_now | kept, inbox | kept
-        settled = tuple(each for each in stored if each not in open_now and each <= through)
-        unboxed = tuple(each for each in self._stored_inbox if each not in inbox and each <= through)
+        ended = (each for each in stored if each not in open_now and each <= through)
+        settled = tuple(each for each in ended if each not in kept)
+        unboxed = tuple(
+            each for each in self._stored_inbox if each not in inbox and each <= through and each not in kept
+        )
         return opened, settled, unboxed
 
     def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:

@@ -447,6 +447,7 @@ class Node:
             if durable.is_fenced:
                 continue  # it has gone since it was chosen
             durable.is_dirty = False
+            self._dirty.pop(durable, None)
             if self._withholds and durable.untold is not None:
                 durable.untold.withhold()
             how, dead = durable.take_ended(durable.through(cursor), released)
