@@ -18,7 +18,7 @@ from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-MOST_OWED: Final = 100_000
+MOST_OWED: Final = 50_000
 """Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between."""
 
 
