@@ -394,7 +394,7 @@ def dump(
         written = known = 0
         with progress("writing", "dead letters") as shown:
             async for letter in _chosen(admin, choice):
-                if _dump(letter, directory):
+                if write_file(letter, directory):
                     written += 1
                 else:
                     known += 1
@@ -408,7 +408,7 @@ def dump(
 # Files: one for each dead letter, in a directory for each receiver (xmlBlaster's DeadMessageDumper)
 
 
-def _dump(letter: dict[str, Any], directory: Path) -> bool:
+def write_file(letter: dict[str, Any], directory: Path) -> bool:
     """Write the dead letter to its file; False if that is there already. The file holds it, and under `publish` the message
     as `POST /api/publish` takes it, null if it does not name its destination. Raises CrewelError."""
     import orjson

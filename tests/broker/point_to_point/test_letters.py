@@ -11,7 +11,7 @@ import pytest
 
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
-from crewel.cli.dead_letters import _dump
+from crewel.cli.dead_letters import write_file
 from crewel.security.grants import OPERATOR
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import StoredDeadLetter
@@ -47,7 +47,7 @@ def shown(letter: StoredDeadLetter) -> dict[str, Any]:
 
 def dumped(letter: StoredDeadLetter, directory: Path) -> Any:
     """What a dump has under `publish`."""
-    assert _dump(shown(letter), directory)
+    assert write_file(shown(letter), directory)
     (file,) = directory.rglob("*.json")
     return orjson.loads(file.read_bytes())["publish"]
 
