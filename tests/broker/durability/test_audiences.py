@@ -159,6 +159,7 @@ class TestUnusual:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.dispatchers.of(joe.session)
         dispatcher.sink = ("user.x", "why")
+        joe.session.reject_all()
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]
         assert data(ann.take()) == [1]
