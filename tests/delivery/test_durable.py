@@ -421,7 +421,7 @@ class TestGivingBack:
         durable = session()
         durable.arrived(LogId(4), Waiting(0, 10, "/a", 9, source="client/joe"))
         durable.park(LogId(4))
-        durable.put_back(LogId(4))
+        durable.requeue(LogId(4))
         assert (durable.inbox, durable.parked, durable.size) == ({}, [], 0)
         assert durable.changed(FAR, LogId(0)) is None
         assert durable.take_ended() == ([], [])
@@ -431,7 +431,7 @@ class TestGivingBack:
 
     def test_what_is_not_here_does_not_go_back(self) -> None:
         durable = session(4)
-        durable.put_back(LogId(5))
+        durable.requeue(LogId(5))
         assert (list(durable.open), durable.size) == ([4], 10)
 
 

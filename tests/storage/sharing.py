@@ -194,7 +194,7 @@ class SharingServer(Server):
     def requeue(self, durable: Durable, log_id: LogId, *, failed: bool) -> None:
         attempts = {log_id: durable.inbox[log_id].attempts + 1}
         durable.forget_parked(log_id)
-        durable.put_back(log_id)
+        durable.requeue(log_id)
         self._received[durable].discard(log_id)
         self.serving.touch(durable)
         step = shared_queues.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
@@ -206,7 +206,7 @@ class SharingServer(Server):
         returning = {log_id: waiting.attempts for log_id, waiting in durable.inbox.items() if waiting.source}
         letters = [Letter(durable.name, log_id, *ENDED) for log_id in returning if log_id % 2]
         for log_id in returning:
-            durable.put_back(log_id)
+            durable.requeue(log_id)
         self._end_open(durable)
         ended, dead = durable.take_ended()
 

@@ -326,7 +326,7 @@ class Durable(Owed):
             self._note_expiry(waiting.expires)
         return True
 
-    def put_back(self, log_id: LogId) -> None:
+    def requeue(self, log_id: LogId) -> None:
         """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
         to note it: nothing is told of it any more. It may come again."""
         self.forget_parked(log_id)

@@ -67,7 +67,7 @@ class Requeue:
             return False
         failures.note(place, Failure(failed, code, reason))
         durable.attempted(place, attempts)
-        self._put_back(session, durable, [place], failed=True)
+        self._requeue(session, durable, [place], failed=True)
         return True
 
     def requeue_all(self, session: Session) -> None:
@@ -82,7 +82,7 @@ class Requeue:
             if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
         ]
         if places:
-            self._put_back(session, durable, places, failed=False)
+            self._requeue(session, durable, places, failed=False)
 
     def help(self, session: Session) -> None:
         """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
@@ -102,14 +102,14 @@ class Requeue:
             for each in shared.members(name)
         )
 
-    def _put_back(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
+    def _requeue(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
         access, unsettled = self._access, self._unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
         for place in places:
             attempts[place] = unsettled.attempts(session, place)
             unsettled.forget_stored(session, place)
-            durable.put_back(place)
+            durable.requeue(place)
         access.node.touch(durable)
 
         def answered(count: int | StoreError) -> None:
