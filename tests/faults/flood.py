@@ -55,7 +55,9 @@ class Flood:
 
     def run(self) -> Outcome:
         """Publish everything and wait until it has come."""
-        self._receiver.handshake(ext={"ack": True, "session": {"queue": {"maxEntries": _QUEUE, "maxBytes": 1 << 28}}})
+        self._receiver.handshake(
+            ext={"ack": True, "session": {"queue": {"maxEntries": _QUEUE, "maxBytes": 100_000_000}}}
+        )
         self._receiver.subscribe(CHANNEL)
         self._publisher.handshake()
         publishing = threading.Thread(target=self._publish, daemon=True)
