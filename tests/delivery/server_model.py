@@ -98,7 +98,7 @@ class Server:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
         self.node.most_changes = 2  # few sessions stand for many: commits are divided
-        self.node.most_letters = 1
+        self.node.most_letters = self.node.most_at_once = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)

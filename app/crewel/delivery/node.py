@@ -23,7 +23,9 @@ MOST_CHANGES: Final = 500
 _MOST_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
 _MOST_LETTERS: Final = 400
-"""Dead letters of one commit, fewer with long bodies: they take the store some 15 ms, and every publish waits for as long."""
+"""Dead letters of one commit while others are withheld, fewer with long bodies: they take the store some 15 ms."""
+_MOST_AT_ONCE: Final = 10_000
+"""Dead letters beyond which a commit withholds. A steady flood's publishers wait for what is not withheld, so it stays few."""
 
 _Found = tuple[list[Change], list[Ended], list[Letter]]
 """What is to be told of some sessions."""
@@ -40,12 +42,10 @@ class Node:
         self.sessions: dict[SessionName, Durable] = {}
         self.recent = Recent()
         """What was taken for many at once since the last commit."""
-        self._committed = cursor
-        self._low = cursor
+        self._committed = self._low = cursor
         self._number = 0
-        self.most_changes = MOST_CHANGES
-        self.most_opened = _MOST_OPENED
-        self.most_letters = _MOST_LETTERS
+        self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
+        self.most_letters, self.most_at_once = _MOST_LETTERS, _MOST_AT_ONCE
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
@@ -359,7 +359,7 @@ class Node:
         self._todo.extend(found)
         self._dirty.clear()
         costs = (each.untold.cost for each in found if each.untold is not None)
-        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
+        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_at_once
         return True
 
     def _in_step(self, cursor: LogId) -> Iterable[Durable]:
