@@ -81,7 +81,7 @@ export class SessionExtension {
             this.#keep(null);
         } else if (message.channel === "/meta/subscribe" && !this.#subscribes.delete(message.id) && !message.successful) {
             // The client takes the listeners of the channel away when a subscribe fails, also when that is one of the login
-            // before. The session goes on, so what comes then would be acknowledged without a listener.
+            // before. The session continues, so what comes then would be acknowledged without a listener.
             return {...message, subscription: undefined};
         }
         return message;

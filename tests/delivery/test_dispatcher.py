@@ -158,7 +158,7 @@ class TestStatuses:
         ]
         assert judgement.buried == []
 
-    def test_working_begins_the_wait_anew(self) -> None:
+    def test_working_begins_the_restart_wait(self) -> None:
         made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=5.0))
         assert made.next_at() == 5.0
         judge(made, ("1", WORKING), now=3.0)
@@ -596,7 +596,7 @@ def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made.shed()
     assert made.next_at() == inf
     assert overdue(made, 100.0).buried == []
-    made.wait_anew(100.0)
+    made.restart_wait(100.0)
     assert made.next_at() == 105.0
     assert [each.code for each in overdue(made, 105.0).buried] == [NO_STATUS]
 

@@ -158,7 +158,7 @@ class Broker(Parts):
         return self.durability
 
     def sweep(self) -> None:
-        """End the sessions whose time is over, and forget channels that nobody uses."""
+        """End the sessions whose time is over, and forget unused channels."""
         self.sweeper.sweep()
 
     @property

@@ -135,7 +135,7 @@ class Limits:
                 account.sessions -= 1
         if session.account is not None:
             session.account.subscriptions -= len(session.subscriptions)
-        session.charge_nobody()
+        session.charge_none()
 
     # What a session does
 

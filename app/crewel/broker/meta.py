@@ -160,7 +160,7 @@ class MetaHandlers:
         return reply
 
     def connect(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
-        """MUST carry `connectionType` by the specification, which nobody checks; MAY carry `advice` for this one connect."""
+        """MUST carry `connectionType` by the specification, which is not checked; MAY carry `advice` for this one connect."""
         self._outbound.note_connect(session, exchange.peer, message.id)
         if session.grants is not None:
             self._logins.look(session)

@@ -61,7 +61,7 @@ from crewel.settings import Settings
 
 
 class Parts:
-    """The parts of one broker. `host` is what sessions are told to be of."""
+    """The parts of one broker. `host` is the host in the names of sessions."""
 
     def __init__(
         self, settings: Settings, loop: asyncio.AbstractEventLoop, extensions: Iterable[Hooks], host: Host

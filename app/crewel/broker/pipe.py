@@ -103,13 +103,13 @@ class Pipe:
         return any(field is None for _, field in hooks)
 
     def rcv(self, session: Session | None, message: Message) -> bool:
-        """Whether the publish goes on."""
+        """Whether the publish continues."""
         if self._rcv and not _agree(self._rcv, session, message):
             return False
         return session is None or not session.parts or _agree([part.rcv for part in session.parts], session, message)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
-        """Whether the meta message goes on."""
+        """Whether the meta message continues."""
         ext, name = message.fields.get("ext"), message.channel.name
         hooks = self._rcv_meta[name] if name in self._rcv_meta else self._rcv_meta_elsewhere  # noqa: SIM401 - not a call
         for hook, field in hooks:

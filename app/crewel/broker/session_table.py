@@ -115,7 +115,7 @@ class SessionTable:
 
     def revive(self, session: Session, patterns: Iterable[str]) -> None:
         """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
-        is longer than usual: nobody is to blame that the server was away, and a client that finds none tries less and less
+        is longer than usual: no client is to blame that the server was away, and a client that finds none tries less and less
         often."""
         session.revive(self._loop.time())
         self._sessions[session.id] = session

@@ -396,7 +396,7 @@ class Session(Outbox):
         """This subject does too."""
         self.subject = subject
 
-    def charge_nobody(self) -> None:
+    def charge_none(self) -> None:
         """It has ended, or is another client's."""
         self.account = self.subject = None
 

@@ -181,7 +181,7 @@ class Dispatcher:
         """The client is away: keep of what is stored no more than its place, and let no wait for a status run out."""
         self.open = {message_id: (entry.shed(), inf) for message_id, (entry, _) in self.open.items()}
 
-    def wait_anew(self, now: float) -> None:
+    def restart_wait(self, now: float) -> None:
         """The client is there again, and has time to say how its messages fared."""
         self.open = {message_id: (entry, now) for message_id, (entry, _) in self.open.items()}
 

@@ -396,7 +396,7 @@ class Durable(Owed):
 
     @property
     def withholds(self) -> bool:
-        """Whether letters are told later than with the next commit."""
+        """Whether letters are stored later than with the next commit."""
         return self.untold is not None and self.untold.withheld > 0
 
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:

@@ -53,7 +53,7 @@ class Entry:
         self.taken: Taken | None = None
         """What the engine has noted of it, if it was taken for all receivers at once."""
         self.origin = origin
-        """Where it comes from, for receivers that are told so; None if there are none."""
+        """Where it comes from, for receivers that ask for it; None if there are none."""
         self.begun = b""
         """Its JSON for receivers that are told its origin, less what is each receiver's own; empty until the first."""
         self.priority = priority

@@ -53,8 +53,8 @@ class Node:
         self._todo: deque[Durable] = deque()
         self._last: list[Durable] = []
         self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
-        self._withholds = False  # whether the letters that it finds are told later
-        self._withholding: dict[Durable, None] = {}  # sessions with letters that are told later
+        self._withholds = False  # whether the letters that it finds are stored later
+        self._withholding: dict[Durable, None] = {}  # sessions with letters that are stored later
         self._letters_are_next = False
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[
@@ -441,7 +441,7 @@ class Node:
         self._catch_up(durables)
 
     def _changes(self, cursor: LogId, durables: Iterable[Durable], released: int = 0) -> _Found:
-        """What is to be told of these sessions. `released`: what withheld letters may cost that are told too."""
+        """What the store has to learn of these sessions. `released`: what withheld letters may cost that are told too."""
         changes, ended, letters = [], [], []
         for durable in durables:
             if durable.is_fenced:
@@ -481,7 +481,7 @@ class Node:
 
     def _lows(self) -> Iterable[LogId]:
         """The places in the log that sessions still need, each less one."""
-        # As they were looked at: what has ended since then is open for the store until it is told otherwise.
+        # As they were looked at: what has ended since then is open for the store until a later commit says otherwise.
         if self._owing:
             yield LogId(min(self._owing.values()) - 1)
         for durable in self._behind:

@@ -16,7 +16,7 @@ _BYTES_A_LETTER: Final = 2048
 
 
 class Untold:
-    """Letters in the order in which they were made: first those that are withheld, then those that are told next."""
+    """Letters in the order in which they were made: first those that are withheld, then those that are stored next."""
 
     __slots__ = ("_dead", "_letters", "_withheld", "cost", "low", "spent")
 
@@ -25,7 +25,7 @@ class Untold:
         self._dead: list[Waiting] = []  # what was known of the messages of these letters, in their order
         self._withheld = 0  # how many of the first are withheld
         self.cost = 0
-        """What it costs the store to write those that are told next: one for each, and more for a long body."""
+        """What it costs the store to write those that are stored next: one for each, and more for a long body."""
         self.spent = 0
         """What those took of `most` that `take` has returned last."""
         self.low = LogId(0)
@@ -35,7 +35,7 @@ class Untold:
         return bool(self._letters)
 
     def __len__(self) -> int:
-        """How many of them are told next."""
+        """How many of them are stored next."""
         return len(self._letters) - self._withheld
 
     @property
@@ -62,7 +62,7 @@ class Untold:
         return {letter.id: waiting for letter, waiting in withheld if letter.message is None}
 
     def take(self, through: LogId | None, most: int = 0) -> list[Letter]:
-        """Return those that are told next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
+        """Return those that are stored next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
         or a little more. None: all there are."""
         if through is None:
             taken, self._letters, self._dead, self._withheld = self._letters, [], [], 0

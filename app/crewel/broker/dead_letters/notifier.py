@@ -219,7 +219,7 @@ _MAY_PASS: Final = frozenset((408, 425, 429))  # as does what is a fault of the 
 
 
 class Webhook:
-    """One address that is told."""
+    """One address that is notified."""
 
     def __init__(self, address: str, settings: Delivery, metrics: Metrics) -> None:
         self._address = address

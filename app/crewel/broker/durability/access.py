@@ -1,6 +1,6 @@
 """The store as every part of a broker reaches it: the queue of writes, the engine's node, and whether it may be asked.
 
-A server without a store has this object too. It answers each step that it has no store, so that nobody has to look first.
+A server without a store has this object too. It answers each step that it has no store, so that no caller has to look first.
 """
 
 from __future__ import annotations

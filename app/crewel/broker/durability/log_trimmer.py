@@ -1,8 +1,8 @@
-"""Keeps the log within its bounds: what nobody needs is trimmed, and when few receivers hold back much, what is open for
+"""Keeps the log within its bounds: what no session needs is trimmed, and when few receivers hold back much, what is open for
 them is copied to their inboxes, so that the log can go on without it.
 
-The streams for the data pipeline are kept to their hard bounds, whoever reads them: what the store can hold comes before the
-pipeline. What the pipeline has missed is told, while there is time to give the streams more room.
+The streams for the data pipeline keep to their hard bounds, with or without a reader: what the store can hold comes before the
+pipeline. What the pipeline has missed is counted and logged, while there is time to give the streams more room.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LogTrimmer:
             if low != self._trimmed_at:
                 await self._trim()
                 self._trimmed_at = low
-            # Also where nothing can be trimmed: one message that nobody acknowledges keeps all that come after it.
+            # Also where nothing can be trimmed: one message that is not acknowledged keeps all that come after it.
             if await stored_log.size(self._access.store) > self._settings.storage.log_max_bytes:
                 await self.spill()
             await self._facts.look()
@@ -151,7 +151,7 @@ class PipelineLag:
         """Count and tell what is missed by now and was not before."""
         for each in found:
             known = self._known.get(each.stream, 0)
-            if known > each.trimmed:  # another store, or one that was set back, counts anew
+            if known > each.trimmed:  # another store, or one that was set back, counts from the start
                 known = 0
             missed = each.trimmed - max(each.read, known)
             self._known[each.stream] = each.trimmed

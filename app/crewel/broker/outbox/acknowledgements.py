@@ -78,10 +78,10 @@ class Acknowledgements:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
             session.urgent = True
             if not session.hold_delay:
-                session.advised_on = None  # as if it had asked not to be held, so it is told the advice too
+                session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
 
     def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
-        """Keep what leaves until it is acknowledged, but for what nobody waits to hear of again."""
+        """Keep what leaves until it is acknowledged, but for what is not awaited again."""
         filtered = self._subscribing.filtered
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]

@@ -181,7 +181,7 @@ class Connects(ABC):
             if timeout > 0:
                 message = exchange.replies[0][1]
                 assert message is not None
-                now = session.last_seen  # in this very turn: a connect waits for nobody
+                now = session.last_seen  # in this very turn: a connect waits for nothing
                 not_before = now + delay if delay else 0.0
                 if session.held is not None:  # of two connects that both waited for the store, the later one counts
                     self.supersede(session)

@@ -328,7 +328,7 @@ class Dispatchers:
         session.note_retained()
         if session.dispatcher is not None:
             session.dispatcher.flushes = has_backlog
-            session.dispatcher.wait_anew(self._loop.time())
+            session.dispatcher.restart_wait(self._loop.time())
             self._outbound.timers.at(session, session.dispatcher.next_at())
         self.on_able(session)
 

@@ -31,7 +31,7 @@ _CONNECTED_WITH: Final = _CONNECTED[:-1] + b',"ext":{%b}}'
 """The same, of a session with a part that has something to tell."""
 
 Replies = list[tuple[Reply, Message | None]]
-"""The replies of one exchange, each with the message that it answers; None: nobody but the server has asked."""
+"""The replies of one exchange, each with the message that it answers; None: the server alone has asked."""
 
 
 class Peer(ABC):
@@ -70,7 +70,7 @@ class Peer(ABC):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the connection has ended: nobody hears what is sent."""
+        """Whether the connection has ended: what is sent arrives nowhere."""
         return False
 
     @property

@@ -186,7 +186,7 @@ class Outbox:
         self.urgent = bool(entries)
 
     def forget_sent(self) -> None:
-        """Another client without a dispatcher goes on: all that was sent waits again."""
+        """Another client without a dispatcher continues: all that was sent waits again."""
         sent = [] if self.batches is None else self.batches.forget()
         self.replace(in_order([*sent, *self.queue]))
         self.retained = 0

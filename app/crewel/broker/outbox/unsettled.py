@@ -75,7 +75,7 @@ class Unsettled:
         session.note_retained()
 
     def renew(self, session: Session) -> None:
-        """Another client goes on with the session: all that was sent goes out again."""
+        """Another client continues the session: all that was sent goes out again."""
         if session.dispatcher is None:
             session.forget_sent()
         else:

@@ -1,4 +1,4 @@
-"""Messages as sessions get them that are told their origin: the one encoding that all share, and what is each session's own."""
+"""Messages as sessions get them that receive their origin: the one encoding that all share, and what is each session's own."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Updates:
 
     def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
-        remote call, stay as they are: nobody can say anything of them."""
+        remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
         size = len(entries) + len(session.queue) + (0 if session.durable is None else len(session.durable.parked))
         parts = []

@@ -363,7 +363,7 @@ class Route(NamedTuple):
     queue: str = ""
     """Where it waits instead."""
     code: str = ""
-    """Why nobody gets it."""
+    """Why no receiver gets it."""
     message: str = ""
 
 
@@ -379,7 +379,7 @@ def aim(destination: Destination, names: Names, load: Load, next_of: NextOf, *, 
         return _at_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
     if takers:
         return Route(name.relative, takers, subject_queue(name.subject))
-    return _at_nobody(destination, subject_queue(name.subject), is_anybody=bool(there))
+    return _unreachable(destination, subject_queue(name.subject), is_anybody=bool(there))
 
 
 def _at_session(to: str, names: Names) -> Route:
@@ -404,14 +404,14 @@ def _at_one(
     another one can have it when the first fails."""
     name = destination.to
     if not takers:
-        return _at_nobody(destination, one_queue(name.subject), is_anybody=is_anybody)
+        return _unreachable(destination, one_queue(name.subject), is_anybody=is_anybody)
     if has_store and any(session.durable is not None for session in takers):
         return Route(name.relative, queue=one_queue(name.subject))
     least = min(map(load, takers))
     return Route(name.relative, (next_of(each for each in takers if load(each) == least),))
 
 
-def _at_nobody(destination: Destination, queue: str, *, is_anybody: bool) -> Route:
+def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> Route:
     to, subject = destination.to.relative, destination.to.subject
     if subject == ANONYMOUS:
         return Route(

@@ -173,7 +173,7 @@ class Failure(NamedTuple):
     reason: str = "everybody who was there has failed it"
 
 
-_NOBODY: Final = Failure()
+_NO_FAILURE: Final = Failure()
 
 
 class Failures:
@@ -184,7 +184,7 @@ class Failures:
 
     def of(self, place: LogId) -> Failure:
         """What is remembered of this message."""
-        return self._known.get(place, _NOBODY)
+        return self._known.get(place, _NO_FAILURE)
 
     def note(self, place: LogId, failure: Failure) -> None:
         """Remember this of the message."""

@@ -404,7 +404,7 @@ class SharedQueues:
     def sweep(self) -> None:
         """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
         messages."""
-        for name in list(self.blocked):  # of room that came about in another way nobody has told
+        for name in list(self.blocked):  # room may have come about without a notice
             self.ring(name)
         idle = self._settings.ptp.subject_idle_ms / 1000
         now = self._loop.time()

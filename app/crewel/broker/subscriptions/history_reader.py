@@ -84,7 +84,7 @@ class HistoryReader:
         return [Entry.read_back(each) for each in entries]
 
     async def shown(self, channel: Channel, count: int | None, newest_first: bool) -> list[Fields]:
-        """The newest so many messages of the channel's history, or all, as receivers get them that are told their origin.
+        """The newest so many messages of the channel's history, or all, as receivers get them that ask for their origin.
         Raises StoreError."""
         entries = await self.read(channel, count)
         return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]

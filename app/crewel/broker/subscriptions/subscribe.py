@@ -245,7 +245,7 @@ class Permissions:
         return granted, None
 
     def regrant(self, session: Session) -> Steps[None]:
-        """Another client goes on with the session: end the subscriptions that its token does not grant. Raises StoreError, and
+        """Another client continues the session: end the subscriptions that its token does not grant. Raises StoreError, and
         then they go on."""
         grouped = {pattern for pattern, _ in self._groups.of(session)}
         names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]

@@ -1,6 +1,6 @@
 """Which topics the queues refer to, and what a topic is at the moment that somebody looks.
 
-Nobody counts references while messages come and go: they are looked up when it matters.
+References are not counted while messages come and go: they are looked up when it matters.
 """
 
 from __future__ import annotations
