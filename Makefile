@@ -44,11 +44,12 @@ faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server a
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term -p no:aiohttp -p no:valkey
 
-check: $(PYTHON_READY) $(PIPELINE_READY)  ## Check format, style, types and import directions
+check: $(PYTHON_READY) $(PIPELINE_READY)  ## Check format, style, types, import directions and prose
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/python docs/prose.py
 
 format: $(PYTHON_READY)  ## Format the code and mend what can be mended
 	$(BIN)/ruff format

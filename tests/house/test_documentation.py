@@ -18,6 +18,11 @@ def test_generated_tables_are_fresh() -> None:
     assert ended.returncode == 0, f"stale, `make docs` writes them again: {ended.stdout}{ended.stderr}"
 
 
+def test_prose_follows_the_style_guide() -> None:
+    ended = subprocess.run([sys.executable, "docs/prose.py"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, f"docs/contributing/style.md has the rules: {ended.stdout}{ended.stderr}"
+
+
 def command_lines() -> Iterator[tuple[str, str]]:
     """Yield (page, line) for each line in a code block that a reader would type."""
     for page in tracked_files():

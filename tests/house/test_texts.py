@@ -48,6 +48,26 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert not broken
 
 
+def _anchors(page: Path) -> set[str]:
+    """Return the names under which GitHub links to the headings of a page."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_anchor_is_a_heading() -> None:
+    broken = [
+        f"{shown(page)}: {target}#{anchor}"
+        for page in pages()
+        for target, anchor in re.findall(r"\]\(([^)\s#]*)#([^)]+)\)", page.read_text("utf-8"))
+        if "://" not in target
+        and (linked := page.parent / target if target else page).suffix == ".md"
+        and anchor not in _anchors(linked)
+    ]
+    assert not broken
+
+
 def test_every_page_can_be_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     unlinked = [

@@ -1,0 +1,161 @@
+"""Checks the prose of the documentation: `python docs/prose.py`, a step of `make check`.
+
+The words to avoid are the table of docs/contributing/style.md. Code, links'
+targets and, for the length of sentences, tables do not count as prose.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STYLE = ROOT / "docs" / "contributing" / "style.md"
+LONGEST = 45  # words a sentence
+OPENING = re.compile(r"This page \w+")
+
+_CODE_BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_CODE = re.compile(r"(`+)(?:(?!`).)+?\1(?!`)", re.DOTALL)
+_TARGET = re.compile(r"\]\([^)\s]*\)|<https?://[^>]*>")
+_BLOCK = re.compile(r"^(?:[ ]*(?:[-*]|\d+\.) |#+ |\|)|^\s*$", re.MULTILINE)
+_SENTENCE = re.compile(r"[.!?][\"')*_]*(?=\s|$)")
+_WORD = re.compile(r"[^\W_][\w'.,-]*")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A row of the table: what to avoid, and what to write instead."""
+
+    avoid: re.Pattern[str]
+    write: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page by its path from the top of the repository, with its text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def prose(self) -> str:
+        """The text without code, comments and link targets; each line stays on its line."""
+        without_blocks = _COMMENT.sub(_lines_only, _CODE_BLOCK.sub(_lines_only, self.text))
+        return _TARGET.sub("]", _CODE.sub(lambda code: "Code" + _lines_only(code), without_blocks))
+
+    def line(self, offset: int) -> int:
+        """Return the line number of a place in the prose."""
+        return self.prose.count("\n", 0, offset) + 1
+
+
+def _lines_only(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def rules(style: str) -> list[Rule]:
+    """Return the rows of the table of words in the style guide."""
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \| [^|]+ \|$", style, re.MULTILINE)
+    return [Rule(_pattern(*avoid.partition(", not in ")[::2]), write) for avoid, write in rows]
+
+
+def _pattern(avoid: str, allowed: str) -> re.Pattern[str]:
+    """Match any of the phrases over line breaks, and skip those that are allowed."""
+    skipped, phrases = (
+        "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in re.findall("`([^`]+)`", cell)) or "(?!)"
+        for cell in (allowed, avoid)
+    )
+    return re.compile(rf"\b(?:{skipped})\b|\b(?P<avoid>{phrases})\b", re.IGNORECASE)
+
+
+def words_to_avoid(page: Page, table: list[Rule]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the fault of each phrase of the table."""
+    for rule in table:
+        for found in rule.avoid.finditer(page.prose):
+            if phrase := found["avoid"]:
+                yield page.line(found.start()), f"`{' '.join(phrase.split())}`: write {rule.write}"
+
+
+def opening(page: Page) -> Iterator[tuple[int, str]]:
+    """Yield a fault unless the page begins with its heading and one sentence that says what it is for."""
+    heading, _, rest = page.prose.partition("\n")
+    if not heading.startswith("# "):
+        yield 1, "begin with a heading"
+    first = rest.lstrip()
+    if page.path != "README.md" and not (OPENING.match(first) and _SENTENCE.search(first.partition("\n\n")[0])):
+        yield 3, "begin with one sentence that says what the page is for: `This page ...`"
+
+
+def long_sentences(page: Page) -> Iterator[tuple[int, str]]:
+    """Yield the line and the fault of each sentence with too many words, outside of tables."""
+    edges = [block.start() for block in _BLOCK.finditer(page.prose)] + [len(page.prose)]
+    for start, end in zip([0, *edges], edges, strict=False):
+        if page.prose[start:end].startswith("|"):
+            continue
+        begin = start
+        for stop in [*(found.end() for found in _SENTENCE.finditer(page.prose, start, end)), end]:
+            count = len(_WORD.findall(page.prose, begin, stop))
+            if count > LONGEST:
+                yield page.line(begin), f"{count} words in a sentence, at most {LONGEST}: divide it"
+            begin = stop
+
+
+def faults(page: Page, table: list[Rule]) -> list[str]:
+    """Return what is wrong with a page, `path:line: fault` each."""
+    found = [*words_to_avoid(page, table), *opening(page), *long_sentences(page)]
+    return [f"{page.path}:{line}: {fault}" for line, fault in sorted(found)]
+
+
+# Not yet rewritten; a page leaves the list when it is clean.
+UNCLEAN = {
+    "README.md",
+    "docs/applications.md",
+    "docs/architecture.md",
+    "docs/chat.md",
+    "docs/client.md",
+    "docs/curl.md",
+    "docs/dead-letters.md",
+    "docs/deploying.md",
+    "docs/disk.md",
+    "docs/errors.md",
+    "docs/events.md",
+    "docs/facts.md",
+    "docs/faults.md",
+    "docs/glossary.md",
+    "docs/guarantees.md",
+    "docs/index.md",
+    "docs/interop.md",
+    "docs/metrics.md",
+    "docs/operating.md",
+    "docs/performance.md",
+    "docs/pipeline-tables.md",
+    "docs/pipeline.md",
+    "docs/point-to-point.md",
+    "docs/protocol.md",
+    "docs/request-reply.md",
+    "docs/security.md",
+    "docs/sessions.md",
+    "docs/settings.md",
+    "docs/settling.md",
+    "docs/storage.md",
+    "docs/subscribing.md",
+    "docs/topics.md",
+    "docs/xmlblaster.md",
+}
+
+
+def main() -> int:
+    """Print the faults of all pages; return 1 if there are any."""
+    table = rules(STYLE.read_text("utf-8"))
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), STYLE]
+    pages = [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
+    found = {page.path: faults(page, table) for page in pages}
+    kept = [fault for path, each in found.items() if path not in UNCLEAN for fault in each]
+    print(*kept, sep="\n", end="\n" if kept else "")
+    return 1 if kept else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
