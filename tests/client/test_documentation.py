@@ -42,9 +42,9 @@ def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
     ]
 
 
-def test_the_example_of_settling_runs(start_server: StartServer, tmp_path: Path) -> None:
+def test_the_example_of_acknowledging_runs(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server()
-    script = block("settling.md", "python")
+    script = block("acknowledging.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -53,10 +53,10 @@ def test_the_example_of_settling_runs(start_server: StartServer, tmp_path: Path)
     until(lambda: figures(server).get(DEAD) == 1)
 
 
-async def test_the_example_of_settling_runs_in_a_browser(start_server: StartServer) -> None:
+async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: StartServer) -> None:
     """Under Node, which has no addresses to import from."""
     server = start_server()
-    script = block("settling.md", "js").replace(ADDRESS, server.url)
+    script = block("acknowledging.md", "js").replace(ADDRESS, server.url)
     script = script.replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
     script = script.replace('"/extensions/update.js"', json.dumps((ROOT / "extensions" / "update.js").as_uri()))
     script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {{}};\n{script}'

@@ -18,7 +18,7 @@ MAX_SECRET: Final = 8192
 
 
 class Settle(StrEnum):
-    """What settles a delivered message."""
+    """What acknowledges a delivered message."""
 
     BATCH = "batch"
     MESSAGE = "message"
@@ -139,8 +139,8 @@ def _overflow(value: object) -> OverflowPolicy:
     return OverflowPolicy(one_of(*OverflowPolicy)(value))
 
 
-_MOST_ENTRIES: Final = Option("maxEntries", "max_entries", whole(1), "Most messages")
-_MOST_BYTES: Final = Option("maxBytes", "max_bytes", whole(1), "Most bytes")
+_MOST_ENTRIES: Final = Option("maxEntries", "max_entries", whole(1), "Maximum number of messages")
+_MOST_BYTES: Final = Option("maxBytes", "max_bytes", whole(1), "Maximum number of bytes")
 BURST: Final = Options(_MOST_ENTRIES, _MOST_BYTES)
 """The options of a login's `burst`."""
 QUEUE: Final = Options(_MOST_ENTRIES, _MOST_BYTES, Option("onOverflow", "policy", _overflow, "What a full queue does"))
@@ -150,83 +150,87 @@ DISPATCHER: Final = Options(
         "retries",
         "retries",
         whole(0, or_else=-1),
-        "How many failures `communication.*` in a row a session survives; then it ends. -1: for ever, 0: it ends at once",
+        "How many `communication.*` failures in a row a session survives. -1: no limit, 0: the first one ends it",
     ),
-    Option("delay", "delay_ms", whole(0), "How long after the first failure messages go out again, ms"),
+    Option("delay", "delay_ms", whole(0), "Pause after the first failure, ms"),
     Option(
         "factor",
         "factor",
         number(1, 10),
-        "How many times as long as the one before each further pause of a row is, 1 to 10",
+        "Each further pause is this many times as long as the previous one, 1 to 10",
     ),
-    Option("maxDelay", "max_delay_ms", whole(1), "The longest pause, ms"),
+    Option("maxDelay", "max_delay_ms", whole(1), "Longest pause, ms"),
     Option(
         "absence",
         "absence",
         flag,
-        "Whether a client that is away counts as failing: then a named session whose login gave `dispatcher` ends after as long"
-        " as all retries would take. `false`: it waits for its `timeout`",
+        "Whether the absence of the client counts as a failure. If so, a named session whose login set `dispatcher` ends after"
+        " the time that all retries would take. `false`: it lives until its `timeout`",
     ),
 )
 """The options of a login's `dispatcher`."""
 
 CONNECT: Final = Options(
-    Option("name", "name", _name, "The name of the session, `client/joe/1`, or of its subject"),
+    Option("name", "name", _name, "Name of the session, `client/joe/1`, or of its subject"),
     Option("token", "token", text(MAX_SECRET), "A JSON Web Token, or the admin token", "security.md"),
-    Option("resume", "resume", text(MAX_SECRET), "The secret that the last login of the session was given"),
+    Option("resume", "resume", text(MAX_SECRET), "Secret from the reply to the session's last login"),
     Option(
         "update",
         "update",
         flag,
-        "Receive with each message where it comes from, and report its status; needs `ext.ack`, and is answered `false`"
-        " without",
-        "settling.md",
+        "The client receives the origin of each message and reports its status; needs `ext.ack`, and the reply says `false`"
+        " without it",
+        "acknowledging.md",
     ),
-    Option("settle", "settle", _settle, "`message`: an acknowledged message stays open until its status comes"),
+    Option(
+        "settle",
+        "settle",
+        _settle,
+        "`message`: a message stays open until the client reports its status. `batch`: until its batch is acknowledged",
+    ),
     Option(
         "ackWait",
         "ack_wait_ms",
         whole(1, or_else=-1),
-        "How long a message stays open at most, with `settle` `message`, ms; -1: for ever",
+        "With `settle` `message`: how long a message may stay open, ms; -1: no limit",
     ),
     Option(
         "pingInterval",
         "ping_interval_ms",
         whole(0),
-        "A held connect is answered empty after so many ms at the latest, so that a client that is gone is noticed; 0: as"
-        " configured",
+        "Longest time that the server holds a connect, ms, so that it detects a client that is gone; 0: as configured",
     ),
     Option(
         "burst",
         "burst",
         BURST.part(Burst),
-        '`{"maxEntries", "maxBytes"}`: most messages of one response; the rest comes with the next connect',
+        '`{"maxEntries", "maxBytes"}`: upper limits for one response; the rest comes with the next connect',
     ),
-    Option("ptp", "ptp", flag, "Whether messages may be addressed to the session", "point-to-point.md"),
+    Option("ptp", "ptp", flag, "Whether publishers may address messages to the session", "point-to-point.md"),
     Option(
         "persistent",
         "persistent",
         flag,
-        "Insist on a session that outlives the server: needs a chosen number, `ext.ack` and a store, and is refused without",
+        "Require a session that survives a restart of the server: refused without a chosen number, `ext.ack` and a store",
     ),
     Option("timeout", "timeout_ms", whole(1), "How long a named session lives without a request, ms"),
-    Option("maxSessions", "max_sessions", whole(1), "Most sessions of the subject, this one included"),
+    Option("maxSessions", "max_sessions", whole(1), "Maximum number of sessions of the subject, including this one"),
     Option("clearSessions", "clear_sessions", flag, "End the subject's other sessions first"),
     Option(
         "dispatcher",
         "dispatcher",
         DISPATCHER.part(Retries),
-        '`{"retries", "delay", "factor", "maxDelay", "absence"}`: what a failure of its own does',
+        '`{"retries", "delay", "factor", "maxDelay", "absence"}`: retries for this session',
         "#retries-and-absence",
     ),
     Option(
         "queue",
         "queue",
         QUEUE.part(QueueQos),
-        '`{"maxEntries", "maxBytes", "onOverflow"}`: most that waits; `maxEntries` up to `bayeux.max_queue_messages`,'
+        '`{"maxEntries", "maxBytes", "onOverflow"}`: limits of the queue; `maxEntries` up to `bayeux.max_queue_messages`,'
         " `maxBytes` up to `limits.max_queued_bytes_per_session`."
-        " `onOverflow`: `deadMessage`, `dropOldest` or `disconnect`. `maxBytes` and dead letters are for sessions that the"
-        " store has",
+        " `onOverflow`: `deadMessage`, `dropOldest` or `disconnect`. `maxBytes` and `deadMessage` need a session that is"
+        " stored",
     ),
 )
 """The options of a login, `ext.session`."""

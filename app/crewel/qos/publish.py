@@ -154,9 +154,11 @@ def _distribute(value: object) -> Distribute:
 
 
 DESTINATION: Final = Options(
-    Option("to", "to", _address, "The session, `client/joe/1`, or the subject, `client/joe`, that gets it"),
-    Option("forceQueuing", "force_queuing", flag, "While no session of the subject is there, it waits"),
-    Option("distribute", "distribute", _distribute, "`one`: one of the subject's sessions gets it, not `all`"),
+    Option(
+        "to", "to", _address, "The session, `client/joe/1`, or the subject, `client/joe`, that receives the message"
+    ),
+    Option("forceQueuing", "force_queuing", flag, "Queue the message while the subject has no session"),
+    Option("distribute", "distribute", _distribute, "`all` sessions of the subject receive the message, or only `one`"),
 )
 """The options of one destination."""
 
@@ -170,60 +172,60 @@ def _history(value: object) -> int:
 
 
 PUBLISH: Final = Options(
-    Option("persistent", "persistent", flag, "It is stored before it is answered", "guarantees.md"),
+    Option("persistent", "persistent", flag, "Store the message before the reply", "guarantees.md"),
     Option(
         "priority",
         "priority",
         _priority,
-        "0 to 9, or MIN, LOW, NORM, HIGH, MAX: of what waits for a session, a higher one goes first",
+        "0 to 9, or MIN, LOW, NORM, HIGH, MAX: in a queue, higher priorities go first",
     ),
     Option(
         "lifeTime",
         "life_time_ms",
         whole(0, or_else=FOR_EVER),
-        "How long it lives, ms; -1: for ever, 0: it is in no history",
+        "How long the message lives, ms; -1: no limit, 0: no history keeps it",
         "topics.md#how-long-a-message-lives",
     ),
-    Option("forceDestroy", "force_destroy", flag, "Whether it goes out of queues too when its life is over"),
+    Option("forceDestroy", "force_destroy", flag, "Remove the message from queues too when it expires"),
     Option(
         "forceUpdate",
         "force_update",
         flag,
-        "Whether subscribers receive it although it says the same as the newest of the topic's history",
+        "Deliver the message even if its data equals that of the newest message in the history",
     ),
-    Option("readonly", "readonly", flag, "Of the topic: it takes no second message", "topics.md"),
+    Option("readonly", "readonly", flag, "Topic: accept no second message", "topics.md"),
     Option(
         "destroyDelay",
         "destroy_delay_ms",
         whole(0, or_else=-1),
-        "Of the topic: how long it lives when nothing refers to it, ms; -1: for ever",
+        "Topic: how long it lives when nothing refers to it, ms; -1: no limit",
         "topics.md",
     ),
-    Option("history", "history_max", _history, "Of the topic: how many messages its history keeps", "topics.md"),
+    Option("history", "history_max", _history, "Topic: how many messages its history keeps", "topics.md"),
     Option(
         "destination",
         "destinations",
         list_of(DESTINATION.part(Destination, "to"), MAX_DESTINATIONS),
-        "The sessions and subjects that it is addressed to",
+        "The sessions and subjects that the message is addressed to",
         "point-to-point.md",
     ),
-    Option("subscribable", "subscribable", flag, "Whether subscribers receive it too, if it has destinations"),
+    Option("subscribable", "subscribable", flag, "With destinations: deliver the message to subscribers too"),
     Option(
         "replyTo",
         "reply_to",
         _channel,
-        "The channel on which an answer is awaited; delivered as `ext.replyTo`",
+        "The channel for the answer; delivered as `ext.replyTo`",
         "request-reply.md",
     ),
     Option(
         "key",
         "key",
         text(MAX_KEY),
-        f"Up to {MAX_KEY} characters: publishing again with the same key, on the same channel and from the same subject within"
-        " two minutes, delivers nothing and answers the first one's id",
+        f"Up to {MAX_KEY} characters: idempotency key. A repeat with the same key, channel and subject within two minutes"
+        " delivers nothing and returns the first id",
     ),
-    Option("clientProperties", "properties", json_values, "JSON values that travel with it"),
-    Option("administrative", "administrative", flag, "It configures the topic and is not delivered", "topics.md"),
+    Option("clientProperties", "properties", json_values, "JSON values that are delivered with the message"),
+    Option("administrative", "administrative", flag, "Configure the topic, deliver nothing", "topics.md"),
 )
 """The options of a publish, `ext.publish`."""
 

@@ -131,75 +131,74 @@ HISTORY: Final = Options(
         "numEntries",
         "history",
         whole(0, or_else=ALL),
-        "How many messages of the topic's history come first, the newest; -1: all, 0: none",
+        "How many of the newest messages of the history to deliver first; -1: all, 0: none",
         "topics.md",
     ),
     Option(
         "newestFirst",
         "newest_first",
         flag,
-        "Whether they come from the newest to the oldest, within one priority: higher ones come first",
+        "Deliver them newest first within each priority; higher priorities always come first",
     ),
 )
 """The options of a subscribe's `history`."""
 
 SUBSCRIBE: Final = Options(
-    Option("history", "history", HISTORY.part(dict), "What comes first of the topic's history"),
-    Option("initialUpdate", "initial_update", flag, "Whether messages of the history come at all"),
-    Option("local", "local", flag, "Whether the session receives what it publishes itself"),
+    Option("history", "history", HISTORY.part(dict), "What to deliver from the history"),
+    Option("initialUpdate", "initial_update", flag, "Deliver messages of the history at all"),
+    Option("local", "local", flag, "Deliver the session's own publishes"),
     Option(
         "notify",
         "notify",
         flag,
-        "Whether a session with `update` receives a notice when the topic is erased",
+        "Send a notice when the topic is erased, to a session with `update`",
         "topics.md",
     ),
     Option(
         "multiSubscribe",
         "multi_subscribe",
         flag,
-        "Whether it stands beside an earlier subscription to the same channel, or takes its place",
+        "Keep earlier subscriptions to the same channel; `false` replaces them",
         "#subscribing-again",
     ),
     Option(
         "updateOneway",
         "update_oneway",
         flag,
-        "Whether messages go out once, and need neither be acknowledged nor settled: for a session that acknowledges, and wants"
-        " speed on one channel",
+        "Send each message once, without acknowledgement: for a session with `ext.ack` that prefers speed on one channel",
     ),
     Option(
         "persistent",
         "persistent",
         flag,
-        "Whether it must survive a restart of the server. Subscriptions of a session with `ext.ack` always do; for any other"
-        " one, `true` is refused",
+        "Require a subscription that survives a restart of the server. With `ext.ack` every subscription does; without,"
+        " `true` is refused",
     ),
     Option(
         "newestOnly",
         "newest_only",
         flag,
-        "Whether a message that still waits gives way to a newer one of its channel",
+        "Replace a waiting message by a newer one of the same channel",
     ),
     Option(
         "group",
         "group",
         _or_none(_group),
-        "The group of which one member gets each message; needs `ext.ack`",
+        "Consumer group: one member receives each message; needs `ext.ack`",
         "point-to-point.md",
     ),
     Option(
         "filter",
         "filter",
         _or_none(_filter),
-        "A JMESPath expression over data, channel, clientProperties and sender that is true for the messages to be delivered",
+        "JMESPath expression over data, channel, clientProperties and sender; only messages for which it is true are delivered",
         "#filters",
     ),
     Option(
         "since",
         "since",
         _or_none(_since),
-        "How far the client is: what follows comes, or nothing old at all",
+        "The client's position: deliver everything after it, or nothing old",
         "#what-was-missed",
     ),
 )
