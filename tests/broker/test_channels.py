@@ -118,9 +118,7 @@ class TestRules:
     ) -> None:
         assert not channels.is_lazy(channel(name))
         channels.make_lazy([pattern])
-        channels.keep_from_publisher([pattern])
         assert channels.is_lazy(channel(name)) is applies
-        assert channels.is_kept_from_publisher(channel(name)) is applies
 
     def test_a_bad_pattern_is_a_wrong_setting(self, channels: Channels) -> None:
         with pytest.raises(SettingsError, match="//a"):

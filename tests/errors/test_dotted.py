@@ -67,4 +67,3 @@ def test_a_narrow_class_stands_before_the_wide_one() -> None:
 def test_the_first_word_is_the_category() -> None:
     assert ErrorCode("user.update.error", "", True).category is Category.USER
     assert all(each.meaning for each in Category)
-    assert [each for each in Category if each.is_reportable] == [Category.USER, Category.COMMUNICATION]

@@ -202,7 +202,5 @@ class Broadcasting:
         subscribing = self._subscribing
         if publisher in subscribing.filtered and not subscribing.is_local(publisher, channel):
             return False
-        if self._channels.is_kept_from_publisher(channel):
-            return False
         own = publisher.broadcast_to_publisher
         return self._settings.bayeux.broadcast_to_publisher if own is None else own

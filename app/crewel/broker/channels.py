@@ -43,7 +43,6 @@ class Channels:
         self._known: dict[str, Known] = {}
         self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()
-        self._silent: set[str] = set()
         self.subscriptions = 0
         """How many there are, of all sessions."""
         self.version = 0
@@ -143,14 +142,6 @@ class Channels:
     def is_lazy(self, channel: Channel) -> bool:
         """Whether what is published to it is lazy."""
         return bool(self._lazy) and not self._lazy.isdisjoint(channel.patterns)
-
-    def keep_from_publisher(self, patterns: Iterable[str]) -> None:
-        """Do not deliver what is published to these channels to the session that published it."""
-        self._silent.update(_valid(pattern) for pattern in patterns)
-
-    def is_kept_from_publisher(self, channel: Channel) -> bool:
-        """Whether the channel, or a pattern that matches it, is kept from publishers."""
-        return bool(self._silent) and not self._silent.isdisjoint(channel.patterns)
 
 
 def _valid(pattern: str) -> str:

@@ -27,11 +27,6 @@ class Category(StrEnum):
         """Whose doing it is, in one line."""
         return _MEANINGS[self]
 
-    @property
-    def is_reportable(self) -> bool:
-        """Whether a receiver may report such a code; every other one is converted."""
-        return self in (Category.USER, Category.COMMUNICATION)
-
 
 _MEANINGS = {
     Category.USER: "Who asked, or who received, did something wrong.",

@@ -182,8 +182,8 @@ class TestUnusual:
         assert data(joe.take()) == [1, 2]
 
     def test_a_publisher_that_does_not_hear_itself_is_spared(self, stored: StoredWorld, ann: Receiver) -> None:
-        stored.broker.channels.keep_from_publisher(["/a"])
         joe = Receiver(stored).started("/a", name="joe/1", update=False)
+        joe.session.broadcast_to_publisher = False
         joe.say("/a", data=1, ext={"publish": {"persistent": True}})
         assert data(ann.take()) == [1]
         assert waiting(joe) == []

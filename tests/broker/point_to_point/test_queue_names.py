@@ -4,7 +4,6 @@ from crewel.broker.point_to_point.queue_names import (
     group_of,
     group_queue,
     is_exclusive,
-    is_group_name,
     is_queue,
     one_queue,
     subject_of,
@@ -41,13 +40,3 @@ def test_letters_are_of_queues_or_of_sessions() -> None:
     assert is_queue(group_queue("/a", "workers"))
     assert not is_queue("client/joe/1")
     assert not is_queue("client/anonymous/-7")
-
-
-@pytest.mark.parametrize("name", ["a", "workers.eu-1@x", "A" * 64])
-def test_names_of_groups(name: str) -> None:
-    assert is_group_name(name)
-
-
-@pytest.mark.parametrize("name", ["", "two words", "A" * 65, "grün", "a/b", "a\n"])
-def test_what_is_no_name_of_a_group(name: str) -> None:
-    assert not is_group_name(name)

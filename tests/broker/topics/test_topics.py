@@ -1,6 +1,7 @@
 """Topics: how a publish makes and configures them, what the store keeps of them, and what operators see."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,12 @@ def publish(client: Client, name: str, value: Any = 1, **qos: Any) -> dict[str, 
     reply = client.publish(name, value, ext={"publish": qos})
     assert reply["successful"], reply
     return reply
+
+
+def administer(world: World, **changed: Any) -> Any:
+    """What an operator says of the topic /a, and what has to be waited for."""
+    topics = world.broker.topics
+    return topics.administer(channel("/a"), replace(topics.administered(channel("/a")), **changed))
 
 
 def state(world: World, name: str) -> State:
@@ -479,14 +486,16 @@ class TestTheStore:
     def test_an_operator_may_set_how_long_it_lives(self, make_stored: MakeStored) -> None:
         world = make_stored()
         publish(Receiver(world).started(), "/a", 1, history={"maxEntries": 3})
-        world.wait(world.broker.topics.set_destroy_delay("/a", 5))
+        stored = administer(world, destroy_delay_ms=5)
+        assert stored is not None
+        world.wait(stored)
         world.crash()
         topic = make_stored(prefix=world.prefix).broker.topics.find("/a")
         assert topic is not None
         assert topic.settings == TopicSettings(3, destroy_delay_ms=5)
 
     def test_without_a_store_it_is_set_for_this_server(self, world: World) -> None:
-        world.loop.run_until_complete(world.broker.topics.set_destroy_delay("/a", 5))
+        assert administer(world, destroy_delay_ms=5) is None
         assert world.loop.run_until_complete(world.broker.topics.clear("/a")) == 0
         topic = world.broker.topics.find("/a")
         assert topic is not None

@@ -6,14 +6,12 @@ what comes from any other queue for one.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 SUBJECT: Final = "client/"
 """What the queue of a subject begins with: it is called as the subject is."""
 _ONE: Final = "one:client/"
 _GROUP: Final = "group:"
-_GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 
 
 def subject_queue(subject: str) -> str:
@@ -52,8 +50,3 @@ def subject_of(queue: str) -> str:
 def is_queue(receiver: str) -> bool:
     """Whether a dead letter is of a shared queue, and not of a session."""
     return receiver.startswith(_GROUP) or (receiver.startswith(SUBJECT) and receiver.count("/") == 1)
-
-
-def is_group_name(text: str) -> bool:
-    """Whether a group can be called so."""
-    return _GROUP_NAME.fullmatch(text) is not None

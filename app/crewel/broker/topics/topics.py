@@ -230,13 +230,6 @@ class Topics:
         topic.emptied()
         return removed
 
-    async def set_destroy_delay(self, name: str, delay_ms: int) -> None:
-        """Say how long the topic lives when nothing refers to it; -1: for ever. Raises StoreError."""
-        channel = channel_of(name)
-        stored = self.administer(channel, replace(self.administered(channel), destroy_delay_ms=delay_ms))
-        if stored is not None:
-            await stored
-
     # What operators ask
 
     async def state(self, name: str) -> State:
