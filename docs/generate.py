@@ -60,7 +60,7 @@ def topic_rules() -> str:
 
 def filter_functions() -> str:
     """Return the table of what a filter may call."""
-    return table(("function", "answers"), ((f"`{name}`", meaning) for name, meaning in FUNCTIONS.items()))
+    return table(("function", "result"), ((f"`{name}`", meaning) for name, meaning in FUNCTIONS.items()))
 
 
 def wire_options(options: Iterable[Option], *records: object) -> str:
@@ -128,7 +128,7 @@ def topic_transitions() -> str:
         for state, row in topic_life.TRANSITIONS.items()
         for event, follows in row.items()
     )
-    return table(("state", "what happens", "the state then"), rows)
+    return table(("state", "event", "next state"), rows)
 
 
 def figures() -> str:

@@ -136,8 +136,6 @@ UNCLEAN = {
     "docs/security.md",
     "docs/settings.md",
     "docs/storage.md",
-    "docs/subscribing.md",
-    "docs/topics.md",
     "docs/xmlblaster.md",
 }
 

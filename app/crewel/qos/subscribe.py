@@ -199,7 +199,7 @@ SUBSCRIBE: Final = Options(
         "since",
         _or_none(_since),
         "The client's position: deliver everything after it, or nothing old",
-        "#what-was-missed",
+        "#recovery",
     ),
 )
 """The options of a subscribe, `ext.subscribe`."""

@@ -32,33 +32,31 @@ def _priority(given: object) -> object:
 class History(Group):
     """The history of a topic."""
 
-    max_entries: Number = setting(0, "How many messages the history keeps. 0: there is none.", unit="messages", ge=0)
+    max_entries: Number = setting(0, "How many messages the history keeps. 0: no history.", unit="messages", ge=0)
 
 
 class TopicRule(Group):
     """What a publish has that does not say otherwise; the names are those of `ext.publish`, written as settings are."""
 
-    persistent: bool = setting(False, "Store each message before its publish is answered.")
+    persistent: bool = setting(False, "Store each message before the reply to its publish.")
     priority: Annotated[int, BeforeValidator(_priority)] = setting(
         5,
-        "Order in queues: messages of a higher priority overtake.",
+        "Order in queues: higher priorities go first.",
         ge=0,
         le=9,
         expected="a whole number from 0 to 9, or one of MIN, LOW, NORM, HIGH, MAX",
     )
     life_time_ms: Number = setting(
-        -1, "How long a message lives. 0: it is in no history; -1: for ever.", unit="ms", ge=-1
+        -1, "How long a message lives. 0: no history keeps it; -1: no limit.", unit="ms", ge=-1
     )
-    force_destroy: bool = setting(
-        False, "A message whose life is over goes out of queues too, not only of the history."
-    )
-    force_update: bool = setting(True, "false: a publish that equals the newest of the history is not delivered.")
-    readonly: bool = setting(False, "The topic takes one message, and no second one.")
+    force_destroy: bool = setting(False, "Remove expired messages from queues too, not only from the history.")
+    force_update: bool = setting(True, "false: do not deliver a publish that equals the newest message of the history.")
+    readonly: bool = setting(False, "The topic accepts one message and no second one.")
     destroy_delay_ms: Number = setting(
-        60000, "How long a topic lives that nothing refers to. -1: for ever.", unit="ms", ge=-1
+        60000, "How long a topic lives when nothing refers to it. -1: no limit.", unit="ms", ge=-1
     )
     history: History = Field(default_factory=History)
-    subscribable: bool = setting(True, "Subscribers hear what has a destination too.")
+    subscribable: bool = setting(True, "Deliver messages with a destination to subscribers too.")
     replay: bool = setting(False, "Number the messages and keep them for the replay extension.")
 
 
