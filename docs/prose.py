@@ -123,7 +123,6 @@ UNCLEAN = {
     "docs/facts.md",
     "docs/faults.md",
     "docs/glossary.md",
-    "docs/guarantees.md",
     "docs/index.md",
     "docs/interop.md",
     "docs/metrics.md",

@@ -43,13 +43,13 @@ class EndReason(StrEnum):
 _MEANINGS = {
     EndReason.SETTLED: "The receiver answered OK, by acknowledging the batch or by a status.",
     EndReason.DEAD: "It became a dead letter, with an error code.",
-    EndReason.EXPIRED: "Its lifetime was over before it was delivered.",
+    EndReason.EXPIRED: "Its lifetime ended before it was delivered.",
     EndReason.ERASED: "Its topic was erased.",
-    EndReason.DROPPED: "The queue was full, and the queue's policy dropped it; or an operator did.",
-    EndReason.FILTERED: "The receiver does not want it: a filter, or its own message.",
-    EndReason.LAPSED: "The anonymous session that it waited for ended, or the last member of its group.",
-    EndReason.RETURNED: "It went back to the queue of its subject or group, for another receiver; or another session of the"
-    " subject has it, or has settled it.",
+    EndReason.DROPPED: "The queue was full and its policy dropped the message, or an operator dropped it.",
+    EndReason.FILTERED: "The subscription excludes it: by a filter, or as the receiver's own message.",
+    EndReason.LAPSED: "The anonymous session it was queued for ended, or the last member of its group left.",
+    EndReason.RETURNED: "It returned to the queue of its subject or group, for another receiver; or another session"
+    " of the subject has it, or has acknowledged it.",
 }
 
 

@@ -44,7 +44,7 @@ class OverflowPolicy(StrEnum):
 
 _MEANINGS = {
     OverflowPolicy.DEAD_MESSAGE: "The arriving message becomes a dead letter.",
-    OverflowPolicy.DROP_OLDEST: "The oldest message of the lowest priority that was not sent yet gives way.",
+    OverflowPolicy.DROP_OLDEST: "The oldest unsent message of the lowest priority is dropped.",
     OverflowPolicy.DISCONNECT: "The session ends.",
 }
 
