@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from crewel.bayeux.message import Message
 from crewel.broker.broker import Broker
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.extension import Extension
 
 CONNECT = "/meta/connect"

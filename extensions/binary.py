@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.extension import Extension
 
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

@@ -2,7 +2,7 @@
 
 The server half of the pair whose other halves are the replay extensions of Salesforce's clients. It answers `ext.replay` of a
 handshake; what a subscribe asks for in it (`{"/topic/x": -1 | -2 | number}`), and the numbers themselves, are the work of
-`broker.subscribing`, on channels whose rule says `replay = true`.
+`broker.subscription_options`, on channels whose rule says `replay = true`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from time import time
 
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Numbers
 from crewel.extension import Extension
 
@@ -26,7 +26,7 @@ class ReplayExtension(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Begin to number events."""
-        broker.subscribing.numbers = Numbers(time)
+        broker.subscription_options.numbers = Numbers(time)
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell the client that it may ask for numbers; those of Salesforce do so only then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.extension import Extension
 
 

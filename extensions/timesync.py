@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.extension import Extension
 
 ACCURACY_TARGET = 25

@@ -13,7 +13,7 @@ from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.dead_letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
+    from crewel.broker.session import Session
     from crewel.broker.session_part import SessionPart
-    from crewel.broker.sessions import Session
     from crewel.errors import RemoteCallError
     from crewel.extension import Extension
     from crewel.security.policy import GRANT, IGNORE, Deny, Operation, Refusal, SecurityPolicy
@@ -48,7 +48,7 @@ _HOMES = {
     "RemoteCallError": "crewel.errors",
     "SecurityPolicy": "crewel.security.policy",
     "Service": "crewel.broker.services",
-    "Session": "crewel.broker.sessions",
+    "Session": "crewel.broker.session",
     "SessionPart": "crewel.broker.session_part",
 }
 

@@ -47,7 +47,7 @@ class Api:
             broker.metrics.refused_payloads[error.fault.name.lower()] += 1
             return refused(error)
         try:
-            replies = await broker.posting.post(grants, elements, address)
+            replies = await broker.backend_publisher.post(grants, elements, address)
         except Limited as error:
             return too_many(error)
         return web.Response(

@@ -11,7 +11,7 @@ from typing import ClassVar
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.pipe import does_nothing
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 
 
 class Extension:

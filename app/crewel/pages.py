@@ -56,7 +56,7 @@ def mount_metrics(app: web.Application, broker: Broker) -> None:
     """Serve the figures for Prometheus at `/metrics`."""
 
     async def metrics(_: web.Request) -> web.Response:
-        await broker.letters.count()
+        await broker.dead_letters.count()
         return web.Response(body=broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/metrics", metrics)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.order import in_order, place_of
 from tests.broker.stored_world import Receiver, StoredWorld, origin
 from tests.broker.world import Request
@@ -232,7 +232,7 @@ class Round:
     def _redrive(self) -> None:
         letters = self.world.letters()
         chosen = tuple(each.dead_id for each in self.random.sample(letters, min(len(letters), 3)))
-        self.world.wait(self.world.broker.redriving.redrive(Chosen(ids=chosen), Limits()))
+        self.world.wait(self.world.broker.redrive.redrive(Chosen(ids=chosen), Limits()))
         self.world.settle()
 
     def _take_over(self) -> None:

@@ -13,7 +13,7 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.outbox.exchange import Peer
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from crewel.broker.events import Events
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Buried, Dispatcher, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId

@@ -10,7 +10,7 @@ import pytest
 
 from crewel.broker.durability.durability import Durability
 from crewel.broker.services import Service
-from crewel.broker.sessions import State
+from crewel.broker.session import State
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.extensions.ack import AckExtension
 from crewel.security.grants import OPERATOR, Grants
@@ -337,7 +337,7 @@ class TestPosting:
     """Publishing without a session."""
 
     def post(self, world: World, *elements: Any) -> list[dict[str, Any]]:
-        return world.loop.run_until_complete(world.broker.posting.post(OPERATOR, list(elements)))
+        return world.loop.run_until_complete(world.broker.backend_publisher.post(OPERATOR, list(elements)))
 
     def test_messages_do_not_overtake_one_that_waits_for_a_listener(self, world: World) -> None:
         listening = asyncio.Event()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.broker.sessions import State
+from crewel.broker.session import State
 from crewel.extension import Extension
 from crewel.security.policy import OpenPolicy, Refusal
 from tests.broker.world import Client, Socket, World, data_of, reply_to

@@ -6,7 +6,7 @@ import pytest
 
 from crewel.broker import names as names_module
 from crewel.broker.names import Names, digest, new_resume
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from tests.broker.world import World
 
 

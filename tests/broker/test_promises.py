@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crewel.broker.steps import Promise
+from crewel.broker.handler_steps import Promise
 
 
 def test_a_function_is_called_when_the_promise_is_kept() -> None:

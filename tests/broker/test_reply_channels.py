@@ -219,7 +219,7 @@ class TestAnswering:
     def test_answers_are_counted_together_and_tell_no_id(self, world: World) -> None:
         joe, mine = come(world)
         subscribe(joe, f"/ret/{mine}/*")
-        world.broker.broadcasting._events = events = gathering(world, "all")
+        world.broker.broadcaster._events = events = gathering(world, "all")
         for serial in range(3):
             ask(joe, f"/ret/{mine}/{3_000_000 + serial}", data=1)
         traffic = [each for each in group(events)["events"] if each["type"] == "traffic"]

@@ -15,7 +15,7 @@ from tests.broker.world import Client, Request, World, data_of
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message of a long batch is a turn of its own."""
     monkeypatch.setattr("crewel.broker.inbound.TURN_S", 0.0)
-    monkeypatch.setattr("crewel.broker.posting.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.backend_publisher.TURN_S", 0.0)
 
 
 def send(world: World, client: Client, count: int, channel: str = "/a") -> Request:
@@ -56,7 +56,7 @@ def test_a_session_that_ends_within_its_batch_publishes_no_more(world: World) ->
 def test_others_have_their_turn_within_a_post(world: World) -> None:
     other, hearer = Client(world).joined(), Client(world).joined("/a")
     messages: list[Any] = [{"channel": "/a", "data": number} for number in range(20)]
-    task = world.loop.create_task(world.broker.posting.post(OPERATOR, messages))
+    task = world.loop.create_task(world.broker.backend_publisher.post(OPERATOR, messages))
     world.loop.call_soon(lambda: world.loop.call_soon(lambda: other.publish("/a", "between")))
     world.settle()
     assert all(reply["successful"] for reply in task.result())

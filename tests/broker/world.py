@@ -15,7 +15,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.exchange import Peer
 from crewel.broker.services import Service
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.extension import Extension
 from crewel.settings import load
 from tests.broker.clock import ControlledLoop

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crewel.broker.outbox.queue import Outbox
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
 from tests.house.source import ROOT, modules, shown, tree
 
 SLOTS = {*Session.__slots__, *Outbox.__slots__}
 BROKER = "app/crewel/broker"
-ROOM = (f"{BROKER}/sessions.py", f"{BROKER}/outbox/")
+ROOM = (f"{BROKER}/session.py", f"{BROKER}/outbox/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request
     f"{BROKER}/topics/topics.py": {"asked"},  # of a topic
     f"{BROKER}/channels.py": {"subscriptions"},  # of an account
-    f"{BROKER}/limiting.py": {"subscriptions"},
+    f"{BROKER}/limiter.py": {"subscriptions"},
     f"{BROKER}/parts.py": {"expiry"},  # of the way out
 }
 """Slots' names that are names of something else there."""

@@ -7,7 +7,7 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_NOT_GRANTING
 from crewel.security.policy import GRANT, IGNORE, Deny, Operation, refusal
 

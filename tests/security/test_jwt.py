@@ -11,7 +11,7 @@ import pytest
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
-from crewel.broker.sessions import Host, Session
+from crewel.broker.session import Host, Session
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy, Tokens
 from crewel.security.keys import load_keys

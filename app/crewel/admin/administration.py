@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.storage.store import Store
 
@@ -29,7 +29,7 @@ class Administration:
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.redriving = broker.redriving
+        self.redriving = broker.redrive
 
     @property
     def node(self) -> str:

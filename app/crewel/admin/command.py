@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from crewel.admin.administration import Administration
 from crewel.bayeux.channel import parse as parse_channel
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import IllegalArgument
 from crewel.qos.names import parse_name
 

@@ -17,7 +17,7 @@ from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import CrewelError, IllegalArgument, PayloadError, RemoteCallError
 from crewel.topics.lifecycle import State
 

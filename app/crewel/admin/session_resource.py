@@ -14,7 +14,7 @@ from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
 from crewel.admin.moments import shown
 from crewel.admin.route import PAGE, Ask, Field, NotThere, Route, flag_text, page_fields, text_field
 from crewel.broker.outbox.timers import outlook
-from crewel.broker.sessions import Session, State
+from crewel.broker.session import Session, State
 from crewel.broker.turns import in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.qos.fields import one_of
@@ -42,7 +42,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "maxBytes": max_bytes,
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
-        "subscriptionOptions": admin.broker.subscribing.told(session),
+        "subscriptionOptions": admin.broker.subscription_options.as_json(session),
         "ptp": session.takes_ptp,
         "lastFailure": _failure(session),
         "reliable": session.is_reliable,
@@ -168,7 +168,7 @@ def kill(call: Call) -> int:
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
     plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
-    return plain | call.admin.broker.subscribing.told(call.session)
+    return plain | call.admin.broker.subscription_options.as_json(call.session)
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from crewel.admin.command import COUNT, FLAG, Access, Argument, Call, Command, L
 from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, flag_text, number_text, page_fields, text_field
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.topics.topic import TopicView
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import one_of
@@ -108,7 +108,7 @@ async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
     for session in [each for each in sessions if call.name in each.subscriptions]:
         if session.durable is None:
-            broker.subscribing.leave(session, call.name)
+            broker.subscription_options.leave(session, call.name)
         else:
             await broker.durability.subscriptions.unsubscribe(session, session.durable, [call.name])
         ended += 1

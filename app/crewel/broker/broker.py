@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
-from crewel.broker.broadcasting import StoragePlan
+from crewel.broker.broadcaster import StoragePlan
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.write_queue import Published
+from crewel.broker.handler_steps import finished
 from crewel.broker.parts import Parts
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.point_to_point.destinations import Sending
-from crewel.broker.publishing import scoped
-from crewel.broker.sessions import Session
-from crewel.broker.steps import finished
+from crewel.broker.publish_handler import scoped
+from crewel.broker.session import Session
 from crewel.errors import Refused, ServiceError, coded
 from crewel.qos.publish import PublishQos, read_publish_qos
 from crewel.security.policy import OpenPolicy, SecurityPolicy
@@ -84,12 +84,12 @@ class Broker(Parts):
         stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot say, Refused for
         qualities that cannot be had."""
         target, fields, asked = self._own(channel, data, ext, qos)
-        keeping = None if qos is None and self.topics.plain(target) else self.broadcasting.keeping(target, asked)
-        if keeping is None:
-            self.broadcasting.send(target, fields, lazy=lazy, qos=asked)
+        plan = None if qos is None and self.topics.plain(target) else self.broadcaster.plan_storage(target, asked)
+        if plan is None:
+            self.broadcaster.send(target, fields, lazy=lazy, qos=asked)
         else:
             key = scoped(asked.key, target, None)
-            self.broadcasting.store(target, fields, keeping, asked, key=key).then(_log_failure)
+            self.broadcaster.store(target, fields, plan, asked, key=key).then(_log_failure)
 
     async def publish_stored(
         self, channel: str, data: Any, *, ext: Fields | None = None, key: str = "", qos: Fields | None = None
@@ -97,9 +97,9 @@ class Broker(Parts):
         """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
         A `key` makes a second call within two minutes harmless. Raises StoreError, Refused, ValueError and TypeError."""
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
-        keeping = self.broadcasting.keeping(target, asked) or StoragePlan()
+        plan = self.broadcaster.plan_storage(target, asked) or StoragePlan()
         key = scoped(key or asked.key, target, None)
-        published = await self.broadcasting.store(target, fields, keeping, asked, key=key)
+        published = await self.broadcaster.store(target, fields, plan, asked, key=key)
         return published.id
 
     async def send(
@@ -130,7 +130,7 @@ class Broker(Parts):
     ) -> bool:
         """Send one session a message, whatever it is subscribed to; False if it is gone or an extension took it out. Raises
         ValueError, TypeError, and Refused for an `ext` that is no object."""
-        return self.broadcasting.to_one(session, _checked(self.outbound.pipe, _literal(channel), data, ext), lazy=lazy)
+        return self.broadcaster.to_one(session, _checked(self.outbound.pipe, _literal(channel), data, ext), lazy=lazy)
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -181,7 +181,7 @@ class Broker(Parts):
         """Drain, and end the tasks that still run."""
         self.drain()
         await self.runtime.close()
-        await self.letters.close()
+        await self.dead_letters.close()
         for ended in self.on_close:
             ended()
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic
 from crewel.errors import SettingsError
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, Judgement
 from crewel.delivery.entry import Entry
 from crewel.delivery.states import Holdback

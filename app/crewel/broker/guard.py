@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Message
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Steps, wait
+from crewel.broker.handler_steps import Steps, wait
+from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_POLICY
 from crewel.security.jwt import JwtPolicy
 from crewel.security.policy import (

@@ -15,16 +15,16 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Promise, Steps, Then, complete, resume, start
 from crewel.broker.meta import HANDSHAKE, MetaHandlers
 from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.publishing import Publishing
+from crewel.broker.publish_handler import PublishHandler
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Host, Session, State, new_secret
-from crewel.broker.steps import Promise, Steps, Then, complete, resume, start
+from crewel.broker.session import Host, Session, State, new_secret
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
 from crewel.event_loop import TURN_S
 
@@ -55,7 +55,7 @@ class Inbound:
         dispatchers: Dispatchers,
         browsers: Browsers,
         times: SessionTimes,
-        publishing: Publishing,
+        publish_handler: PublishHandler,
         sessions: dict[str, Session],
         meta: MetaHandlers,
         host: Host,
@@ -67,7 +67,7 @@ class Inbound:
         self._dispatchers = dispatchers
         self._browsers = browsers
         self._times = times
-        self._publishing = publishing
+        self._publish_handler = publish_handler
         self._sessions = sessions
         self._meta = meta
         self._host = host
@@ -246,7 +246,7 @@ class Inbound:
         if session is None or not (session.is_live or session.state is State.NEW):
             return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
-            return self._publishing.publish(session, message)
+            return self._publish_handler.publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))

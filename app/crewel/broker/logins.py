@@ -21,7 +21,8 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
 from crewel.broker.guard import Guard
-from crewel.broker.limiting import Limits
+from crewel.broker.handler_steps import Steps
+from crewel.broker.limiter import Limiter
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange
@@ -36,14 +37,13 @@ from crewel.broker.refusals import (
     limited,
     login_refusal,
     refused,
+    requested_name,
     superseded,
-    told_name,
     unavailable,
 )
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Host, Session, State, Verdict
 from crewel.broker.session_table import SessionTable
-from crewel.broker.sessions import Host, Session, State, Verdict
-from crewel.broker.steps import Steps
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable import Durable
 from crewel.delivery.records import SessionRecord
@@ -78,11 +78,11 @@ class Logins:
         dispatchers: Dispatchers,
         unsettled: Unsettled,
         guard: Guard,
-        limits: Limits,
+        limits: Limiter,
         names: Names,
         admin: AdminToken,
-        shared: SharedQueues,
-        subscribing: SubscriptionOptions,
+        shared_queues: SharedQueues,
+        options: SubscriptionOptions,
         times: SessionTimes,
         access: StoreAccess,
         durability: Durability,
@@ -99,8 +99,8 @@ class Logins:
         self._limits = limits
         self._names = names
         self._admin = admin
-        self._shared = shared
-        self._subscribing = subscribing
+        self._shared_queues = shared_queues
+        self._options = options
         self._times = times
         self._access = access
         self._durability = durability
@@ -112,7 +112,7 @@ class Logins:
 
     # Handshakes
 
-    def concern(self, session: Session, message: Message) -> bool:
+    def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
         if session.is_reliable and self._access.has_store:
             return True
@@ -123,10 +123,10 @@ class Logins:
         """Let the session of a handshake that the policy has granted be who it says; or let its client take over another
         one, which becomes the exchange's. Answers the reply that refuses it, or None."""
         asked = message.ext.get("session")
-        name = told_name(asked)
+        name = requested_name(asked)
         try:
             qos = self._read(message)
-            self._authenticate(session, qos, told_name(asked))
+            self._authenticate(session, qos, requested_name(asked))
             yield from self._log_in(exchange, session, message, qos)
         except IllegalArgument as error:
             return refused(message, Refused(coded(error.code, name, 403), error.code, error.message))
@@ -255,7 +255,7 @@ class Logins:
         digests = _digests(resume, qos)
         is_stored = session.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
-        self._dress(session, qos, is_stored=is_stored)
+        self._apply_options(session, qos, is_stored=is_stored)
         if not is_stored:
             subject = ANONYMOUS if name is None else name.subject
             session.use_name(name.relative if name is not None and name.number else self._names.number(subject))
@@ -277,7 +277,7 @@ class Logins:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
 
-    def _dress(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
+    def _apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._settings.delivery
         session.log_in(qos)
@@ -313,14 +313,14 @@ class Logins:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
         target.use_reply_id(reply_id)
-        self._dress(target, qos, is_stored=target.durable is not None)
+        self._apply_options(target, qos, is_stored=target.durable is not None)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
             self._clear(session, [each for each in self._names.of_subject(_subject(target)) if each is not target])
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
-        self._shared.here(target)
+        self._shared_queues.on_connect(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; what it had is told that it is not any more."""
@@ -362,7 +362,7 @@ class Logins:
         except IllegalArgument as error:  # it was granted by a server of another version
             log.warning("a session comes back without what its login asked for: %s", error.message)
             qos = NOTHING_ASKED
-        self._dress(session, qos, is_stored=True)
+        self._apply_options(session, qos, is_stored=True)
         session.wait_for_client(qos.timeout_ms if durable.is_named else None)
         for extension in self._outbound.pipe.extensions:
             extension.restored(session)
@@ -370,20 +370,20 @@ class Logins:
         self._dispatchers.restore(session, record)
         self._names.add(session, *facts.get("resume", ()))
         self._table.revive(session, durable.since)
-        self._subscribing.restore(session, record.options)
+        self._options.restore(session, record.options)
         if session.grants is None and (
             self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
         ):
-            self._lapse(session)  # else it would be a listener that hears nothing
+            self._expire_token(session)  # else it would be a listener that hears nothing
 
     # Tokens that end
 
-    def look(self, session: Session) -> None:
+    def check_token(self, session: Session) -> None:
         """If the session's token has expired, let its client log in again before it goes on."""
         if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
-            self._lapse(session)
+            self._expire_token(session)
 
-    def _lapse(self, session: Session) -> None:
+    def _expire_token(self, session: Session) -> None:
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
         self._outbound.release(session, self._loop.time())
 

@@ -17,7 +17,8 @@ from crewel.broker.channels import Channels
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.guard import Guard
-from crewel.broker.limiting import Limits
+from crewel.broker.handler_steps import Steps
+from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.names import Names
 from crewel.broker.outbox.browsers import Browsers
@@ -27,11 +28,10 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.refusals import denied as denied_handshake
-from crewel.broker.refusals import limited, shown_token, told_name, unavailable
+from crewel.broker.refusals import limited, requested_name, shown_token, unavailable
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Event, Session, State, Verdict
 from crewel.broker.session_table import SessionTable
-from crewel.broker.sessions import Event, Session, State, Verdict
-from crewel.broker.steps import Steps
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
 from crewel.errors import BayeuxCode, Limited, StoreError, coded
@@ -52,11 +52,11 @@ class MetaHandlers:
         outbound: Outbound,
         dispatchers: Dispatchers,
         guard: Guard,
-        limits: Limits,
+        limits: Limiter,
         logins: Logins,
         names: Names,
-        shared: SharedQueues,
-        subscribing: SubscriptionOptions,
+        shared_queues: SharedQueues,
+        options: SubscriptionOptions,
         permissions: Permissions,
         browsers: Browsers,
         times: SessionTimes,
@@ -72,8 +72,8 @@ class MetaHandlers:
         self._limits = limits
         self._logins = logins
         self._names = names
-        self._shared = shared
-        self._subscribing = subscribing
+        self._shared_queues = shared_queues
+        self._options = options
         self._permissions = permissions
         self._browsers = browsers
         self._times = times
@@ -106,7 +106,7 @@ class MetaHandlers:
     def _begin(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         if not self._guard.admits_everybody:
             return self._ask_and_shake_hands(exchange, session, message)
-        if self._logins.concern(session, message):
+        if self._logins.needs_login(session, message):
             return self._log_in(exchange, session, message)
         self._limits.admit(session)
         return self._shake_hands(exchange, session, message)
@@ -121,7 +121,7 @@ class MetaHandlers:
     def _ask_and_shake_hands(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
         refusal = yield from self._guard.handshake(session, message)
         if refusal is None:
-            if self._logins.concern(session, message):
+            if self._logins.needs_login(session, message):
                 return (yield from self._log_in(exchange, session, message))
             try:
                 self._limits.admit(session)
@@ -144,7 +144,7 @@ class MetaHandlers:
                 yield from self._permissions.regrant(exchange.session)
             except StoreError as error:
                 exchange.session = None
-                return unavailable(message, error, told_name(message.ext.get("session")))
+                return unavailable(message, error, requested_name(message.ext.get("session")))
         reply = self._shake_hands(exchange, exchange.session, message)
         if exchange.login is not None:
             reply["ext"] = {"session": exchange.login}
@@ -163,7 +163,7 @@ class MetaHandlers:
         """MUST carry `connectionType` by the specification, which is not checked; MAY carry `advice` for this one connect."""
         self._outbound.note_connect(session, exchange.peer, message.id)
         if session.grants is not None:
-            self._logins.look(session)
+            self._logins.check_token(session)
         if session.verdict is not None:
             return _refused_connect(message, session.verdict)
         reply = self._outbound.begin_connect(exchange, session, message)
@@ -175,9 +175,9 @@ class MetaHandlers:
             session.move(Event.CONNECT)
             if session.name:
                 self._names.prove(session)
-                self._shared.here(session)
+                self._shared_queues.on_connect(session)
         if session.durable is not None:
-            waiting = self._durability.here(session, session.durable)
+            waiting = self._durability.on_connect(session, session.durable)
             if waiting is not None:
                 return _connect_later(waiting, reply)
         return reply
@@ -236,7 +236,7 @@ class MetaHandlers:
         if session.durable is not None:
             return self._unsubscribe_later(session, message, given_up, error)
         for name in given_up:
-            self._subscribing.leave(session, name)
+            self._options.leave(session, name)
         return replies.ok(message) if error is None else replies.failed(message, error)
 
     def _unsubscribe_later(

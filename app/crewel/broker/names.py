@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from crewel.broker.refusals import login_refusal
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.records import SessionName
 from crewel.qos.names import ANONYMOUS, parse_name
 

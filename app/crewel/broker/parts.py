@@ -10,7 +10,8 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 
-from crewel.broker.broadcasting import Broadcasting
+from crewel.broker.backend_publisher import BackendPublisher
+from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
@@ -24,7 +25,7 @@ from crewel.broker.events import Events
 from crewel.broker.guard import Guard
 from crewel.broker.ids import Ids
 from crewel.broker.inbound import Inbound
-from crewel.broker.limiting import Limits
+from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.meta import MetaHandlers
 from crewel.broker.names import BEYOND_STORED, Names
@@ -41,13 +42,12 @@ from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.point_to_point.shared_queues import SharedQueues
-from crewel.broker.posting import Posting
 from crewel.broker.presence import Presence
-from crewel.broker.publishing import Publishing
+from crewel.broker.publish_handler import PublishHandler
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Host, Session
 from crewel.broker.session_table import SessionTable
-from crewel.broker.sessions import Host, Session
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
 from crewel.broker.subscriptions.options import SubscriptionOptions
@@ -118,10 +118,10 @@ class Parts:
     def _make_queues(self) -> None:
         """What is not one session's: dead letters, shared queues, and who is limited to what."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
-        self.letters = DeadLetterNotifier(runtime, channels, outbound, self.registry, self.ids, access)
+        self.dead_letters = DeadLetterNotifier(runtime, channels, outbound, self.registry, self.ids, access)
         self.presence = Presence(runtime, channels, outbound, self.registry, self.ids, self.names)
         self.groups = ConsumerGroups(self.registry)
-        self.shared = SharedQueues(
+        self.shared_queues = SharedQueues(
             runtime,
             outbound,
             self.dispatchers,
@@ -129,32 +129,36 @@ class Parts:
             self.registry,
             self.names,
             self.groups,
-            self.letters,
+            self.dead_letters,
             access,
         )
-        self.limits = Limits(
+        self.limits = Limiter(
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
-        self.redriving = DeadLetterRedrive(runtime, self.dispatchers, self.names, self.shared, access)
+        self.redrive = DeadLetterRedrive(runtime, self.dispatchers, self.names, self.shared_queues, access)
 
     def _make_topics(self) -> None:
         """Topics, and what sessions want of them."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
-        self.queued = QueuedTopics(self.shared, access, self.sessions)
-        self.topics = Topics(runtime, access, channels, self.groups, self.shared, self.limits, self.clock, self.queued)
-        self.subscribing = SubscriptionOptions(runtime, channels, outbound, self.unsettled, self.topics, self.groups)
+        self.queued = QueuedTopics(self.shared_queues, access, self.sessions)
+        self.topics = Topics(
+            runtime, access, channels, self.groups, self.shared_queues, self.limits, self.clock, self.queued
+        )
+        self.subscription_options = SubscriptionOptions(
+            runtime, channels, outbound, self.unsettled, self.topics, self.groups
+        )
         self.subscriptions = SubscriptionStore(
             runtime,
             self.dispatchers,
             self.expiry,
-            self.shared.returning,
-            self.subscribing,
-            self.letters,
+            self.shared_queues.requeue,
+            self.subscription_options,
+            self.dead_letters,
             access,
             self.backlog,
         )
-        self.permissions = Permissions(channels, self.guard, self.groups, self.subscribing, self.subscriptions)
-        self.histories = HistoryReader(access, self.subscribing)
+        self.permissions = Permissions(channels, self.guard, self.groups, self.subscription_options, self.subscriptions)
+        self.histories = HistoryReader(access, self.subscription_options)
 
     def _make_durability(self) -> None:
         """The log, and what outlives this process."""
@@ -169,8 +173,8 @@ class Parts:
             self.expiry,
             self.topics,
             self.groups,
-            self.shared,
-            self.subscribing,
+            self.shared_queues,
+            self.subscription_options,
             access,
             self.backlog,
             self.overflow,
@@ -182,9 +186,9 @@ class Parts:
             self.subscriptions,
             appender,
             self.topics,
-            self.shared,
+            self.shared_queues,
             self.dispatchers,
-            self.letters,
+            self.dead_letters,
             self.events,
             self.ids,
         )
@@ -195,11 +199,11 @@ class Parts:
             self.unsettled,
             self.ids,
             self.groups,
-            self.shared,
+            self.shared_queues,
             access,
             self.sessions,
             self.queued,
-            self.subscribing,
+            self.subscription_options,
             self.subscriptions,
             self.durability.committed,
         )
@@ -207,8 +211,8 @@ class Parts:
     def _make_handlers(self, host: Host) -> None:
         """What answers clients."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
-        dispatchers, names, shared, timing = self.dispatchers, self.names, self.shared, self.times
-        self.broadcasting = Broadcasting(
+        dispatchers, names, shared, timing = self.dispatchers, self.names, self.shared_queues, self.times
+        self.broadcaster = Broadcaster(
             runtime,
             channels,
             outbound,
@@ -219,14 +223,14 @@ class Parts:
             self.expiry,
             self.topics,
             self.groups,
-            self.subscribing,
+            self.subscription_options,
             self.clock,
             access,
         )
         self.destinations = Destinations(
             runtime, channels, outbound, dispatchers, self.ids, self.expiry, names, shared, access
         )
-        self.publishing = Publishing(
+        self.publish_handler = PublishHandler(
             runtime,
             channels,
             outbound,
@@ -235,10 +239,10 @@ class Parts:
             self.guard,
             self.limits,
             self.topics,
-            self.broadcasting,
+            self.broadcaster,
             self.destinations,
         )
-        self.posting = Posting(outbound, self.limits, self.publishing, host)
+        self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, host)
         self.table = SessionTable(
             runtime,
             channels,
@@ -248,7 +252,7 @@ class Parts:
             self.limits,
             names,
             self.groups,
-            self.subscribing,
+            self.subscription_options,
             timing,
             self.subscriptions,
             self.sessions,
@@ -256,7 +260,7 @@ class Parts:
         self._make_logins(host)
         self._make_meta(host)
         self.acknowledgements = Acknowledgements(
-            runtime, access, dispatchers, self.durability, self.events, self.subscribing
+            runtime, access, dispatchers, self.durability, self.events, self.subscription_options
         )
         self.registry.calls[ERASE_SERVICE] = EraseService(self.guard, self.topics).erase
         self.registry.calls[GET_SERVICE] = GetService(
@@ -273,8 +277,8 @@ class Parts:
             self.limits,
             self.names,
             self.admin,
-            self.shared,
-            self.subscribing,
+            self.shared_queues,
+            self.subscription_options,
             self.times,
             self.access,
             self.durability,
@@ -290,7 +294,7 @@ class Parts:
             self.limits,
             self.logins,
             self.topics,
-            self.shared,
+            self.shared_queues,
             self.times,
             self.durability,
             self.table,
@@ -299,9 +303,15 @@ class Parts:
 
     def _make_meta(self, host: Host) -> None:
         runtime, outbound = self.runtime, self.outbound
-        readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscribing)
+        readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscription_options)
         handler = SubscribeHandler(
-            self.guard, self.topics, self.subscribing, self.permissions, self.access, self.subscriptions, readers
+            self.guard,
+            self.topics,
+            self.subscription_options,
+            self.permissions,
+            self.access,
+            self.subscriptions,
+            readers,
         )
         meta = MetaHandlers(
             runtime,
@@ -312,8 +322,8 @@ class Parts:
             self.limits,
             self.logins,
             self.names,
-            self.shared,
-            self.subscribing,
+            self.shared_queues,
+            self.subscription_options,
             self.permissions,
             self.browsers,
             self.times,
@@ -328,7 +338,7 @@ class Parts:
             self.dispatchers,
             self.browsers,
             self.times,
-            self.publishing,
+            self.publish_handler,
             self.sessions,
             meta,
             host,
@@ -336,18 +346,18 @@ class Parts:
 
     def _bind_hooks(self) -> None:
         """What a part says to those above it."""
-        outbound, dispatchers, groups, shared = self.outbound, self.dispatchers, self.groups, self.shared
+        outbound, dispatchers, groups, shared = self.outbound, self.dispatchers, self.groups, self.shared_queues
         outbound.encode_updates, outbound.on_timer = self.updates.encode, dispatchers.on_timer
         outbound.conclude, outbound.answer_seen = dispatchers.conclude, self.inbound.answer_seen
         outbound.load_backlog = self.backlog.load_if_waiting
         outbound.on_unsendable, outbound.has_room = self.unsettled.dead_letter_unsendable, self.overflow.has_room
-        dispatchers.on_able, dispatchers.on_room = shared.here, shared.on_room
-        dispatchers.on_blocked, dispatchers.try_other = shared.returning.requeue_all, shared.returning.try_other
+        dispatchers.on_able, dispatchers.on_room = shared.on_connect, shared.on_room
+        dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove
         self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.logins.restore
         groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again
         groups.on_member, groups.on_join = self.topics.endings.stays_in, shared.joined
-        groups.on_leave = shared.ring
+        groups.on_leave = shared.schedule_lease
 
     def _show_figures(self) -> None:
         metrics = self.runtime.metrics

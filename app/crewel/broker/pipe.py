@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from crewel.bayeux.codec import encoded
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from crewel.broker.names import Names
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
 from crewel.qos.names import ANONYMOUS, parse_name
 from crewel.qos.update import Origin

@@ -11,7 +11,7 @@ from typing import Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.sessions import Verdict
+from crewel.broker.session import Verdict
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
 from crewel.qos.names import parse_name
 from crewel.security.policy import Refusal
@@ -71,7 +71,7 @@ def shown_token(message: Message) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def told_name(asked: object) -> str:
+def requested_name(asked: object) -> str:
     """The name as the error of a refused login repeats it."""
     name = asked.get("name") if isinstance(asked, dict) else None
     if not isinstance(name, str):
@@ -84,7 +84,7 @@ def denied(message: Message, refusal: Refusal) -> Reply:
     """The reply to a handshake that the policy refuses."""
     if refusal.code:
         status = 403 if refusal.code.startswith("user.") else None
-        error = coded(refusal.code, told_name(message.ext.get("session")), status)
+        error = coded(refusal.code, requested_name(message.ext.get("session")), status)
         reply = refused(message, Refused(error, refusal.code, refusal.message))
     else:
         reply = replies.failed(message, BayeuxCode.HANDSHAKE_DENIED)

@@ -8,7 +8,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.delivery.entry import Entry
 
 if TYPE_CHECKING:
-    from crewel.broker.sessions import Session
+    from crewel.broker.session import Session
 
 
 class SessionPart:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from crewel.broker.channels import Channels
 from crewel.broker.durability.subscription_store import SubscriptionStore
-from crewel.broker.limiting import Limits
+from crewel.broker.limiter import Limiter
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Peer
@@ -15,7 +15,7 @@ from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Event, Session
+from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.entry import Entry
 
@@ -30,10 +30,10 @@ class SessionTable:
         outbound: Outbound,
         dispatchers: Dispatchers,
         registry: Registry,
-        limits: Limits,
+        limits: Limiter,
         names: Names,
         groups: ConsumerGroups,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         times: SessionTimes,
         subscriptions: SubscriptionStore,
         sessions: dict[str, Session],
@@ -48,7 +48,7 @@ class SessionTable:
         self._limits = limits
         self._names = names
         self._groups = groups
-        self._subscribing = subscribing
+        self._options = options
         self._times = times
         self._subscriptions = subscriptions
         self._sessions = sessions
@@ -63,7 +63,7 @@ class SessionTable:
         """Let a session live whose handshake was granted."""
         session.begin(self._loop.time(), connect_only=self._settings.bayeux.meta_connect_deliver_only)
         self._sessions[session.id] = session
-        self._limits.begun(session)
+        self._limits.session_started(session)
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
         self._metrics.handshakes += 1
@@ -74,9 +74,9 @@ class SessionTable:
     def hand_over(self, session: Session, newcomer: Session, peer: Peer) -> None:
         """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
         del self._sessions[session.id]
-        self._limits.ended(session)
+        self._limits.session_ended(session)
         session.hand_over(newcomer, peer, connect_only=self._settings.bayeux.meta_connect_deliver_only)
-        self._limits.begun(session)
+        self._limits.session_started(session)
         self._sessions[session.id] = session
         if peer.pushes:
             self._rebind(peer, session)
@@ -89,11 +89,11 @@ class SessionTable:
             return
         session.move(event)  # first, so that a service that ends it once more ends nothing
         self._sessions.pop(session.id, None)
-        self._limits.ended(session)
+        self._limits.session_ended(session)
         for removed in self._registry.session_removed:
             self._registry.call(removed, session, event is not Event.DISCONNECT)
         self._channels.unsubscribe_all(session)
-        self._subscribing.forget(session)
+        self._options.forget(session)
         if session.name:
             self._names.forget(session)
         if session.dispatcher is not None or session.durable is not None or session in self._dispatchers.updated:
@@ -119,7 +119,7 @@ class SessionTable:
         often."""
         session.revive(self._loop.time())
         self._sessions[session.id] = session
-        self._limits.begun(session)
+        self._limits.session_started(session)
         for pattern in patterns:
             self._channels.subscribe(session, pattern)
         self._times.arm_time_out(session, session.added_at + self._settings.delivery.restart_grace_ms / 1000)
@@ -128,9 +128,9 @@ class SessionTable:
 
     def set_aside(self, session: Session) -> None:
         """Take a session out without ending it: the store will bring it back, or its client shakes hands again."""
-        self._limits.ended(session)
+        self._limits.session_ended(session)
         self._channels.unsubscribe_all(session)
-        self._subscribing.forget(session)
+        self._options.forget(session)
         self._outbound.release(session, self._loop.time())
         session.leave_socket()  # its next message finds the session that is brought back
         session.leave_store()

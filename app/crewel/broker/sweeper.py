@@ -14,15 +14,15 @@ from typing import Final
 
 from crewel.broker.channels import Channels
 from crewel.broker.durability.durability import Durability
-from crewel.broker.limiting import Limits
+from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Event, Session
 from crewel.broker.session_table import SessionTable
-from crewel.broker.sessions import Event, Session
 from crewel.broker.topics.topics import Topics
 from crewel.event_loop import GRACE_S, TURN_S, has_stalled
 
@@ -43,10 +43,10 @@ class Sweeper:
         channels: Channels,
         dispatchers: Dispatchers,
         expiry: Expiry,
-        limits: Limits,
+        limits: Limiter,
         logins: Logins,
         topics: Topics,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         times: SessionTimes,
         durability: Durability,
         table: SessionTable,
@@ -61,7 +61,7 @@ class Sweeper:
         self._limits = limits
         self._logins = logins
         self._topics = topics
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._times = times
         self._durability = durability
         self._table = table
@@ -83,7 +83,7 @@ class Sweeper:
         """End the sessions whose time is over, and forget unused channels."""
         self._sweep_sessions(iter(list(self._sessions.values())))
         self._expiry.sweep()
-        self._shared.sweep()
+        self._shared_queues.sweep()
         self._channels.sweep()
         self._topics.endings.sweep()
         self._limits.sweep()
@@ -101,10 +101,10 @@ class Sweeper:
                 self._metrics.sessions_expired += 1
                 self._table.remove(session, Event.SILENCE)
             elif session.durable is not None and not session.is_absent and self._times.is_gone(session, now):
-                self._durability.gone(session)
+                self._durability.on_disconnect(session)
                 self._dispatchers.await_client(session, now)
             if session.grants is not None:
-                self._logins.look(session)
+                self._logins.check_token(session)
             if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
                 self._loop.call_soon(self._sweep_sessions, sessions)
                 return

@@ -25,7 +25,7 @@ from crewel.security.tokens import AdminToken
 from crewel.settings.access import Security
 
 if TYPE_CHECKING:
-    from crewel.broker.sessions import Session
+    from crewel.broker.session import Session
 
 log = logging.getLogger(__name__)
 

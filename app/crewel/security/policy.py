@@ -17,7 +17,7 @@ from crewel.bayeux.message import Message
 from crewel.errors import DENIED_BY_NOT_GRANTING, DENIED_BY_POLICY
 
 if TYPE_CHECKING:
-    from crewel.broker.sessions import Session
+    from crewel.broker.session import Session
 
 
 @dataclass(frozen=True, slots=True)

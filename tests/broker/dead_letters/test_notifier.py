@@ -126,7 +126,7 @@ class TestFollowers:
         assert "dead letters could not be shown" in caplog.text
 
     def test_without_one_nothing_is_kept(self, world: World, store: Store) -> None:
-        world.broker.letters.stored(["1-0"])
+        world.broker.dead_letters.stored(["1-0"])
         world.settle()
         assert store.asked == []
 
@@ -150,7 +150,7 @@ class TestFigures:
             monkeypatch.setattr(f"crewel.broker.dead_letters.notifier.dead_letters.{name}", none)
         world.broker.access.store = SimpleNamespace(is_up=True)  # type: ignore[assignment]
         for _ in range(2):
-            looking = world.loop.create_task(world.broker.letters.count())
+            looking = world.loop.create_task(world.broker.dead_letters.count())
             world.settle()
             assert not looking.done()
             world.advance(0.2)
@@ -181,7 +181,7 @@ class TestHooks:
 
         service.on_dead_letter(told.append)
         world = make_world(services=[service])
-        world.broker.letters.stored(["1-0", "2-0"])
+        world.broker.dead_letters.stored(["1-0", "2-0"])
         world.settle()
         assert [letter.dead_id for letter in told] == ["1-0", "2-0"]
         assert caplog.text.count("a service failed in") == 4
@@ -214,5 +214,5 @@ class TestLetters:
             Letter(SessionName("client/joe/1"), LogId(1), code, "")
             for code in ("user.update.x", "user.update.y", "user.z")
         ]
-        world.broker.letters.made(letters)
+        world.broker.dead_letters.made(letters)
         assert world.broker.metrics.letters == {"user.update": 2, "user": 1}

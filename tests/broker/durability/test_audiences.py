@@ -125,7 +125,7 @@ class TestChanges:
 
     def test_a_filter_is_asked_about_each_message(self, stored: StoredWorld, joe: Receiver, ann: Receiver) -> None:
         store(stored, 1)
-        stored.broker.subscribing.filtered[joe.session] = {}
+        stored.broker.subscription_options.filtered[joe.session] = {}
         store(stored, 2)
         assert data(ann.take()) == [1, 2]
         assert len(stored.access.node.recent.taken) == 1

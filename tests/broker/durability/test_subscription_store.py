@@ -35,7 +35,7 @@ class Store:
         self.joe.holder = self.session
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
-        self.letters: list[Letter] = []
+        self.dead_letters: list[Letter] = []
         self.leaving: set[str] = set()
         self.subscriptions = self._subscription_store()
 
@@ -59,7 +59,7 @@ class Store:
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
-        letters: Any = SimpleNamespace(made=self.letters.extend, stored=lambda dead_ids: None)
+        letters: Any = SimpleNamespace(made=self.dead_letters.extend, stored=lambda dead_ids: None)
         returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         dispatchers: Any = None
         expiring: Any = SimpleNamespace(now=lambda: 0)
@@ -68,8 +68,8 @@ class Store:
             runtime, dispatchers, expiring, returning, subscribing, letters, self._access(), backlog
         )
 
-    def _submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
-        self.asked.append((step, done, insists))
+    def _submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
+        self.asked.append((step, done, retries))
 
     def subscribe(self, *patterns: str) -> asyncio.Future[None]:
         return self.subscriptions.subscribe(self.session, self.joe, dict.fromkeys(patterns, ()))  # type: ignore[arg-type]
@@ -79,9 +79,9 @@ class Store:
 
     def answer(self, answer: Any) -> str:
         """Answer the oldest question; returns its script, with a `!` if it is asked until it is answered."""
-        step, done, insists = self.asked.pop(0)
+        step, done, retries = self.asked.pop(0)
         done(answer)
-        return step.script + "!" * insists
+        return step.script + "!" * retries
 
     def take(self, log_id: int) -> None:
         self.node.take(LogId(log_id), PATTERNS, Waiting(0, 1), [self.joe])
@@ -136,8 +136,8 @@ async def test_a_subscription_that_held_before_a_subscribe_in_doubt_goes_on() ->
     again = store.subscribe("/a", "/b")
     store.answer(StoreUncertain("lost"))
     assert isinstance(again.exception(), StoreUncertain)
-    step, _, insists = store.asked[0]
-    assert insists
+    step, _, retries = store.asked[0]
+    assert retries
     assert "/a" not in step.arguments
     assert "/b" in step.arguments
     store.answer({})
@@ -171,7 +171,7 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     store = Store()
     store.subscriptions.end(store.joe)
     assert store.answer(LogId(10)) == "close!"
-    store.subscriptions.bury(store.joe)
+    store.subscriptions.end_stored(store.joe)
     assert store.leaving == {"client/joe/1"}
     assert store.answer(SessionEnd([], [], [])) == "end!"
     assert store.leaving == set()
@@ -181,7 +181,7 @@ async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:
     store = Store()
     store.subscriptions.end(store.joe)
     store.answer(LogId(10))
-    store.subscriptions.bury(store.joe)
+    store.subscriptions.end_stored(store.joe)
     store.answer(SessionEnd(["5-0", "5-1"], [], []))
     assert store.metrics.ended[EndReason.DEAD] == 2
-    assert [letter.code for letter in store.letters] == [DEAD_SESSION] * 2
+    assert [letter.code for letter in store.dead_letters] == [DEAD_SESSION] * 2

@@ -145,7 +145,7 @@ async def test_an_answer_that_cannot_be_used_hinders_nobody(queue: Queue, caplog
 
 
 async def test_without_a_store_everybody_is_told_at_once_but_who_insists_waits(queue: Queue) -> None:
-    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), insists=True)
+    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), retries=True)
     queue.store._writer.give_up("lost")
     queue.publish("one")
     assert await queue.until_told(1) == ["one StoreUnavailable"]
@@ -163,7 +163,7 @@ async def test_it_closes_when_all_is_answered(queue: Queue) -> None:
 
 async def test_what_insists_and_finds_no_store_is_given_up_at_the_end(queue: Queue) -> None:
     queue.store._writer.give_up("lost")
-    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), insists=True)
+    insisting = queue.writing.ask(log.trim(queue.store.keys, TOKEN), retries=True)
     async with asyncio.timeout(LIMIT_S):
         await queue.writing.close()
         with pytest.raises(StoreUnavailable):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.services import Service
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from tests.broker.world import Client, Socket, World, data_of
 
 TEXT = "x" * 1000

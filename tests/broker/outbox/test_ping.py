@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import NotReached
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension

@@ -27,14 +27,14 @@ class Sleepers:
     def __init__(self, loop: ControlledLoop) -> None:
         self.loop = loop
         self.start = loop.time()
-        self.timers = Timers(loop, self.ring)
+        self.timers = Timers(loop, self.fire)
         self.next: dict[str, float] = {}
         self.rung: list[tuple[str, float]] = []
 
     def make(self, name: str) -> Any:
         return SimpleNamespace(name=name, alarm=inf)
 
-    def ring(self, sleeper: Any, now: float) -> float:
+    def fire(self, sleeper: Any, now: float) -> float:
         self.rung.append((sleeper.name, round(self.loop.time() - self.start, 6)))
         return self.start + self.next.pop(sleeper.name, inf)
 
@@ -47,7 +47,7 @@ def sleepers(loop: ControlledLoop) -> Sleepers:
     return Sleepers(loop)
 
 
-def test_each_is_rung_at_its_time_in_order(sleepers: Sleepers) -> None:
+def test_timers_fire_in_the_order_of_their_times(sleepers: Sleepers) -> None:
     one, two, three = map(sleepers.make, "123")
     sleepers.at(one, 3)
     sleepers.at(two, 1)
@@ -56,7 +56,7 @@ def test_each_is_rung_at_its_time_in_order(sleepers: Sleepers) -> None:
     assert sleepers.rung == [("2", 1), ("3", 2), ("1", 3)]
 
 
-def test_who_is_rung_may_ask_to_be_rung_again(sleepers: Sleepers) -> None:
+def test_a_timer_may_ask_to_fire_again(sleepers: Sleepers) -> None:
     one = sleepers.make("1")
     sleepers.next["1"] = 4
     sleepers.at(one, 1)
@@ -65,7 +65,7 @@ def test_who_is_rung_may_ask_to_be_rung_again(sleepers: Sleepers) -> None:
     assert one.alarm == inf
 
 
-def test_an_earlier_alarm_replaces_a_later_one_and_a_later_one_waits_to_be_asked_for(sleepers: Sleepers) -> None:
+def test_an_earlier_timer_replaces_a_later_one_and_a_later_one_waits_to_be_asked_for(sleepers: Sleepers) -> None:
     one = sleepers.make("1")
     sleepers.at(one, 5)
     sleepers.at(one, 2)
@@ -74,7 +74,7 @@ def test_an_earlier_alarm_replaces_a_later_one_and_a_later_one_waits_to_be_asked
     assert sleepers.rung == [("1", 2)]
 
 
-def test_who_is_forgotten_is_not_rung(sleepers: Sleepers) -> None:
+def test_a_forgotten_session_does_not_fire(sleepers: Sleepers) -> None:
     one, two = map(sleepers.make, "12")
     sleepers.at(one, 1)
     sleepers.at(two, 2)
@@ -88,7 +88,7 @@ def test_one_that_fails_does_not_silence_the_others(sleepers: Sleepers) -> None:
     def fail(sleeper: Any, now: float) -> float:
         if sleeper.name == "1":
             raise RuntimeError("broken")
-        return Sleepers.ring(sleepers, sleeper, now)
+        return Sleepers.fire(sleepers, sleeper, now)
 
     told: list[Any] = []
     sleepers.loop.set_exception_handler(lambda loop, context: told.append(context))
@@ -111,7 +111,7 @@ def test_after_a_stall_it_waits_until_the_sockets_are_read(sleepers: Sleepers) -
     assert sleepers.rung == [("1", 5 + GRACE_S)]
 
 
-def test_closed_it_rings_nobody(sleepers: Sleepers) -> None:
+def test_closed_timers_do_not_fire(sleepers: Sleepers) -> None:
     sleepers.at(sleepers.make("1"), 1)
     sleepers.timers.close()
     sleepers.loop.advance(5)
@@ -136,7 +136,7 @@ def test_what_no_longer_counts_does_not_pile_up(sleepers: Sleepers) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["at", "forget"]), st.integers(0, 200))))
-def test_everybody_is_rung_at_the_earliest_time_asked_for(script: list[tuple[int, str, int]]) -> None:
+def test_every_session_fires_at_the_earliest_time_asked_for(script: list[tuple[int, str, int]]) -> None:
     loop = ControlledLoop()
     try:
         sleepers = Sleepers(loop)

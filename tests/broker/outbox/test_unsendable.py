@@ -11,9 +11,9 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
-from crewel.broker.broadcasting import StoragePlan
+from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.session import Session
 from crewel.broker.session_part import SessionPart
-from crewel.broker.sessions import Session
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
@@ -79,8 +79,8 @@ def store_malformed(world: StoredWorld, name: str, value: Any, history_max: int 
 
     async def stored() -> str:
         fields: Fields = {"channel": name, "data": value, "ext": "x"}
-        keeping, qos = StoragePlan(history_max), PublishQos(persistent=True)
-        return (await world.broker.broadcasting.store(channel, fields, keeping, qos)).id
+        plan, qos = StoragePlan(history_max), PublishQos(persistent=True)
+        return (await world.broker.broadcaster.store(channel, fields, plan, qos)).id
 
     return world.wait(stored())
 

@@ -316,7 +316,7 @@ class TestRedriven:
         assert len(world.letters()) == 1
 
     def redrive(self, world: StoredWorld) -> None:
-        redriving = world.broker.redriving
+        redriving = world.broker.redrive
         report = world.wait(redriving.redrive(Chosen(ids=[each.dead_id for each in world.letters()]), Limits()))
         world.settle()
         assert report.done == 1

@@ -145,7 +145,7 @@ class TestOneOfThem:
         (letter,) = world.letters()
         settled(joe, *come(joe))
         settled(joe, *come(joe))
-        report = world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
         got = []
         for _ in range(2):

@@ -88,7 +88,7 @@ class TestAPublish:
         Line(world, "publish", is_done=True)
         message = Clerk(world)
         assert not message.say("/jobs/a", data="hi", ext={"publish": {"persistent": True}})["successful"]
-        world.access.writing.look()  # as when the store is back
+        world.access.writing.probe()  # as when the store is back
         wait(world)
         (heard,) = come(joe)
         settled(joe, heard)
@@ -178,7 +178,7 @@ class TestReadingLate:
     @pytest.mark.parametrize(
         ("read", "begin"),
         [
-            ("crewel.storage.shared_queues.queues", lambda world: world.broker.shared.load_again()),
+            ("crewel.storage.shared_queues.queues", lambda world: world.broker.shared_queues.load_again()),
             ("crewel.broker.durability.durability.stored_queues", lambda world: world.durability._reload()),
         ],
         ids=["something unknown was found", "the store has lost something"],

@@ -201,7 +201,7 @@ class Life:
         broker = self.world.broker
         return [
             *map(broker.dispatchers.waiting, broker.sessions.values()),
-            *map(broker.shared.waiting, broker.shared.names()),
+            *map(broker.shared_queues.waiting, broker.shared_queues.names()),
         ]
 
     def ends(self) -> dict[str, Counter[tuple[str, str]]]:

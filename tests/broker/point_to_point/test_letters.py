@@ -25,7 +25,7 @@ Ask = Callable[[Clerk], str]
 
 def redriven_to_channel(world: StoredWorld, letter: StoredDeadLetter) -> Report:
     """Send the letter to its channel."""
-    work = world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
+    work = world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits(), to_channel=True)
     report = world.wait(work)
     world.settle()
     return report
@@ -54,7 +54,7 @@ def dumped(letter: StoredDeadLetter, directory: Path) -> Any:
 
 def replay(world: StoredWorld, publish: Any) -> None:
     """Publish what a dump holds, as a back end does."""
-    (reply,) = world.wait(world.broker.posting.post(OPERATOR, [publish]))
+    (reply,) = world.wait(world.broker.backend_publisher.post(OPERATOR, [publish]))
     assert reply["successful"], reply
     world.settle()
 
@@ -240,7 +240,7 @@ class TestOlderLetters:
         (undone,) = redriven_to_channel(world, letter).undone
         assert undone.code == "user.illegalArgument"
         assert "receiver only" in undone.message
-        assert world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits())).done == 1
+        assert world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits())).done == 1
         assert data(come(joe)) == ["secret"]
         assert come(bystander) == []
 

@@ -233,7 +233,7 @@ class TestQueuesOfSubjects:
         Clerk(world).post("hi", queue("joe"))
         world.sweep_after(61.0)
         (letter,) = world.letters()
-        report = world.wait(world.broker.redriving.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
+        report = world.wait(world.broker.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits()))
         assert report.done == 1
         assert world.broker.destinations.waiting("joe") == 1
         assert data(come(login(world, "joe/1"))) == ["hi"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.sessions import Event
+from crewel.broker.session import Event
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
@@ -80,7 +80,7 @@ class TestTrouble:
         self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(world, "/h/a", 1)
-        monkeypatch.setattr(world.access.writing, "look", lambda: None)
+        monkeypatch.setattr(world.access.writing, "probe", lambda: None)
         world.access.node.cursor = LogId(world.access.node.cursor - 1)
         client = Client(world).joined()
         assert client.say("/meta/subscribe", subscription="/h/a", **asked())["error"] == "503::resource.unavailable"
@@ -155,5 +155,5 @@ def test_a_subscribe_in_doubt_is_taken_back_with_all_that_it_asked_for(
         assert reply["error"] == "503::resource.unavailable"
         monkeypatch.undo()
         assert not [name for name in world.record(receiver.session) if name[:2] in ("s:", "p:")]
-        assert receiver.session not in world.broker.subscribing.filtered
+        assert receiver.session not in world.broker.subscription_options.filtered
         assert world.broker.groups.of(receiver.session) == []

@@ -403,7 +403,7 @@ class TestErase:
 
         monkeypatch.setattr(stored.access.writing, "submit", losing)
         assert erase(stored, "/a")
-        assert [each for each in asked if each[0] == "erase"] == [("erase", {}), ("erase", {"insists": True})]
+        assert [each for each in asked if each[0] == "erase"] == [("erase", {}), ("erase", {"retries": True})]
         assert state(stored, "/a") is State.DEAD
 
     def test_it_stays_erased_after_a_restart(self, make_stored: MakeStored) -> None:
@@ -466,7 +466,7 @@ class TestSharedQueues:
         async def refused(*_: Any) -> None:
             raise StoreError("away")
 
-        monkeypatch.setattr(stored.broker.shared, "peek", refused)
+        monkeypatch.setattr(stored.broker.shared_queues, "peek", refused)
         for _ in range(3):
             stored.sweep_after(0.1)
         assert "/a" in stored.broker.topics.known

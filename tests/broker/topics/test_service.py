@@ -8,7 +8,7 @@ import pytest
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.topics.erasure import ERASE_SERVICE
 from crewel.security.grants import Grants
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal

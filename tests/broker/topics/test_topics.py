@@ -378,7 +378,7 @@ class TestTheStore:
         topic = stored.broker.topics.find("/a")
         assert topic is not None
         assert topic.history_count == 1
-        stored.access.writing.look()
+        stored.access.writing.probe()
         stored.settle()
         (newest,) = stored.wait(stored.store.reader.xrevrange(stored.store.keys.history("/a"), count=1))
         assert (topic.history_count, topic.newest) == (2, int(newest[0].partition(b"-")[0]))
@@ -474,7 +474,7 @@ class TestTheStore:
 
         monkeypatch.setattr(stored.access.writing, "ask", losing)
         assert stored.wait(stored.broker.topics.clear("/a")) == 0  # for it had been
-        assert asked == [{}, {"insists": True}]
+        assert asked == [{}, {"retries": True}]
 
     def test_a_history_that_somebody_has_deleted_is_seen_to_be_gone(self, stored: StoredWorld) -> None:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})

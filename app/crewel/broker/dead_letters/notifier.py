@@ -28,7 +28,7 @@ from crewel.broker.ids import Ids
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.records import Letter
 from crewel.errors import StoreError, class_of
 from crewel.metrics import Metrics

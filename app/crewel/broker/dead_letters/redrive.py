@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.point_to_point.queue_names import is_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.steps import resolve
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import Waiting
 from crewel.errors import StoreUnavailable
@@ -100,7 +100,7 @@ class DeadLetterRedrive:
         runtime: Runtime,
         dispatchers: Dispatchers,
         names: Names,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         access: StoreAccess,
     ) -> None:
         self._settings = runtime.settings
@@ -108,7 +108,7 @@ class DeadLetterRedrive:
         self._metrics = runtime.metrics
         self._dispatchers = dispatchers
         self._names = names
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._access = access
 
     @property
@@ -224,13 +224,13 @@ class DeadLetterRedrive:
             else:
                 report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
         # Ids were given that this server has not taken from the log: until it has looked, it must not tell how those end.
-        self.access.writing.look()
+        self.access.writing.probe()
 
     def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
         know yet."""
         if receiver not in rooms and is_queue(receiver):
-            rooms[receiver] = _Room(self._shared.bounds(receiver), self._shared.waiting(receiver), 0)
+            rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
             session, dispatchers = self._names.find(receiver), self._dispatchers
             if session is not None and session.bounds is not None:
@@ -263,13 +263,13 @@ class DeadLetterRedrive:
                 self._arrived(letter, receiver, answer)
             resolve(future, answer)
 
-        access.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, retries=True)
         return future
 
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
         session = self._names.find(receiver)
         if is_queue(receiver):
-            self._shared.filled(receiver)
+            self._shared_queues.filled(receiver)
         elif session is not None and session.durable is not None:
             self._dispatchers.arrived(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))

@@ -12,7 +12,7 @@ from crewel.bayeux.channel import Channel
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -39,14 +39,14 @@ class Audiences:
         self,
         channels: Channels,
         outbound: Outbound,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         access: StoreAccess,
         deliver: Callable[[Durable, Entry, str], None],
     ) -> None:
         """`deliver` hands a message that was taken to a session to which something unusual applies."""
         self._channels = channels
         self._outbound = outbound
-        self._subscribing = subscribing
+        self._options = options
         self._access = access
         self._access = self._access
         self._deliver = deliver
@@ -56,7 +56,7 @@ class Audiences:
     def of(self, channel: Channel) -> Hearers | None:
         """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
         node, channels = self._access.node, self._channels
-        filtered = self._subscribing.filtered
+        filtered = self._options.filtered
         if not node.holds_still or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
             return None
         version = (node.recent, node.recent.version, channels.version)

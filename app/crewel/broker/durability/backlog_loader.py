@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.records import EndReason, Logged, LogId

@@ -22,12 +22,12 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
+from crewel.broker.handler_steps import resolve
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Event, Session
-from crewel.broker.steps import resolve
+from crewel.broker.session import Event, Session
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -70,9 +70,9 @@ class Durability:
         subscriptions: SubscriptionStore,
         appender: LogAppender,
         topics: Topics,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         dispatchers: Dispatchers,
-        letters: DeadLetterNotifier,
+        dead_letters: DeadLetterNotifier,
         events: Events,
         ids: Ids,
     ) -> None:
@@ -86,9 +86,9 @@ class Durability:
         self.subscriptions = subscriptions
         self.appender = appender
         self._topics = topics
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._dispatchers = dispatchers
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._events = events
         self._ids = ids
         self.trimmer = LogTrimmer(access, runtime.settings, runtime.metrics)
@@ -173,7 +173,7 @@ class Durability:
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
         self._topics.restore(topics)
-        self._shared.restore(queues)
+        self._shared_queues.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
     def _restore(self, record: SessionRecord, sent: dict[Waiting, Waiting]) -> None:
@@ -198,7 +198,7 @@ class Durability:
                     log.warning("the store cannot be read yet: %s", error)
                     await asyncio.sleep(_RELOAD_PAUSE)
                 else:
-                    self._access.writing.look()  # for what was appended while the old node was still there
+                    self._access.writing.probe()  # for what was appended while the old node was still there
                     return
         finally:
             self._access.is_reloading = False
@@ -273,8 +273,8 @@ class Durability:
         durable.settle_all(ids)
         if not durable.is_dirty:
             self._access.node.touch(durable)
-        if self._shared.blocked and durable.holder is not None:
-            self._shared.on_room(durable.holder)
+        if self._shared_queues.blocked and durable.holder is not None:
+            self._shared_queues.on_room(durable.holder)
 
     def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
@@ -285,8 +285,8 @@ class Durability:
                     events.turn(session.last_seen)
                 events.told.append(entry)
                 self._access.node.acknowledged(durable, entry.position, entry.taken)
-        if self._shared.blocked:
-            self._shared.on_room(session)
+        if self._shared_queues.blocked:
+            self._shared_queues.on_room(session)
 
     def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each."""
@@ -294,7 +294,7 @@ class Durability:
 
     # Who is away
 
-    def here(self, session: Session, durable: Durable) -> asyncio.Future[None] | None:
+    def on_connect(self, session: Session, durable: Durable) -> asyncio.Future[None] | None:
         """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
         if session.is_absent:
             for log_id in session.come_back():
@@ -302,7 +302,7 @@ class Durability:
             self._dispatchers.back(session, has_backlog=bool(session.queue or durable.parked))
         return self.backlog.load(session)
 
-    def gone(self, session: Session) -> None:
+    def on_disconnect(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
         session.evict()
 
@@ -357,13 +357,13 @@ class Durability:
         bounds = (self._access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
         steps = stored_log.commit(self._access.keys, self._access.token, commit, *bounds)
         try:
-            answers = await asyncio.gather(*(self._access.writing.ask(step, insists=True) for step in steps))
+            answers = await asyncio.gather(*(self._access.writing.ask(step, retries=True) for step in steps))
         except (Behind, Fenced):
             if self._access.node is node:
                 raise
         else:
-            self._letters.made(commit.letters)
-            self._letters.stored([dead_id for answer in answers for dead_id in answer.letters])
+            self._dead_letters.made(commit.letters)
+            self._dead_letters.stored([dead_id for answer in answers for dead_id in answer.letters])
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
@@ -389,7 +389,7 @@ class Durability:
                 log.warning("a session belongs to another server by now")
                 self._forget(durable)
         for durable in self._access.node.committed(commit):
-            self.subscriptions.bury(durable)
+            self.subscriptions.end_stored(durable)
 
     def count(self, ended: Iterable[Ended]) -> None:
         """Count how messages ended."""
@@ -398,7 +398,7 @@ class Durability:
 
     def _store_is_back(self) -> None:
         if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
-            self._access.writing.look()
+            self._access.writing.probe()
         else:
             self._suspect(Behind("the store has started anew"))
 

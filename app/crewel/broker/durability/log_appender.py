@@ -26,7 +26,7 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.durable import Durable
@@ -61,8 +61,8 @@ class LogAppender:
         expiry: Expiry,
         topics: Topics,
         groups: ConsumerGroups,
-        shared: SharedQueues,
-        subscribing: SubscriptionOptions,
+        shared_queues: SharedQueues,
+        options: SubscriptionOptions,
         access: StoreAccess,
         backlog: BacklogLoader,
         overflow: Overflow,
@@ -79,8 +79,8 @@ class LogAppender:
         self._expiry = expiry
         self._topics = topics
         self._groups = groups
-        self._shared = shared
-        self._subscribing = subscribing
+        self._shared_queues = shared_queues
+        self._options = options
         self._access = access
         self._backlog = backlog
         self._overflow = overflow
@@ -88,7 +88,7 @@ class LogAppender:
         self._overflow = overflow
         self._backlog = backlog
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
-        self._audiences = Audiences(channels, outbound, subscribing, access, self._deliver)
+        self._audiences = Audiences(channels, outbound, options, access, self._deliver)
         access.writing.serve(self._append, self._appended)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
@@ -127,7 +127,7 @@ class LogAppender:
                 if is_next:
                     self._take_own(outgoing, log_id)
                 if outgoing.submission.groups:
-                    self._shared.filled_groups(outgoing.submission.groups, log_id)
+                    self._shared_queues.filled_groups(outgoing.submission.groups, log_id)
             elif outcome is PublishOutcome.UNCHANGED:
                 if is_next:
                     self._access.node.skip(log_id)
@@ -153,7 +153,7 @@ class LogAppender:
             await self.read_up_to(answer.prev)
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
-            self._access.writing.look_later()
+            self._access.writing.probe_later()
             is_next = False
         else:
             is_next = True
@@ -200,7 +200,7 @@ class LogAppender:
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.node.cursor = max(self._access.node.cursor, last)
         if is_shared:  # their queues have got them as well, without anybody's knowing
-            self._spawn(self._shared.load_again())
+            self._spawn(self._shared_queues.load_again())
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
@@ -221,8 +221,8 @@ class LogAppender:
             subscribers = () if all_are else [session for session in subscribers if session.durable is None]
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
-            if self._subscribing.filtered:
-                subscribers = self._subscribing.chosen(channel, entry, subscribers, sender, qos)
+            if self._options.filtered:
+                subscribers = self._options.filter_subscribers(channel, entry, subscribers, sender, qos)
             self._outbound.fan_out(entry, subscribers, publisher)
         fan_outs = self._outbound.fan_outs
         start = 0 if fan_outs.waiting and entry.channel in fan_outs.waiting else fan_outs.at_once
@@ -234,7 +234,7 @@ class LogAppender:
     def _hand_over(
         self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
-        filtered = self._subscribing.filtered
+        filtered = self._options.filtered
         if filtered and durable.holder in filtered:
             self._choose(durable, channel, entry, excluded, sender, qos)
         else:
@@ -253,7 +253,7 @@ class LogAppender:
 
     def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
         session: Session = durable.holder
-        heard = self._subscribing.hears(session, channel, entry, sender, qos)
+        heard = self._options.match(session, channel, entry, sender, qos)
         if heard is MatchResult.YES:
             self._deliver(durable, entry, excluded)
         elif heard is MatchResult.NO or durable.name == excluded:

@@ -46,7 +46,7 @@ class FactsTrimmer:
         self._access = access
         self._settings = settings
         self._metrics = metrics
-        self._letters: int | None = None  # that had been dropped when it was said last
+        self._dead_letters: int | None = None  # that had been dropped when it was said last
         self._looks = 0
 
     async def look(self) -> None:
@@ -68,8 +68,8 @@ class FactsTrimmer:
     async def _count_letters(self) -> None:
         store, delivery = self._access.store, self._settings.delivery
         dropped = await dead_letters.dropped(store)
-        more = 0 if self._letters is None else dropped - self._letters
-        self._letters = dropped
+        more = 0 if self._dead_letters is None else dropped - self._dead_letters
+        self._dead_letters = dropped
         if more > 0:
             log.warning(
                 "the %d oldest dead letters were dropped, up to %s: there are more than delivery.dead_letters_max=%d, or"

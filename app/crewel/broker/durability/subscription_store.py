@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
+from crewel.broker.handler_steps import resolve
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
-from crewel.broker.steps import resolve
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
 from crewel.delivery.durable import Durable
 from crewel.delivery.pending import Pending
@@ -40,9 +40,9 @@ class SubscriptionStore:
         runtime: Runtime,
         dispatchers: Dispatchers,
         expiry: Expiry,
-        returning: Requeue,
-        subscribing: SubscriptionOptions,
-        letters: DeadLetterNotifier,
+        requeue: Requeue,
+        options: SubscriptionOptions,
+        dead_letters: DeadLetterNotifier,
         access: StoreAccess,
         backlog: BacklogLoader,
     ) -> None:
@@ -51,9 +51,9 @@ class SubscriptionStore:
         self._metrics = runtime.metrics
         self._dispatchers = dispatchers
         self._expiry = expiry
-        self._returning = returning
-        self._subscribing = subscribing
-        self._letters = letters
+        self._requeue = requeue
+        self._options = options
+        self._dead_letters = dead_letters
         self._access = access
         self._backlog = backlog
         self._access = self._access
@@ -92,7 +92,7 @@ class SubscriptionStore:
                 )
                 if session.is_live and durable.holder is session:
                     for pattern, choices in wanted.items():
-                        self._subscribing.enter(session, pattern, choices)
+                        self._options.enter(session, pattern, choices)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(step, answered)
@@ -115,7 +115,7 @@ class SubscriptionStore:
             else:
                 self._owe(durable, node.answered(pending, answer))
                 for pattern in patterns:
-                    self._subscribing.leave(session, pattern)
+                    self._options.leave(session, pattern)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered)
@@ -141,7 +141,7 @@ class SubscriptionStore:
             if isinstance(answer, StoreUncertain):
                 doubts = 1
                 self._in_doubt[durable] += 1
-                self._access.writing.submit(step, answered, insists=True)
+                self._access.writing.submit(step, answered, retries=True)
                 return
             self._in_doubt -= Counter({durable: doubts})
             if isinstance(answer, StoreError):
@@ -149,7 +149,7 @@ class SubscriptionStore:
             else:
                 self._erased(session, durable, pending, channel, answer)
                 if ends and not answer.stays:
-                    self._subscribing.leave(session, channel)
+                    self._options.leave(session, channel)
             resolve(done, answer if isinstance(answer, StoreError) else None)
 
         self._access.writing.submit(step, answered)
@@ -163,7 +163,7 @@ class SubscriptionStore:
         if answer.prev == node.cursor:
             node.skip(answer.notice)
         elif answer.prev > node.cursor:
-            self._access.writing.look()
+            self._access.writing.probe()
         if durable.holder is session:
             self._dispatchers.noticed(session, durable, channel, answer.notice)
 
@@ -177,11 +177,11 @@ class SubscriptionStore:
             self._in_doubt -= Counter([durable])
             if durable.holder is not None:
                 for pattern in patterns:
-                    self._subscribing.leave(durable.holder, pattern)
+                    self._options.leave(durable.holder, pattern)
             intervals = {} if isinstance(answer, StoreError) else answer
             self._owe(durable, node.answered(pending, intervals))
 
-        self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered, insists=True)
+        self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered, retries=True)
 
     def _is_in_doubt(self, durable: Durable, done: asyncio.Future[None]) -> bool:
         if durable in self._in_doubt or self._access.is_reloading:
@@ -216,9 +216,9 @@ class SubscriptionStore:
             node.ending(durable, answer)
 
         step = stored_sessions.close(*self._me(), durable.name, self._access.facts_max, durable.death)
-        self._access.writing.submit(step, closed, insists=True)
+        self._access.writing.submit(step, closed, retries=True)
 
-    def bury(self, durable: Durable) -> None:
+    def end_stored(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
         makes_letters = durable.is_named or self._settings.delivery.letters_for_anonymous
@@ -226,7 +226,7 @@ class SubscriptionStore:
         node = self._access.node
         node.leave(durable)
         durable.expire(durable.expired(self._expiry.now()))
-        returning = self._returning.of(durable)
+        returning = self._requeue.of(durable)
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
@@ -249,9 +249,9 @@ class SubscriptionStore:
             node.drop(durable)
             if not isinstance(left, StoreError):
                 self._tell_left(durable, letters, returning, left)
-                self._returning.ended(durable, returning, left.returned)
+                self._requeue.ended(durable, returning, left.returned)
 
-        self._access.writing.submit(step, has_left, insists=True)
+        self._access.writing.submit(step, has_left, retries=True)
 
     def _tell_left(
         self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: SessionEnd
@@ -265,5 +265,5 @@ class SubscriptionStore:
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)
-        self._letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
-        self._letters.stored(left.letters)
+        self._dead_letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
+        self._dead_letters.stored(left.letters)

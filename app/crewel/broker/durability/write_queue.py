@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Promise, resolve
+from crewel.broker.handler_steps import Promise, resolve
+from crewel.broker.session import Session
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable
 from crewel.qos.publish import PublishQos
@@ -70,12 +70,12 @@ class PendingPublish(Promise[Published]):
 class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
-    __slots__ = ("done", "insists", "step")
+    __slots__ = ("done", "retries", "step")
 
-    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, insists: bool) -> None:
+    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool) -> None:
         self.step = step
         self.done = done
-        self.insists = insists
+        self.retries = retries
 
     def asked(self) -> Step[T]:
         return self.step
@@ -88,7 +88,7 @@ class Publishes(Generic[T]):
     """Publishes that go into the log together, each with what its publisher wants to find again."""
 
     __slots__ = ("append", "done", "submissions", "waiting")
-    insists = False
+    retries = False
 
     def __init__(
         self,
@@ -147,29 +147,29 @@ class WriteQueue(Generic[T]):
         group.waiting.append(waiting)
         self._wake()
 
-    def submit(self, step: Step[Any], done: Callable[[Any], None], *, insists: bool = False) -> None:
-        """Ask the store; `done` gets the answer, or the StoreError. `insists`: ask again until the store has answered, for
+    def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
+        """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for
         a step that may be repeated; only a refusal comes back as an error then."""
-        self._queue.append(_Request(step, done, insists=insists))
+        self._queue.append(_Request(step, done, retries=retries))
         self._wake()
 
-    def look(self) -> None:
+    def probe(self) -> None:
         """Append nothing: the answer shows what has been appended without our knowing."""
         self._queue.append(Publishes(self._append, self._published))
         self._wake()
 
-    def look_later(self) -> None:
+    def probe_later(self) -> None:
         """The same, after a pause."""
-        self._after_pause(self.look)
+        self._after_pause(self.probe)
 
-    def ask(self, step: Step[Any], *, insists: bool = False) -> asyncio.Future[Any]:
+    def ask(self, step: Step[Any], *, retries: bool = False) -> asyncio.Future[Any]:
         """Ask the store; the future has the answer, or raises the StoreError."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.submit(step, lambda answer: resolve(future, answer), insists=insists)
+        self.submit(step, lambda answer: resolve(future, answer), retries=retries)
         return future
 
     async def close(self) -> None:
-        """Wait for what is under way and in the queue. What insists and finds no store is given up."""
+        """Wait for what is under way and in the queue. What retries and finds no store is given up."""
         self.is_closed = True
         for timer in self._paused:
             timer.cancel()
@@ -206,7 +206,7 @@ class WriteQueue(Generic[T]):
 
     def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]) -> None:
         for request, answer in answers:
-            if request.insists and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+            if request.retries and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
                 self._ask_later(request)
                 continue
             try:

@@ -16,7 +16,7 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.events import Events
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
 from crewel.delivery.entry import Entry
@@ -36,14 +36,14 @@ class Acknowledgements:
         dispatchers: Dispatchers,
         durability: Durability,
         events: Events,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
     ) -> None:
         self._metrics = runtime.metrics
         self._access = access
         self._dispatchers = dispatchers
         self._durability = durability
         self._events = events
-        self._subscribing = subscribing
+        self._options = options
         self._read_statuses: Callable[[Session, Message], None] | None = None
 
     # For `ack`
@@ -82,7 +82,7 @@ class Acknowledgements:
 
     def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
         """Keep what leaves until it is acknowledged, but for what is not awaited again."""
-        filtered = self._subscribing.filtered
+        filtered = self._options.filtered
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
         again = batches.retain(entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewel.broker.outbox.exchange import Peer
-from crewel.broker.sessions import Session, new_secret
+from crewel.broker.session import Session, new_secret
 from crewel.settings import Settings
 
 

@@ -19,7 +19,7 @@ from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
 from crewel.broker.outbox.timers import SessionTimes, Timers
 from crewel.broker.pipe import Pipe
-from crewel.broker.sessions import Session, State, Verdict
+from crewel.broker.session import Session, State, Verdict
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from crewel.broker.outbox.timers import SessionTimes, cause
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Event, Session, State
+from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
@@ -350,7 +350,7 @@ class Dispatchers:
             told = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
         text = None if told is None else orjson.dumps(told)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
-        future = access.writing.ask(step, insists=True)
+        future = access.writing.ask(step, retries=True)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
         return future
 

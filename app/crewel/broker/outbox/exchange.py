@@ -19,7 +19,7 @@ from crewel.errors import BayeuxCode
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
-    from crewel.broker.sessions import Session
+    from crewel.broker.session import Session
     from crewel.settings.server import Bayeux
 
 log = logging.getLogger(__name__)

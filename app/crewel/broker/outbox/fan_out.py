@@ -16,7 +16,7 @@ from crewel.event_loop import TURN_S
 
 if TYPE_CHECKING:
     from crewel.broker.outbox.outbound import Outbound
-    from crewel.broker.sessions import Session
+    from crewel.broker.session import Session
     from crewel.delivery.entry import Entry
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.fan_out import FanOuts, handed_out
 from crewel.broker.outbox.overflow import Backlog
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.sessions import Session, State
+from crewel.broker.session import Session, State
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry

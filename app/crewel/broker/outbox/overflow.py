@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import least, place_of, priority_of

@@ -9,7 +9,7 @@ import asyncio
 
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import NotReached
 
 

@@ -13,7 +13,7 @@ from crewel.bayeux import advice
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
 from crewel.broker.outbox.exchange import Peer
-from crewel.broker.sessions import Event, Session, State
+from crewel.broker.session import Event, Session, State
 from crewel.errors import BayeuxCode
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.settings import Settings

@@ -14,7 +14,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of

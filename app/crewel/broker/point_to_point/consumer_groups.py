@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crewel.bayeux.channel import Channel
 from crewel.broker.point_to_point.queue_names import group_of, group_queue
 from crewel.broker.registry import Registry
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 
 
 class GroupState(NamedTuple):

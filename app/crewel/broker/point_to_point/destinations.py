@@ -17,6 +17,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.ids import Ids
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
@@ -25,8 +26,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Promise, Steps
+from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Waiting
@@ -102,7 +102,7 @@ class Destinations:
         ids: Ids,
         expiry: Expiry,
         names: Names,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         access: StoreAccess,
     ) -> None:
         self._settings = runtime.settings
@@ -113,7 +113,7 @@ class Destinations:
         self._ids = ids
         self._expiry = expiry
         self._names = names
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._access = access
 
     def send(
@@ -125,8 +125,8 @@ class Destinations:
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = self._names, self._access.has_store
-        load, next_of = self._dispatchers.waiting, self._shared.next_of
-        routes = [aim(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
+        load, next_of = self._dispatchers.waiting, self._shared_queues.next_of
+        routes = [resolve_destination(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
             self._metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
@@ -240,7 +240,7 @@ class Destinations:
                             outgoing.durables = dict(access.node.sessions)
                         self._take(outgoing, late)
 
-                access.writing.submit(step, known, insists=True)
+                access.writing.submit(step, known, retries=True)
             access.suspect(answer)
         elif answer.is_repeated:
             outgoing.promise.keep(self._told(outgoing, answer))
@@ -254,7 +254,7 @@ class Destinations:
         if sent.prev == access.node.cursor:
             access.node.skip(sent.id)
         else:
-            access.writing.look()  # until the cursor is there, nothing may be told of how this ends
+            access.writing.probe()  # until the cursor is there, nothing may be told of how this ends
         is_told = bool(self._dispatchers.updated)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
@@ -262,7 +262,7 @@ class Destinations:
             if outcome is not SendOutcome.OK:
                 continue
             if delivery.queue:
-                self._shared.filled(delivery.queue)
+                self._shared_queues.filled(delivery.queue)
             else:
                 self._arrive(delivery, outgoing.durables.get(delivery.receiver), entry)
         hearing = [session for session in outgoing.hearing if session.is_live]
@@ -273,7 +273,7 @@ class Destinations:
         session: Session | None = None if durable is None else durable.holder
         if session is None:  # it is ending, and its end finds the message
             if delivery.source and durable is not None:
-                self._shared.returning.expect(durable, delivery.source)
+                self._shared_queues.requeue.expect(durable, delivery.source)
         else:
             waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._dispatchers.arrived(session, entry.position, waiting, entry)
@@ -290,12 +290,12 @@ class Destinations:
 
     def waiting(self, subject: str) -> int:
         """How many messages wait in the queues of the subject."""
-        return sum(map(self._shared.waiting, _queues(subject)))
+        return sum(map(self._shared_queues.waiting, _queues(subject)))
 
     def subjects(self) -> list[SubjectState]:
         """The subjects that are there, or that something waits for, by name."""
         names = self._names
-        subjects = {*names.subjects(), *map(subject_of, self._shared.names())} - {""}
+        subjects = {*names.subjects(), *map(subject_of, self._shared_queues.names())} - {""}
         return [
             SubjectState(each, self.waiting(each), [session.name for session in names.of_subject(each)])
             for each in sorted(subjects)
@@ -305,12 +305,12 @@ class Destinations:
         """The next messages that wait for the subject, at most so many. Raises StoreError."""
         entries: list[Entry] = []
         for queue in _queues(subject):
-            entries += await self._shared.peek(queue, count - len(entries))
+            entries += await self._shared_queues.peek(queue, count - len(entries))
         return entries
 
     async def clear(self, subject: str) -> int:
         """Drop what waits for the subject; returns how many messages. Raises StoreError."""
-        shared, count = self._shared, 0
+        shared, count = self._shared_queues, 0
         for queue in _queues(subject):
             count += await shared.drop(queue)
         return count
@@ -367,22 +367,24 @@ class Route(NamedTuple):
     message: str = ""
 
 
-def aim(destination: Destination, names: Names, load: Load, next_of: NextOf, *, has_store: bool) -> Route:
+def resolve_destination(
+    destination: Destination, names: Names, load: Load, next_of: NextOf, *, has_store: bool
+) -> Route:
     """Find out whom the destination means. `load` tells how much waits for a session, `next_of` chooses among those with
     equally much."""
     name = destination.to
     if name.number:
-        return _at_session(name.relative, names)
+        return _route_to_session(name.relative, names)
     there = names.of_subject(name.subject) if name.subject != ANONYMOUS else []
     takers = tuple(session for session in there if session.takes_ptp)
     if destination.distribute is Distribute.ONE:
-        return _at_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
+        return _route_to_one(destination, takers, load, next_of, is_anybody=bool(there), has_store=has_store)
     if takers:
         return Route(name.relative, takers, subject_queue(name.subject))
     return _unreachable(destination, subject_queue(name.subject), is_anybody=bool(there))
 
 
-def _at_session(to: str, names: Names) -> Route:
+def _route_to_session(to: str, names: Names) -> Route:
     session = names.find(to)
     if session is None:
         return Route(to, code=_UNKNOWN_SESSION, message=f"there is no session {to}")
@@ -391,7 +393,7 @@ def _at_session(to: str, names: Names) -> Route:
     return Route(to, (session,))
 
 
-def _at_one(
+def _route_to_one(
     destination: Destination,
     takers: tuple[Session, ...],
     load: Load,

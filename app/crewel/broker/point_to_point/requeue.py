@@ -14,7 +14,7 @@ from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
@@ -40,7 +40,7 @@ class Requeue:
         unsettled: Unsettled,
         groups: ConsumerGroups,
         access: StoreAccess,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
     ) -> None:
         self._loop = runtime.loop
         self._metrics = runtime.metrics
@@ -48,7 +48,7 @@ class Requeue:
         self._unsettled = unsettled
         self._groups = groups
         self._access = access
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._expected: dict[Durable, set[str]] = {}  # queues to look at when these sessions have ended
 
     # While the session lives
@@ -61,7 +61,7 @@ class Requeue:
         waiting = durable.inbox.get(place) if durable is not None and place else None
         if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
-        failures = self._shared.failures
+        failures = self._shared_queues.failures
         failed = (*failures.of(place).by, durable.name)
         if not self._has_others(waiting.source, failed):
             return False
@@ -75,7 +75,7 @@ class Requeue:
         durable = session.durable
         if durable is None or not durable.inbox:
             return
-        failures = self._shared.failures
+        failures = self._shared_queues.failures
         places = [
             place
             for place, waiting in durable.inbox.items()
@@ -84,19 +84,19 @@ class Requeue:
         if places:
             self._requeue(session, durable, places, failed=False)
 
-    def help(self, session: Session) -> None:
+    def rebalance(self, session: Session) -> None:
         """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
         if session.durable is None or not session.name:
             return
         subject = session.name.split("/")[1]
         queues = [] if subject == ANONYMOUS else [one_queue(subject)]
         for name in (*queues, *self._groups.queues_of(session)):
-            for each in self._shared.members(name):
+            for each in self._shared_queues.members(name):
                 if each.is_paused:
                     self.requeue_all(each)
 
     def _has_others(self, name: str, but: Iterable[str]) -> bool:
-        shared = self._shared
+        shared = self._shared_queues
         return any(
             each.durable is not None and each.durable.name not in but and shared.is_able(each)
             for each in shared.members(name)
@@ -120,7 +120,7 @@ class Requeue:
                 self._metrics.ended[EndReason.RETURNED] += len(places)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
-                self._shared.look(name)
+                self._shared_queues.refresh(name)
 
         step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
 
@@ -138,7 +138,7 @@ class Requeue:
         return {
             place: waiting
             for place, waiting in durable.inbox.items()
-            if waiting.source and (group_of(waiting.source) is None or self._shared.members(waiting.source))
+            if waiting.source and (group_of(waiting.source) is None or self._shared_queues.members(waiting.source))
         }
 
     def expect(self, durable: Durable, name: str) -> None:
@@ -146,17 +146,17 @@ class Requeue:
         leaving, node = self._access.leaving, self._access.node
         if durable.name in leaving or node.sessions.get(durable.name) is durable:
             self._expected.setdefault(durable, set()).add(name)
-        self._shared.look(name)
+        self._shared_queues.refresh(name)
 
     def ended(self, durable: Durable, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
         """A session has ended, and the store has put these messages of it back into their queues, unless others still have
         them. Of those that are not among `returning`, this server had not known."""
-        shared, expected = self._shared, self._expected.pop(durable, set())
+        shared, expected = self._shared_queues, self._expected.pop(durable, set())
         if any(place not in returning for place in returned) and not expected:
             self._spawn(shared.load_again())
         # Also of those that are not told: a repeated end does not tell of what the first one did.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
-            shared.look(name)
+            shared.refresh(name)
 
 
 MOST: Final = 10_000

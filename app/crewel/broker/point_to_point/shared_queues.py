@@ -25,7 +25,7 @@ from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one
 from crewel.broker.point_to_point.requeue import Failures, Requeue
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session, State
+from crewel.broker.session import Session, State
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
@@ -48,7 +48,7 @@ _AT_FIRST_S: Final = 0.15
 class SharedQueue:
     """What is known of one of them."""
 
-    __slots__ = ("asked_at", "count", "is_asked", "is_rung", "name", "touched_at")
+    __slots__ = ("asked_at", "count", "is_asked", "lease_again", "name", "touched_at")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class SharedQueue:
         """Whether the store is just being asked to lease some."""
         self.asked_at = 0.0
         """Loop time (s) at which it was asked."""
-        self.is_rung = False
+        self.lease_again = False
         """Whether there was reason meanwhile to ask it again."""
 
 
@@ -76,7 +76,7 @@ class SharedQueues:
         registry: Registry,
         names: Names,
         groups: ConsumerGroups,
-        letters: DeadLetterNotifier,
+        dead_letters: DeadLetterNotifier,
         access: StoreAccess,
     ) -> None:
         self._settings = runtime.settings
@@ -89,15 +89,15 @@ class SharedQueues:
         self._registry = registry
         self._names = names
         self._groups = groups
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._access = access
         self._known: dict[str, SharedQueue] = {}
         self.failures = Failures()
-        self.returning = Requeue(runtime, unsettled, groups, access, self)
+        self.requeue = Requeue(runtime, unsettled, groups, access, self)
         self._turns = count(1)
         self.blocked: set[str] = set()
         """Queues with messages for which nobody who is there has room."""
-        self._registry.session_added.append(self.here)
+        self._registry.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 
     # What is in them
@@ -115,7 +115,7 @@ class SharedQueues:
             if is_serving:
                 self._ask(queue)
             else:
-                self.ring(queue.name)
+                self.schedule_lease(queue.name)
 
     async def load_again(self) -> None:
         """Something may be there of which this server knows nothing: look where that is so."""
@@ -126,7 +126,7 @@ class SharedQueues:
         else:
             for stored in found:
                 if self.waiting(stored.name) != stored.size:
-                    self.look(stored.name)
+                    self.refresh(stored.name)
 
     def _queue(self, name: str) -> SharedQueue:
         queue = self._known.get(name)
@@ -153,7 +153,7 @@ class SharedQueues:
         queue = self._queue(name)
         queue.count += count
         queue.touched_at = self._loop.time()
-        self.ring(name)
+        self.schedule_lease(name)
 
     def filled_groups(self, names: Iterable[str], log_id: LogId) -> None:
         """The store has put this message into the queue of each of these groups. Where too many wait already it becomes a dead
@@ -162,7 +162,7 @@ class SharedQueues:
         for name in names:
             self.filled(name)
             if self.waiting(name) > most:
-                self.bury(name, [log_id], FULL, f"more than {most} messages wait for the group")
+                self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
 
     def expired(self, name: str, removed: int, left: int) -> None:
         """The store has taken so many messages out of the queue because their life was over, and so many are left."""
@@ -232,17 +232,17 @@ class SharedQueues:
 
     # Leases
 
-    def here(self, session: Session) -> None:
+    def on_connect(self, session: Session) -> None:
         """The session is there, or there again, or takes messages again: let it have what waits for it."""
         if self._known and session.name:
             for name in self._names_for(session):
-                self.ring(name)
-        self.returning.help(session)
+                self.schedule_lease(name)
+        self.requeue.rebalance(session)
 
     def joined(self, session: Session, name: str) -> None:
         """The session has joined the group that has this queue."""
-        self.ring(name)
-        self.returning.help(session)
+        self.schedule_lease(name)
+        self.requeue.rebalance(session)
 
     def _names_for(self, session: Session) -> tuple[str, ...]:
         subject = session.name.split("/")[1]
@@ -254,17 +254,17 @@ class SharedQueues:
             return
         for name in self._names_for(session):
             if name in self.blocked:
-                self.ring(name)
+                self.schedule_lease(name)
 
-    def ring(self, name: str) -> None:
+    def schedule_lease(self, name: str) -> None:
         """Let the store lease what waits in the queue to those who have room."""
         queue, access = self._known.get(name), self._access
         if queue is None or not queue.count or not access.has_store or access.is_superseded:
             return
         if queue.is_asked:
-            queue.is_rung = True
+            queue.lease_again = True
             return
-        queue.is_rung = False
+        queue.lease_again = False
         sessions = self.members(name)
         if not sessions and group_of(name) is not None:
             self._lapse(name)
@@ -288,7 +288,7 @@ class SharedQueues:
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 again = shared_queues.leased_before(step)
-                access.writing.submit(again, partial(self._leased, queue, asked), insists=True)
+                access.writing.submit(again, partial(self._leased, queue, asked), retries=True)
             else:
                 self._leased(queue, asked, answer)
 
@@ -298,25 +298,25 @@ class SharedQueues:
         queue.is_asked = False
         if isinstance(answer, StoreError):
             if isinstance(answer, StoreUnavailable):
-                self._loop.call_later(_PAUSE_S, self.look, queue.name)
+                self._loop.call_later(_PAUSE_S, self.refresh, queue.name)
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)
         self.blocked.discard(queue.name)
         for leased in answer.leased:
             self._arrive(queue.name, leased, asked.get(leased.receiver))
         if self._loop.time() - queue.asked_at > _AT_FIRST_S:
-            self.look(queue.name)
-        elif answer.left and (answer.leased or queue.is_rung):
-            self.ring(queue.name)
+            self.refresh(queue.name)
+        elif answer.left and (answer.leased or queue.lease_again):
+            self.schedule_lease(queue.name)
         elif answer.left:
             self.blocked.add(queue.name)
-        queue.is_rung = queue.is_asked and queue.is_rung
+        queue.lease_again = queue.is_asked and queue.lease_again
 
     def _arrive(self, name: str, leased: Leased, durable: Durable | None) -> None:
         session: Session | None = None if durable is None else durable.holder
         if session is None:
             if durable is not None:
-                self.returning.expect(durable, name)
+                self.requeue.expect(durable, name)
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
         dispatchers, place = self._dispatchers, leased.id
@@ -344,7 +344,7 @@ class SharedQueues:
         finally:
             queue.is_asked = False
 
-    def look(self, name: str) -> None:
+    def refresh(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
         queue = self._queue(name)
         queue.touched_at = self._loop.time()
@@ -356,7 +356,7 @@ class SharedQueues:
             return
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells
-            queue.is_rung = True
+            queue.lease_again = True
         else:
             self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
 
@@ -372,9 +372,9 @@ class SharedQueues:
             if not isinstance(count, StoreError):
                 self._discarded(name, EndReason.LAPSED, max(count, self.waiting(name)))
 
-        access.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, retries=True)
 
-    def bury(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
+    def dead_letter(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
         access, delivery = self._access, self._settings.delivery
         step = shared_queues.dead_letter(
@@ -393,19 +393,19 @@ class SharedQueues:
             if isinstance(buried, StoreError):
                 return
             self._discarded(name, EndReason.DEAD, buried.count)
-            letters = self._letters
+            letters = self._dead_letters
             letters.made([Letter(SessionName(name), LogId(0), code, reason)] * buried.count)
             letters.stored(buried.letters)
             if ids is None and buried.count == shared_queues.MOST_DISCARDED:
-                self.bury(name, None, code, reason)
+                self.dead_letter(name, None, code, reason)
 
-        access.writing.submit(step, answered, insists=True)
+        access.writing.submit(step, answered, retries=True)
 
     def sweep(self) -> None:
         """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
         messages."""
         for name in list(self.blocked):  # room may have come about without a notice
-            self.ring(name)
+            self.schedule_lease(name)
         idle = self._settings.ptp.subject_idle_ms / 1000
         now = self._loop.time()
         for queue in list(self._known.values()):
@@ -417,7 +417,7 @@ class SharedQueues:
             elif queue.touched_at + idle <= now and subject_of(queue.name) and not self.members(queue.name):
                 queue.touched_at = now  # asked for once
                 reason = f"nobody who is {subject_of(queue.name)} has come for {idle:g} s"
-                self.bury(queue.name, None, DEAD_SESSION, reason)
+                self.dead_letter(queue.name, None, DEAD_SESSION, reason)
 
 
 def _can_hear(session: Session) -> bool:

@@ -12,11 +12,11 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import complete, start
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import SIZE
-from crewel.broker.sessions import Session
-from crewel.broker.steps import complete, start
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
@@ -61,15 +61,15 @@ _CHECKS: Final[Mapping[str, Check]] = {
 class HistoryReader:
     """Reads histories without a subscription."""
 
-    def __init__(self, access: StoreAccess, subscribing: SubscriptionOptions) -> None:
+    def __init__(self, access: StoreAccess, options: SubscriptionOptions) -> None:
         self._access = access
-        self._subscribing = subscribing
+        self._options = options
 
     async def read(self, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
         """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is
         missing that was published before this was asked. Raises StoreError."""
         access = self._access
-        if not access.has_store or not self._subscribing.has_history(channel):
+        if not access.has_store or not self._options.has_history(channel):
             return []
         newest = count if room is None else min(room.entries if count is None else count, room.entries)
         step = histories.history(

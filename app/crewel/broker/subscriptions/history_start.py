@@ -21,9 +21,9 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.sessions import Session
-from crewel.broker.steps import resolve
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import Choices, MatchResult, SubscriptionOptions
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId
@@ -158,7 +158,7 @@ class Room:
 
 @dataclass(slots=True)
 class ReplayResult:
-    """How the subscriptions of one subscribe have begun."""
+    """What the subscriptions of one subscribe start with."""
 
     entries: list[Entry] = field(default_factory=list)
     """What the session is sent before anything else of these channels."""
@@ -169,16 +169,16 @@ class ReplayResult:
 
 
 def decide(
-    begun: ReplayResult, starts: Sequence[ReplayRequest], pasts: Sequence[tuple[History, History]], room: Room
+    result: ReplayResult, starts: Sequence[ReplayRequest], pasts: Sequence[tuple[History, History]], room: Room
 ) -> None:
     """Work out how subscriptions begin: of each request there is its history as `HistoryRead` asks for it, and where that ends.
     What is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
     recovered: list[Logged] = []
     for start, (history, tip) in zip(starts, pasts, strict=True):
         newest = tip.entries[-1].id if tip.entries else LogId(0)
-        begun.positions[start.channel] = Position(tip.epoch, newest)
+        result.positions[start.channel] = Position(tip.epoch, newest)
         if start.since is not None:
-            begun.is_recovered &= history.epoch == start.since.epoch and (history.reaches or not history.epoch)
+            result.is_recovered &= history.epoch == start.since.epoch and (history.reaches or not history.epoch)
             recovered += history.entries
         elif start.replay is not None:
             events = history.entries
@@ -189,18 +189,18 @@ def decide(
                 events = found
             events = room.newest(events)
             room = room.less(events)
-            begun.entries += [Entry.remembered(each, is_initial=False) for each in events]
-    begun.is_recovered &= room.holds(recovered)
-    if begun.is_recovered:
+            result.entries += [Entry.remembered(each, is_initial=False) for each in events]
+    result.is_recovered &= room.holds(recovered)
+    if result.is_recovered:
         room = room.less(recovered)
         recovered.sort(key=lambda logged: logged.id)
-        begun.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
+        result.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
     for start, (history, _) in zip(starts, pasts, strict=True):
         if start.is_initial and start.entries:
             initial = room.newest(history.entries if start.entries == ALL else history.entries[-start.entries :])
             room = room.less(initial)
             ordered = initial[::-1] if start.newest_first else initial
-            begun.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
+            result.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class HistoryReads:
     settings: Settings
     access: StoreAccess
     outbound: Outbound
-    subscribing: SubscriptionOptions
+    options: SubscriptionOptions
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
@@ -224,7 +224,7 @@ class HistoryReads:
 
 
 class HistoryRead:
-    """The histories of one subscribe, on their way from the store. `begun` gets what is in them."""
+    """The histories of one subscribe, on their way from the store. `result` gets what is in them."""
 
     def __init__(
         self,
@@ -232,14 +232,14 @@ class HistoryRead:
         session: Session,
         wanted: Mapping[str, Choices],
         starts: Sequence[ReplayRequest],
-        begun: ReplayResult,
+        result: ReplayResult,
     ) -> None:
         self._readers = readers
         self._access = readers.access
         self._session = session
         self._wanted = {start.channel: wanted[start.pattern] for start in starts}
         self._starts = starts
-        self._begun = begun
+        self._result = result
         self._answers: list[History] = []
         self._error: StoreError | None = None
         self._room = Room(0)
@@ -289,7 +289,7 @@ class HistoryRead:
         def answered() -> None:
             cursor = self._access.node.cursor
             if tries > 1 and any(answer.last > cursor for answer in self._answers):
-                self._access.writing.look()  # the log has what this server has not taken yet
+                self._access.writing.probe()  # the log has what this server has not taken yet
                 self._begin(enter, done, tries - 1)
                 return
             try:
@@ -315,7 +315,7 @@ class HistoryRead:
         now = self._readers.room_of(self._session)
         # Of what is more than the room that there was, the oldest messages were not read.
         room = Room(min(now.entries, self._room.entries), now.size)
-        decide(self._begun, self._starts, pasts, room)
+        decide(self._result, self._starts, pasts, room)
         if self._session.is_live:
             self._queue()
 
@@ -324,13 +324,13 @@ class HistoryRead:
         have been missed."""
         readers, session = self._readers, self._session
         waiting = _waiting(session)
-        for entry in self._begun.entries:
+        for entry in self._result.entries:
             channel = parse(entry.channel)
             assert channel is not None
             assert entry.origin is not None
             if not entry.origin.is_initial and entry.origin.id in waiting:
                 continue
-            heard = readers.subscribing.hears_old(session, self._wanted[entry.channel], channel, entry)
+            heard = readers.options.match_history(session, self._wanted[entry.channel], channel, entry)
             if heard is MatchResult.NO:
                 continue
             readers.outbound.enqueue(session, entry if heard is MatchResult.YES else entry.oneway())

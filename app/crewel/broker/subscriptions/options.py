@@ -18,7 +18,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
@@ -197,7 +197,7 @@ class SubscriptionOptions:
 
     # Messages
 
-    def hears(self, session: Session, channel: Channel, entry: Entry, sender: str, qos: bytes) -> MatchResult:
+    def match(self, session: Session, channel: Channel, entry: Entry, sender: str, qos: bytes) -> MatchResult:
         """How the message, which was published by `sender` with these qualities, reaches the session. To be asked once about
         each that is about to be queued: where only the newest is wanted, older ones leave the queue."""
         wants = self.filtered.get(session)
@@ -217,7 +217,7 @@ class SubscriptionOptions:
             self._unsettled.conflate(session, channel.name, entry.position)
         return _heard(session, hearing)
 
-    def chosen(
+    def filter_subscribers(
         self, channel: Channel, entry: Entry, subscribers: Collection[Session], sender: str, qos: bytes
     ) -> list[Session]:
         """The subscribers less those who have said that they do not want this message, and those to whom it has gone now
@@ -226,14 +226,14 @@ class SubscriptionOptions:
         for session in subscribers:
             heard = MatchResult.YES
             if session in self.filtered:
-                heard = self.hears(session, channel, entry, sender, qos)
+                heard = self.match(session, channel, entry, sender, qos)
             if heard is MatchResult.YES:
                 hearing.append(session)
             elif heard is MatchResult.ONEWAY:
                 self._outbound.enqueue(session, entry.oneway())
         return hearing
 
-    def hears_old(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> MatchResult:
+    def match_history(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> MatchResult:
         """The same of a message of the history, for a subscription that wants this."""
         assert entry.origin is not None
         question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
@@ -282,7 +282,7 @@ class SubscriptionOptions:
 
     # What sessions want
 
-    def told(self, session: Session) -> dict[str, list[dict[str, Any]]]:
+    def as_json(self, session: Session) -> dict[str, list[dict[str, Any]]]:
         """What the session wants of which pattern, by the names on the wire; patterns of which it wants everything are left
         out."""
         return {

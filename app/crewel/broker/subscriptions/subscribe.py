@@ -13,10 +13,10 @@ from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.handler_steps import Steps
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Steps
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
     HistoryRead,
@@ -43,7 +43,7 @@ class SubscribeHandler:
         self,
         guard: Guard,
         topics: Topics,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         permissions: Permissions,
         access: StoreAccess,
         subscriptions: SubscriptionStore,
@@ -51,7 +51,7 @@ class SubscribeHandler:
     ) -> None:
         self._guard = guard
         self._topics = topics
-        self._subscribing = subscribing
+        self._options = options
         self._permissions = permissions
         self._access = access
         self._subscriptions = subscriptions
@@ -60,12 +60,12 @@ class SubscribeHandler:
     def asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
         for more of the same channels before."""
-        if session in self._subscribing.filtered:
+        if session in self._options.filtered:
             return True
         ext = message.fields.get("ext")
         if type(ext) is not dict:
             return False
-        return "subscribe" in ext or ("replay" in ext and self._subscribing.numbers is not None)
+        return "subscribe" in ext or ("replay" in ext and self._options.numbers is not None)
 
     def subscribe(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
         """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
@@ -77,18 +77,18 @@ class SubscribeHandler:
             yield from self._ask_for_group(session, message, granted)
         names = dict.fromkeys(channel.name for channel in granted)
         is_again = any(name in session.subscriptions for name in names)
-        wanted = {name: self._subscribing.wanted(session, name, qos) for name in names}
-        begun = ReplayResult()
-        starts = [] if qos.choice.group else self._starts(message, qos, granted, begun)
+        wanted = {name: self._options.wanted(session, name, qos) for name in names}
+        result = ReplayResult()
+        starts = [] if qos.choice.group else self._starts(message, qos, granted, result)
         try:
-            yield from self._begin(session, wanted, starts, begun)
+            yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
             raise Refused(coded(failure.code), failure.code, str(failure)) from failure
         if error is None and not session.is_live:
             error = BayeuxCode.SUBSCRIBE_FAILED
         reply = replies.ok(message) if error is None else replies.failed(message, error)
         if "subscribe" in asked:
-            reply["ext"] = {"subscribe": _told(begun, qos, is_again=is_again)}
+            reply["ext"] = {"subscribe": _told(result, qos, is_again=is_again)}
             if error is not None:
                 reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
         return reply
@@ -101,7 +101,7 @@ class SubscribeHandler:
                 raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
 
     def _starts(
-        self, message: Message, qos: SubscribeQos, channels: list[Channel], begun: ReplayResult
+        self, message: Message, qos: SubscribeQos, channels: list[Channel], result: ReplayResult
     ) -> list[ReplayRequest]:
         """The histories to be read. Where there is none, nothing can be recovered."""
         starts: dict[str, ReplayRequest] = {}
@@ -109,17 +109,17 @@ class SubscribeHandler:
         for channel in channels:
             name = channel.name
             if channel.is_wildcard:
-                kept = self._subscribing.histories(channel) if entries else []
+                kept = self._options.histories(channel) if entries else []
                 starts |= {
                     each: ReplayRequest(each, name, entries, qos.newest_first) for each in kept if each not in starts
                 }
                 continue
             since = (qos.since or {}).get(name)
             replay = self._replay(message, channel)
-            if not self._subscribing.has_history(channel):
+            if not self._options.has_history(channel):
                 if replay is not None and replay >= 0:
                     raise replay_refusal(replay)
-                begun.is_recovered &= since is None
+                result.is_recovered &= since is None
             elif since is not None or replay is not None or "subscribe" in message.ext:
                 starts[name] = ReplayRequest(
                     name, name, entries, qos.newest_first, since, None if since is not None else replay
@@ -129,32 +129,32 @@ class SubscribeHandler:
     def _replay(self, message: Message, channel: Channel) -> int | None:
         """The number after which events of this channel shall come again, or ALL; None: only new ones. Raises Refused."""
         numbers = message.ext.get("replay")
-        if not isinstance(numbers, dict) or self._subscribing.numbers is None or not self._topics.is_replayed(channel):
+        if not isinstance(numbers, dict) or self._options.numbers is None or not self._topics.is_replayed(channel):
             return None
         number = read_number(numbers.get(channel.name, REPLAY_NEW))
         return None if number == REPLAY_NEW else number
 
     def _begin(
-        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], begun: ReplayResult
+        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
         """Let the session hear these channels, after what their histories have for it. Raises StoreError and Refused."""
         if session.durable is not None and wanted:
-            yield from self._begin_stored(session, wanted, starts, begun)
+            yield from self._begin_stored(session, wanted, starts, result)
             return
 
         def enter() -> None:
             for name, choices in wanted.items():
-                self._subscribing.enter(session, name, choices)
+                self._options.enter(session, name, choices)
 
         if starts and self._access.has_store:
             if self._access.is_reloading:
                 raise StoreUnavailable(self._access.trouble)
-            yield HistoryRead(self._readers, session, wanted, starts, begun).begin(enter)
+            yield HistoryRead(self._readers, session, wanted, starts, result).begin(enter)
         elif session.is_live:
             enter()
 
     def _begin_stored(
-        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], begun: ReplayResult
+        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
         """The same, of a session that the store has: its subscription is a step that follows the reading of the histories."""
         subscriptions, durable = self._subscriptions, session.durable
@@ -162,7 +162,7 @@ class SubscribeHandler:
         if not starts:
             yield subscriptions.subscribe(session, durable, wanted)
             return
-        reading = HistoryRead(self._readers, session, wanted, starts, begun)
+        reading = HistoryRead(self._readers, session, wanted, starts, result)
         failures: list[StoreError | Refused] = []
         new = [name for name in wanted if name not in durable.since]
 
@@ -197,12 +197,12 @@ def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None
             raise IllegalArgument("group", "must be left out: what comes on this channel cannot be shared")
 
 
-def _told(begun: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
+def _told(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
-        "position": {name: {"epoch": place.epoch, "id": str(place.id)} for name, place in begun.positions.items()}
+        "position": {name: {"epoch": place.epoch, "id": str(place.id)} for name, place in result.positions.items()}
     }
     if qos.since is not None:
-        told["recovered"] = begun.is_recovered
+        told["recovered"] = result.is_recovered
     if is_again and not qos.multi_subscribe:
         told["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
     return told
@@ -219,13 +219,13 @@ class Permissions:
         channels: Channels,
         guard: Guard,
         groups: ConsumerGroups,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         subscriptions: SubscriptionStore,
     ) -> None:
         self._channels = channels
         self._guard = guard
         self._groups = groups
-        self._subscribing = subscribing
+        self._options = options
         self._subscriptions = subscriptions
 
     def grant(
@@ -255,7 +255,7 @@ class Permissions:
             yield self._subscriptions.unsubscribe(session, session.durable, names)
             return
         for name in names:
-            self._subscribing.leave(session, name)
+            self._options.leave(session, name)
 
     def _refused(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
         is_known = channel.name in META_CHANNELS or channel.name in self._channels or channel.kind is Kind.SERVICE

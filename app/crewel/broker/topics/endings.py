@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.steps import resolve
 from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic
@@ -50,7 +50,7 @@ class Endings:
         access: StoreAccess,
         channels: Channels,
         groups: ConsumerGroups,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         clock: Clock,
     ) -> None:
         self._loop = runtime.loop
@@ -60,7 +60,7 @@ class Endings:
         self._access = access
         self._channels = channels
         self._groups = groups
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._clock = clock
         self.eraser: TopicEraser
         """Parts sessions from topics that are erased."""
@@ -170,7 +170,7 @@ class Endings:
             after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
             access = self._access
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max)
-            access.writing.submit(step, lambda _: None, insists=True)
+            access.writing.submit(step, lambda _: None, retries=True)
             self.forget(topic)
 
     def dies_in_ms(self, topic: Topic) -> int | None:
@@ -204,7 +204,7 @@ class Endings:
             return
         for name, removed, left in answer:
             if not name.startswith("/"):
-                self._shared.expired(name, removed, left)
+                self._shared_queues.expired(name, removed, left)
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
@@ -287,7 +287,7 @@ class Endings:
 
         def answered(answer: int | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
-                access.writing.submit(step, answered, insists=True)  # it may be half done
+                access.writing.submit(step, answered, retries=True)  # it may be half done
             elif isinstance(answer, StoreError):
                 resolve(done, answer)
             else:
@@ -311,4 +311,4 @@ class Endings:
         if topic.is_marked and not access.writing.is_closed:
             topic.is_marked = False
             step = histories.forget(access.keys, access.token, topic.name)
-            access.writing.submit(step, lambda _: None, insists=True)
+            access.writing.submit(step, lambda _: None, retries=True)

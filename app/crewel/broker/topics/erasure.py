@@ -16,14 +16,14 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.handler_steps import finished
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of
 from crewel.broker.point_to_point.shared_queues import SharedQueues
-from crewel.broker.sessions import Session
-from crewel.broker.steps import finished
+from crewel.broker.session import Session
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.turns import Turns
 from crewel.delivery.durable import Durable
@@ -78,11 +78,11 @@ class TopicEraser:
         unsettled: Unsettled,
         ids: Ids,
         groups: ConsumerGroups,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         access: StoreAccess,
         sessions: dict[str, Session],
         queued: QueuedTopics,
-        subscribing: Options,
+        options: Options,
         subscriptions: StoredSubscriptions,
         committed: Callable[[], Awaitable[None]],
     ) -> None:
@@ -91,11 +91,11 @@ class TopicEraser:
         self._unsettled = unsettled
         self._ids = ids
         self._groups = groups
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._access = access
         self._sessions = sessions
         self._queued = queued
-        self._subscribing = subscribing
+        self._options = options
         self._subscriptions = subscriptions
         self._committed = committed
 
@@ -136,7 +136,7 @@ class TopicEraser:
         if session.dispatcher is None or not session.dispatcher.rules.tells:
             return False
         hearing = [each for each in channel.patterns if each in session.subscriptions]
-        return any(self._subscribing.wants_notice(session, each) for each in hearing)
+        return any(self._options.wants_notice(session, each) for each in hearing)
 
     def _part(self, session: Session, name: str, *, ends: bool, tells: bool) -> list[asyncio.Future[None]]:
         """Part the session from the topic. What has to be waited for, raises StoreError."""
@@ -145,7 +145,7 @@ class TopicEraser:
         if session.durable is not None:
             return [self._subscriptions.erase(session, session.durable, name, ends=ends, tells=tells)]
         if ends:
-            self._subscribing.leave(session, name)
+            self._options.leave(session, name)
         if tells:
             waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
             notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
@@ -193,11 +193,11 @@ class TopicEraser:
         """End the messages of the topic up to this one that wait for a subject or a group; returns how many. Raises
         StoreError."""
         count = 0
-        for queue in self._shared.names():
+        for queue in self._shared_queues.names():
             start = 0
-            while entries := await self._shared.peek(queue, _DISCARDED_AT_ONCE, start):
+            while entries := await self._shared_queues.peek(queue, _DISCARDED_AT_ONCE, start):
                 places = [entry.position for entry in entries if entry.channel == name and entry.position <= upto]
-                ended = await self._shared.discard(queue, places, EndReason.ERASED) if places else 0
+                ended = await self._shared_queues.discard(queue, places, EndReason.ERASED) if places else 0
                 count += ended
                 start += len(entries) - ended
         return count

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
-from crewel.broker.sessions import Session
-from crewel.broker.steps import resolve
+from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.broker.turns import Turns, in_turns
 from crewel.delivery.durable import Durable
@@ -42,11 +42,11 @@ class QueuedTopics:
 
     def __init__(
         self,
-        shared: SharedQueues,
+        shared_queues: SharedQueues,
         access: StoreAccess,
         sessions: dict[str, Session],
     ) -> None:
-        self._shared = shared
+        self._shared_queues = shared_queues
         self._access = access
         self._sessions = sessions
 
@@ -63,7 +63,7 @@ class QueuedTopics:
         meanwhile. Raises StoreError."""
         counts: Counter[str] = Counter()
         turns = Turns()
-        for queue in self._shared.names():
+        for queue in self._shared_queues.names():
             async for entries in self._portions(queue):
                 counts.update(entry.channel for entry in entries)
                 await turns.rest()
@@ -96,7 +96,7 @@ class QueuedTopics:
             if any(waiting.channel == name for waiting in _open(durable)):
                 return True
             await turns.rest()
-        for queue in self._shared.names():
+        for queue in self._shared_queues.names():
             if await self.is_in_queue(queue, name):
                 return True
         return False
@@ -120,7 +120,7 @@ class QueuedTopics:
     async def _portions(self, queue: str) -> AsyncIterator[list[Entry]]:
         """What waits in the shared queue, in portions. Raises StoreError."""
         for start in range(0, _MOST_SHARED, _AT_ONCE):
-            entries = await self._shared.peek(queue, _AT_ONCE, start)
+            entries = await self._shared_queues.peek(queue, _AT_ONCE, start)
             if entries:
                 yield entries
             if len(entries) < _AT_ONCE:

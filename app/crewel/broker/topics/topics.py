@@ -18,12 +18,12 @@ from crewel.bayeux.codec import encode
 from crewel.broker.channels import Channels
 from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.limiting import Limits
+from crewel.broker.handler_steps import resolve
+from crewel.broker.limiter import Limiter
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
-from crewel.broker.steps import resolve
+from crewel.broker.session import Session
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.references import Looks, QueuedTopics, channel_of
 from crewel.broker.topics.topic import Topic, TopicView, read_rules
@@ -47,8 +47,8 @@ class Topics:
         access: StoreAccess,
         channels: Channels,
         groups: ConsumerGroups,
-        shared: SharedQueues,
-        limits: Limits,
+        shared_queues: SharedQueues,
+        limits: Limiter,
         clock: Clock,
         queued: QueuedTopics,
     ) -> None:
@@ -62,7 +62,7 @@ class Topics:
         """Those that are configured, and those that were erased and still have messages in queues."""
         self.queued = queued
         self.looks = Looks(self, queued, access, channels, groups, runtime.loop)
-        self.endings = Endings(runtime, self, queued, access, channels, groups, shared, clock)
+        self.endings = Endings(runtime, self, queued, access, channels, groups, shared_queues, clock)
 
     # What a publish asks
 
@@ -226,7 +226,7 @@ class Topics:
         try:
             removed: int = await access.writing.ask(step)
         except StoreUncertain:
-            removed = await access.writing.ask(step, insists=True)  # it may have been done
+            removed = await access.writing.ask(step, retries=True)  # it may have been done
         topic.emptied()
         return removed
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.sessions import TRANSITIONS, Event, Session, State, new_secret
+from crewel.broker.session import TRANSITIONS, Event, Session, State, new_secret
 from crewel.delivery.entry import Entry
 from tests.broker.world import World
 

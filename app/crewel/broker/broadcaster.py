@@ -13,6 +13,7 @@ from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.write_queue import PendingPublish, Published
 from crewel.broker.events import Events
+from crewel.broker.handler_steps import Promise
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
@@ -20,8 +21,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Promise
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.entry import Entry
@@ -47,7 +47,7 @@ class StoragePlan(NamedTuple):
     """The groups of whose members one gets it."""
 
 
-class Broadcasting:
+class Broadcaster:
     """Puts messages into queues."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Broadcasting:
         expiry: Expiry,
         topics: Topics,
         groups: ConsumerGroups,
-        subscribing: SubscriptionOptions,
+        options: SubscriptionOptions,
         clock: Clock,
         access: StoreAccess,
     ) -> None:
@@ -77,11 +77,11 @@ class Broadcasting:
         self._expiry = expiry
         self._topics = topics
         self._groups = groups
-        self._subscribing = subscribing
+        self._options = options
         self._clock = clock
         self._access = access
 
-    def keeping(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
+    def plan_storage(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
         is one too many for its publisher."""
         if channel.is_reply:
@@ -97,7 +97,7 @@ class Broadcasting:
         self,
         channel: Channel,
         fields: Fields,
-        keeping: StoragePlan,
+        plan: StoragePlan,
         qos: PublishQos,
         *,
         publisher: Session | None = None,
@@ -117,10 +117,10 @@ class Broadcasting:
         heard = dict(fields) if self._registry.hearers else None
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        if keeping.history_max:
-            self._subscribing.number(channel, fields)
+        if plan.history_max:
+            self._options.number(channel, fields)
         sender = publisher.name if publisher is not None else ""
-        hears = publisher is None or not publisher.subscriptions or self._hears_itself(publisher, channel)
+        hears = publisher is None or not publisher.subscriptions or self._receives_own(publisher, channel)
         excluded = None if hears else publisher
         submission = Submission(
             channel.name,
@@ -129,11 +129,11 @@ class Broadcasting:
             sender if excluded is not None else "",
             key,
             qos.kept(),
-            keeping.history_max,
+            plan.history_max,
             qos.force_update,
-            keeping.is_only,
-            qos.leaves_history(self._clock.microseconds()) if any(keeping) else 0,
-            keeping.groups,
+            plan.is_only,
+            qos.leaves_history(self._clock.microseconds()) if any(plan) else 0,
+            plan.groups,
         )
         lazy = self._channels.is_lazy(channel)
         outgoing = PendingPublish(channel, submission, excluded, heard, qos, lazy=lazy)
@@ -178,12 +178,12 @@ class Broadcasting:
         )
         subscribers = self._channels.subscribers(channel)
         excluded = publisher
-        if publisher is not None and (publisher not in subscribers or self._hears_itself(publisher, channel)):
+        if publisher is not None and (publisher not in subscribers or self._receives_own(publisher, channel)):
             excluded = None
-        if self._subscribing.filtered:
+        if self._options.filtered:
             others = [session for session in subscribers if session is not excluded]
             sender = "" if publisher is None else publisher.name
-            subscribers = self._subscribing.chosen(channel, entry, others, sender, qos.kept())
+            subscribers = self._options.filter_subscribers(channel, entry, others, sender, qos.kept())
         if self._events.traffic is not None:
             counted = ANSWERS if channel.is_reply else channel.name
             self._events.published(counted, sum(session is not excluded for session in subscribers))
@@ -198,9 +198,9 @@ class Broadcasting:
         self._outbound.enqueue(session, Entry(fields, lazy=lazy))
         return True
 
-    def _hears_itself(self, publisher: Session, channel: Channel) -> bool:
-        subscribing = self._subscribing
-        if publisher in subscribing.filtered and not subscribing.is_local(publisher, channel):
+    def _receives_own(self, publisher: Session, channel: Channel) -> bool:
+        options = self._options
+        if publisher in options.filtered and not options.is_local(publisher, channel):
             return False
         own = publisher.broadcast_to_publisher
         return self._settings.bayeux.broadcast_to_publisher if own is None else own

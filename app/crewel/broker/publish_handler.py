@@ -11,20 +11,20 @@ from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
-from crewel.broker.broadcasting import Broadcasting, StoragePlan
+from crewel.broker.broadcaster import Broadcaster, StoragePlan
 from crewel.broker.channels import Channels
 from crewel.broker.durability.log_appender import readonly
 from crewel.broker.durability.write_queue import Published
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
+from crewel.broker.handler_steps import Steps, Then, wait
 from crewel.broker.ids import Ids
-from crewel.broker.limiting import Limits
+from crewel.broker.limiter import Limiter
 from crewel.broker.names import identity
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.registry import Registry, RemoteCall
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
-from crewel.broker.steps import Steps, Then, wait
+from crewel.broker.session import Session
 from crewel.broker.topics.topics import Topics
 from crewel.errors import (
     BayeuxCode,
@@ -49,7 +49,7 @@ def scoped(key: str, channel: Channel, publisher: Session | None) -> str:
     return f"{'' if publisher is None else identity(publisher)} {channel.name} {key}" if key else ""
 
 
-class Publishing:
+class PublishHandler:
     """Handles what clients publish."""
 
     def __init__(
@@ -60,9 +60,9 @@ class Publishing:
         registry: Registry,
         ids: Ids,
         guard: Guard,
-        limits: Limits,
+        limits: Limiter,
         topics: Topics,
-        broadcasting: Broadcasting,
+        broadcaster: Broadcaster,
         destinations: Destinations,
     ) -> None:
         self._settings = runtime.settings
@@ -75,7 +75,7 @@ class Publishing:
         self._guard = guard
         self._limits = limits
         self._topics = topics
-        self._broadcasting = broadcasting
+        self._broadcaster = broadcaster
         self._destinations = destinations
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
@@ -130,7 +130,7 @@ class Publishing:
         if channel.is_broadcast:
             if not self._topics.plain(channel, session):
                 return self._publish_with_qos(session, message, self._topics.usual(channel))
-            self._broadcasting.send(channel, delivered(message), publisher=session)
+            self._broadcaster.send(channel, delivered(message), publisher=session)
         else:
             answer = self._registry.answers.get(channel.name)
             if answer is not None:
@@ -183,24 +183,24 @@ class Publishing:
     def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
         channel = message.channel
         key = scoped(qos.key, channel, session) if qos.key else ""
-        keeping = self._broadcasting.keeping(channel, qos, session)
-        if keeping is not None:
-            return self._publish_stored(session, message, qos, keeping, key)
+        plan = self._broadcaster.plan_storage(channel, qos, session)
+        if plan is not None:
+            return self._publish_stored(session, message, qos, plan, key)
         first = self._ids.first_of(key) if key else None
         if first is not None:
             return _published(message, first)
         origin = self._ids.stamp()
         if key:
             self._ids.remember(key, origin[0])
-        self._broadcasting.send(channel, _delivered(message, qos), publisher=session, origin=origin, qos=qos)
+        self._broadcaster.send(channel, _delivered(message, qos), publisher=session, origin=origin, qos=qos)
         return _published(message, origin[0])
 
     def _publish_stored(
-        self, session: Session, message: Message, qos: PublishQos, keeping: StoragePlan, key: str
+        self, session: Session, message: Message, qos: PublishQos, plan: StoragePlan, key: str
     ) -> Then[Reply]:
         try:
-            promise = self._broadcasting.store(
-                message.channel, _delivered(message, qos), keeping, qos, publisher=session, key=key
+            promise = self._broadcaster.store(
+                message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
             )
         except StoreError as error:
             raise _not_stored(error) from error
@@ -286,7 +286,7 @@ class Publishing:
             try:
                 result = await pending
             finally:
-                self._limits.called(session)
+                self._limits.call_finished(session)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the caller's answer
             self._tell(session, message, _failure(message, error), successful=False)
         else:
@@ -298,7 +298,7 @@ class Publishing:
             fields["id"] = message.id
         try:
             self._outbound.pipe.require_encodable(fields)
-            self._broadcasting.to_one(session, fields)
+            self._broadcaster.to_one(session, fields)
         except TypeError as error:
             self._tell(session, message, _failure(message, error), successful=False)
 

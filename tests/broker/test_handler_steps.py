@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.steps import Promise, Steps, Then, complete, resume, start, wait
+from crewel.broker.handler_steps import Promise, Steps, Then, complete, resume, start, wait
 
 
 def double(value: Any) -> Steps[int]:

@@ -251,7 +251,7 @@ class TestSeveral:
             assert "state" not in ask(receiver, "/a", filter=expression)["ext"]["subscribe"]
         publish(world, "/a", *({"n": n} for n in range(6)))
         assert [each["n"] for each in data(receiver.take())] == [0, 1, 2, 3, 4, 5]
-        assert world.broker.subscribing.told(receiver.session) == {
+        assert world.broker.subscription_options.as_json(receiver.session) == {
             "/a": [{"filter": "data.n > `2`"}, {"filter": "data.n < `4`"}]
         }
 
@@ -269,7 +269,7 @@ class TestSeveral:
         receiver.subscribe("/a")
         publish(world, "/a", {"n": 0})
         assert len(receiver.take()) == 1
-        assert receiver.session not in world.broker.subscribing.filtered
+        assert receiver.session not in world.broker.subscription_options.filtered
         assert "p:/a" not in world.record(receiver.session)
 
     def test_a_subscription_that_is_given_up_leaves_no_wishes(self, world: StoredWorld) -> None:
@@ -280,13 +280,13 @@ class TestSeveral:
             publish(world, "/a", {"n": 0})
             came = client.take() if isinstance(client, Receiver) else client.connect(advice={"timeout": 0}).answer
             assert data_of(came) == [{"n": 0}]
-        assert not world.broker.subscribing.filtered
+        assert not world.broker.subscription_options.filtered
 
     def test_a_session_that_ends_is_forgotten(self, world: StoredWorld) -> None:
         client = Client(world).joined()
         ask(client, "/a", local=False)
         client.say("/meta/disconnect")
-        assert not world.broker.subscribing.filtered
+        assert not world.broker.subscription_options.filtered
 
     def test_too_many_are_refused(self, world: StoredWorld) -> None:
         client = Client(world).joined()
@@ -318,16 +318,16 @@ class TestRestart:
         receiver = Receiver(world).started(name="client/joe/1", persistent=True)
         ask(receiver, "/a", filter="data.n > `2`")
         ask(receiver, "/b", newestOnly=True, notify=False)
-        wishes = world.broker.subscribing.told(receiver.session)
+        wishes = world.broker.subscription_options.as_json(receiver.session)
         world.close()
         again = StoredWorld(RULES, prefix=world.prefix)
         try:
             session = again.broker.sessions[str(receiver.id)]
-            assert again.broker.subscribing.told(session) == wishes
+            assert again.broker.subscription_options.as_json(session) == wishes
             receiver.world = again
             publish(again, "/a", {"n": 1}, {"n": 3}, {"n": 5})
             assert [each["n"] for each in data(receiver.take())] == [3, 5]
-            assert not again.broker.subscribing.wants_notice(session, "/b")
+            assert not again.broker.subscription_options.wants_notice(session, "/b")
         finally:
             again.close()
 
@@ -393,16 +393,16 @@ class TestGroups:
 def test_wishes_of_another_version_are_left_out(world: StoredWorld) -> None:
     receiver = Receiver(world).started("/a")
     stored = {"/a": [{"local": False, "mood": "good"}], "/gone": [{"local": False}]}
-    world.broker.subscribing.restore(receiver.session, stored)
-    assert world.broker.subscribing.told(receiver.session) == {}
-    world.broker.subscribing.restore(receiver.session, {"/a": {"local": False}})
-    assert world.broker.subscribing.told(receiver.session) == {"/a": [{"local": False}]}
+    world.broker.subscription_options.restore(receiver.session, stored)
+    assert world.broker.subscription_options.as_json(receiver.session) == {}
+    world.broker.subscription_options.restore(receiver.session, {"/a": {"local": False}})
+    assert world.broker.subscription_options.as_json(receiver.session) == {"/a": [{"local": False}]}
 
 
 def test_who_does_not_want_notices_says_so(world: StoredWorld) -> None:
     receiver = Receiver(world).started("/b")
     ask(receiver, "/a", notify=False)
-    wants = world.broker.subscribing.wants_notice
+    wants = world.broker.subscription_options.wants_notice
     assert (wants(receiver.session, "/a"), wants(receiver.session, "/b")) == (False, True)
     ask(receiver, "/a", notify=True)
     assert wants(receiver.session, "/a")

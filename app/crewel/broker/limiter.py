@@ -21,7 +21,7 @@ from crewel.broker.outbox.exchange import Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
-from crewel.broker.sessions import Session
+from crewel.broker.session import Session
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate, holder_of
@@ -58,7 +58,7 @@ _RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
 """The settings of each kind of token bucket."""
 
 
-class Limits:
+class Limiter:
     """The limits of one broker."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Limits:
             told = "this address has too many sessions"
             raise self._limited("max_sessions_per_address", told, _spread(_ROOM_S), session, Limited.CAP)
 
-    def begun(self, session: Session) -> None:
+    def session_started(self, session: Session) -> None:
         """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
         session.charge_subject(self.subjects.of(subject) if subject else None)
@@ -128,7 +128,7 @@ class Limits:
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
 
-    def ended(self, session: Session) -> None:
+    def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
         for account in (session.account, session.subject):
             if account is not None:
@@ -195,7 +195,7 @@ class Limits:
         self._metrics.limited["max_calls_per_session"] += 1
         return False
 
-    def called(self, session: Session) -> None:
+    def call_finished(self, session: Session) -> None:
         """A remote call of the session has its result."""
         self.calls[session] -= 1
         if not self.calls[session]:

@@ -14,30 +14,30 @@ from typing import Any
 from crewel.bayeux.channel import Kind
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Promise, Steps, Then, complete, outcome_of, resume, start
 from crewel.broker.inbound import refusal
-from crewel.broker.limiting import Limits
+from crewel.broker.limiter import Limiter
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.publishing import Publishing
-from crewel.broker.sessions import Event, Host, Session
-from crewel.broker.steps import Promise, Steps, Then, complete, outcome_of, resume, start
+from crewel.broker.publish_handler import PublishHandler
+from crewel.broker.session import Event, Host, Session
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.event_loop import TURN_S
 from crewel.security.grants import Grants
 
 
-class Posting:
+class BackendPublisher:
     """Publishes for back ends."""
 
     def __init__(
         self,
         outbound: Outbound,
-        limits: Limits,
-        publishing: Publishing,
+        limits: Limiter,
+        publish_handler: PublishHandler,
         host: Host,
     ) -> None:
         self._outbound = outbound
         self._limits = limits
-        self._publishing = publishing
+        self._publish_handler = publish_handler
         self._host = host
 
     async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
@@ -87,7 +87,7 @@ class Posting:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
         if not self._outbound.pipe.rcv(session, message):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        return self._publishing.publish(session, message)
+        return self._publish_handler.publish(session, message)
 
 
 async def _end(steps: Steps[Reply] | Then[Reply], pending: Awaitable[Any], message: Message) -> Reply:
