@@ -5,11 +5,8 @@ connect that waits for it to the bytes of the answer. It is the same on every ma
 """
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import orjson
@@ -20,6 +17,7 @@ from crewel import server
 from crewel.extensions import ack, timesync
 from crewel.settings import Settings, load
 from crewel.transports.http_fast import FastConnection, FastLane
+from tests.work import calls
 
 SESSIONS = 50
 
@@ -90,22 +88,6 @@ class Client:
         return self.request({"channel": "/meta/connect", "connectionType": "long-polling", **ext})
 
 
-def counted(calls: Counter[str], work: Callable[[], None]) -> None:
-    """Count the calls, of Python's functions and of C's, that this work makes."""
-
-    def count(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            calls[frame.f_code.co_qualname] += 1
-        elif event == "c_call":
-            calls[getattr(argument, "__qualname__", str(argument))] += 1
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-
-
 @pytest.fixture
 def settings() -> Settings:
     """The settings; reading them and the extensions looks at files, which must not happen inside the event loop."""
@@ -124,33 +106,33 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
     clients = [Client(lane, acknowledges=acknowledges) for _ in range(SESSIONS)]
-    calls: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     try:
         for client in clients:
             client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
             client.ask({"channel": "/meta/connect"})
             client.connection.data_received(client.connect())
         for _ in range(2):  # in the first round each connection sees its connect's head for the first time
-            calls.clear()
+            counted.clear()
             broker.publish("/room", {"text": "x" * 40})
-            counted(calls, broker.outbound._flush)
+            counted.update(calls(broker.outbound._flush))
             for client in clients:
                 client.reply()
-            counted(calls, partial(connect_all, [(client.connection, client.connect()) for client in clients]))
+            counted.update(calls(partial(connect_all, [(client.connection, client.connect()) for client in clients])))
     finally:
         await lane.close(0)
         await broker.close()
-    return calls.total() / SESSIONS, calls
+    return counted.total() / SESSIONS, counted
 
 
 async def test_a_delivery_over_long_polling_makes_no_more_calls_than_before(settings: Settings) -> None:
-    figure, calls = await calls_per_delivery(settings, acknowledges=False)
-    assert figure <= MAX_CALLS_PLAIN, calls.most_common(40)
+    figure, counted = await calls_per_delivery(settings, acknowledges=False)
+    assert figure <= MAX_CALLS_PLAIN, counted.most_common(40)
 
 
 async def test_an_acknowledged_delivery_makes_no_more_calls_than_before(settings: Settings) -> None:
-    figure, calls = await calls_per_delivery(settings, acknowledges=True)
-    assert figure <= MAX_CALLS_ACKNOWLEDGED, calls.most_common(60)
+    figure, counted = await calls_per_delivery(settings, acknowledges=True)
+    assert figure <= MAX_CALLS_ACKNOWLEDGED, counted.most_common(60)
 
 
 async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> None:
@@ -160,22 +142,20 @@ async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> 
     lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
     client = Client(lane, acknowledges=False)
     request = client.request({"channel": "/room", "data": {"text": "x" * 40}})
-    calls: Counter[str] = Counter()
     try:
         for _ in range(2):
-            calls.clear()
-            counted(calls, partial(client.connection.data_received, request))
+            counted = calls(partial(client.connection.data_received, request))
             client.reply()
     finally:
         await lane.close(0)
         await broker.close()
-    assert calls.total() <= MAX_CALLS_PUBLISH, calls.most_common(60)
+    assert counted.total() <= MAX_CALLS_PUBLISH, counted.most_common(60)
 
 
 async def test_no_work_is_done_twice_for_a_delivery(settings: Settings) -> None:
     """One encoding of the message for all, one write and one look-up of the session each, and nothing kept of the connect."""
-    _, calls = await calls_per_delivery(settings, acknowledges=False)
-    assert calls["Inbound.receive"] == SESSIONS
-    assert calls["Wire.write"] == SESSIONS
-    assert calls["Message.__init__"] == 0, "a connect that says nothing unusual is no more than its id"
-    assert calls["Entry.__init__"] == 0, "the message is encoded when it is published and not when it leaves"
+    _, counted = await calls_per_delivery(settings, acknowledges=False)
+    assert counted["Inbound.receive"] == SESSIONS
+    assert counted["Wire.write"] == SESSIONS
+    assert counted["Message.__init__"] == 0, "a connect that says nothing unusual is no more than its id"
+    assert counted["Entry.__init__"] == 0, "the message is encoded when it is published and not when it leaves"

@@ -14,7 +14,7 @@ import pytest
 
 from crewel.storage import dead_letters
 from tests.broker.stored_world import Receiver, StoredWorld, data, store
-from tests.broker.work import instructions
+from tests.work import instructions
 
 MakeStored = Callable[..., StoredWorld]
 AWAY_S = 15.0
@@ -47,6 +47,7 @@ def test_a_message_for_a_full_queue_costs_the_same_however_long_the_queue_is(
         joe = full(world, most, policy, is_stored=is_stored, is_away=is_away)
         publish = partial(store, world, "/a") if is_stored else partial(world.broker.publish, "/a")
         publish("the first one too many")
+        world.settle()
         costs[most] = instructions(partial(publish, "one more"))
         assert world.broker.dispatchers.waiting(joe.session) == most
     assert costs[long] - costs[short] < 2 * (long - short), costs
