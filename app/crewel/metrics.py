@@ -73,6 +73,11 @@ DECLARED = (
     ),
     Declared("crewel_unhandled_total", "counter", "Publishes to service channels that no part of the server takes."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
+    Declared(
+        "crewel_publishes_delayed_total",
+        "counter",
+        "Publishes that waited because dead letters or deliveries of their channel were pending.",
+    ),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
     Declared("crewel_queued", "gauge", "Messages that wait in the queues of subjects and groups now."),
     Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),
@@ -146,6 +151,7 @@ class Metrics(Collector):
         self.filters_over_budget = 0
         self.unhandled = 0
         self.stored_publishes = 0
+        self.publishes_delayed = 0
         self.letters: Counter[str] = Counter()
         self.letters_redriven: Counter[str] = Counter()
         self.letters_discarded = 0

@@ -180,22 +180,43 @@ class ForgetsWhatItWithholds(Node):
         return None
 
 
+class WithholdsNothing(Node):
+    def _begin(self) -> bool:
+        begun = super()._begin()
+        self._withholds = False
+        return begun
+
+
+class RestsBetweenLetters(Node):
+    def commit(self) -> Commit | None:
+        commit = super().commit()
+        self.has_more = self.is_divided
+        return commit
+
+
+class CountsWhatHasGone(Node):
+    def drop(self, durable: Durable) -> None:
+        letters, durable.letters = durable.letters, None
+        super().drop(durable)
+        durable.letters = letters
+
+
 # Rules of the session
 
 
 class WithholdsWithoutOpening(Durable):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
-        untold, self.untold = self.untold, None
+        letters, self.letters = self.letters, None
         change = super().changed(cursor, committed)
-        self.untold = untold
+        self.letters = letters
         return change
 
 
 class OpensWhatWasSpilled(Durable):
     def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
         opened, settled, unboxed = super()._open_changes(through)
-        if self.untold is not None:
-            kept = self.untold.kept
+        if self.letters is not None:
+            kept = self.letters.kept
             opened |= {each: kept[each] for each in kept if each in self._stored_inbox}
         return opened, settled, unboxed
 
@@ -490,6 +511,9 @@ MUTATIONS = (
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
     Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow),
     Mutation("letters that are withheld are told", node=ForgetsWhatItWithholds),
+    Mutation("letters beyond what a commit may have are withheld", node=WithholdsNothing),
+    Mutation("commits follow each other while letters are withheld", node=RestsBetweenLetters),
+    Mutation("letters of a session that has gone are not counted", node=CountsWhatHasGone),
     Mutation("the message of a letter that is withheld is open", durable=WithholdsWithoutOpening),
     Mutation("what was spilled is not opened a second time", durable=OpensWhatWasSpilled),
     Mutation("a letter that is withheld waits for the cursor", durable=ReleasesAhead),

@@ -98,7 +98,7 @@ class Server:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
         self.node.most_changes = 2  # few sessions stand for many: commits are divided
-        self.node.most_letters = self.node.most_at_once = 1
+        self.node.most_letters = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
@@ -369,19 +369,30 @@ class Server:
         was_divided = node.is_divided
         commit = node.commit()
         self._compare([] if commit is None else ends_of(commit))
+        self._look_after_letters(node, commit)
         if commit is None and not was_divided:
             self._look_for_more(node)
         if commit is not None:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))
 
+    def _look_after_letters(self, node: Node, commit: Commit | None) -> None:
+        """No commit has more letters than it may, the next one follows at once while there are more, and all are counted."""
+        if commit is not None and len(commit.letters) > node.most_letters:
+            raise Broken(f"{len(commit.letters)} letters are in one commit")
+        if commit is not None and node._withholding and not node.has_more:
+            raise Broken("letters are withheld, and no commit follows at once")
+        pending = sum(len(each.letters) + each.letters.withheld for each in node.sessions.values() if each.letters)
+        if node.recent.letters.size != pending:
+            raise Broken(f"{pending} letters are pending, and {node.recent.letters.size} are counted")
+
     def _look_for_more(self, node: Node) -> None:
         """There is nothing to commit: then the store knows of all that has ended up to the cursor."""
         for durable in node.sessions.values():
-            untold = durable.untold
+            letters = durable.letters
             # A letter may wait behind one that the cursor has not passed.
-            is_blocked = untold is not None and untold.withheld and untold._letters[0].id > node._committed
-            withheld = untold.kept.keys() if untold is not None and is_blocked else set()
+            is_blocked = letters is not None and letters.withheld and letters.first > node._committed
+            withheld = letters.kept.keys() if letters is not None and is_blocked else set()
             ended = durable._stored.keys() - durable.open.keys() - withheld
             if late := [each for each in ended if each <= node._committed]:
                 raise Broken(f"{late} have ended for {durable.name}, and no commit tells it")

@@ -14,8 +14,8 @@ import pytest
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
+from crewel.delivery.pending_letters import PendingLetters
 from crewel.delivery.records import EndReason, Letter, LogId, Waiting
-from crewel.delivery.untold import Untold
 from tests.delivery.failing import FailingRun, FailingStore
 from tests.delivery.ledger import Broken
 from tests.delivery.receiver import Receiver
@@ -83,8 +83,8 @@ class GoesOnAsItIs(Receiver):
 
 class BuriesWithoutAnEnd(Durable):
     def bury(self, letter: Letter) -> None:
-        self.untold = self.untold or Untold()
-        self.untold.add(letter, Waiting())
+        self.letters = self.letters or PendingLetters()
+        self.letters.add(letter, Waiting())
 
 
 class TakesWhatArrivesTwice(Durable):

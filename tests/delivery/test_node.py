@@ -530,7 +530,7 @@ class TestWithheldLetters:
 
     def served(self, count: int = 3, most: int = 2) -> Served:
         served = Served(*(session(f"client/joe/{number}", a=3) for number in range(1, count + 1)))
-        served.node.most_letters = served.node.most_at_once = most
+        served.node.most_letters = most
         return served
 
     def bury(self, served: Served, durable: Durable, log_id: int) -> None:
@@ -557,10 +557,8 @@ class TestWithheldLetters:
         (commit,) = self.all(self.buried(11, most=3))
         assert (commit.cursor, len(commit.letters), commit.changes) == (11, 3, ())
 
-    def test_a_commit_withholds_none_while_they_are_few_at_once(self) -> None:
-        served = self.buried(11, 12, most=2)
-        served.node.most_at_once = 6
-        (commit,) = self.all(served)
+    def test_a_commit_withholds_none_while_it_has_room_for_all(self) -> None:
+        (commit,) = self.all(self.buried(11, 12, most=6))
         assert (commit.cursor, len(commit.letters), commit.changes) == (12, 6, ())
 
     def test_many_follow_and_no_commit_has_more_than_it_may(self) -> None:

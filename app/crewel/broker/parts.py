@@ -17,6 +17,7 @@ from crewel.broker.clock import Clock
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.dead_letters.redrive import DeadLetterRedrive
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.log_appender import LogAppender
@@ -96,6 +97,7 @@ class Parts:
             runtime.loop, runtime.settings, runtime.metrics, self.browsers, self.times, self.sessions, self._disconnect
         )
         outbound.pipe = Pipe(extensions)
+        self.pressure = BackPressure(runtime, access, outbound.fan_outs)
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
         self.unsettled = Unsettled(runtime, self.ids, self.expiry, access)
@@ -185,6 +187,7 @@ class Parts:
             self.backlog,
             self.subscriptions,
             appender,
+            self.pressure,
             self.topics,
             self.shared_queues,
             self.dispatchers,
@@ -241,6 +244,7 @@ class Parts:
             self.topics,
             self.broadcaster,
             self.destinations,
+            self.pressure,
         )
         self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, host)
         self.table = SessionTable(

@@ -13,6 +13,7 @@ from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcaster import Broadcaster, StoragePlan
 from crewel.broker.channels import Channels
+from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.log_appender import readonly
 from crewel.broker.durability.write_queue import Published
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
@@ -64,6 +65,7 @@ class PublishHandler:
         topics: Topics,
         broadcaster: Broadcaster,
         destinations: Destinations,
+        pressure: BackPressure,
     ) -> None:
         self._settings = runtime.settings
         self._metrics = runtime.metrics
@@ -77,6 +79,7 @@ class PublishHandler:
         self._topics = topics
         self._broadcaster = broadcaster
         self._destinations = destinations
+        self._pressure = pressure
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
@@ -87,12 +90,19 @@ class PublishHandler:
         if not session.spend():
             self._limits.draw(session)
         listeners = self._registry.listeners
-        if self._guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
-            return self._publish(session, message)
-        return self._ask_and_publish(session, message)
+        is_heard = listeners and not listeners.keys().isdisjoint(channel.patterns)
+        if is_heard or not self._guard.is_open(channel) or self._pressure.is_on:
+            return self._ask_and_publish(session, message)
+        return self._publish(session, message)
 
     def _ask_and_publish(self, session: Session, message: Message) -> Steps[Reply]:
         channel = message.channel
+        if self._pressure.is_on and self._pressure.delays(channel.name):
+            # Before anything else: so what follows in the request or on the socket waits too, and keeps its place behind this.
+            try:
+                yield self._pressure.relief(channel.name)
+            except StoreError as error:
+                raise _not_stored(error) from error
         if channel.is_broadcast and channel.name not in self._channels:
             reason = yield from self._guard.create(session, channel, message)
             if reason is not None:

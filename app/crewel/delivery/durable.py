@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from crewel.delivery.order import place_of, priority_of, rank_of
+from crewel.delivery.pending_letters import PendingLetters
 from crewel.delivery.recent import Owed
 from crewel.delivery.records import (
     Change,
@@ -23,7 +24,6 @@ from crewel.delivery.records import (
     SessionRecord,
     Waiting,
 )
-from crewel.delivery.untold import Untold
 from crewel.qos.publish import NORMAL
 
 _LOOKED_AT: Final = 16
@@ -48,11 +48,11 @@ class Durable(Owed):
         "holder",
         "is_dirty",
         "is_fenced",
+        "letters",
         "name",
         "owes",
         "parked",
         "since",
-        "untold",
         "was_adopted",
     )
 
@@ -87,7 +87,7 @@ class Durable(Owed):
         self._stored_inbox: set[LogId] = set()
         self._stored_notices: dict[str, LogId] = {}
         self._stored_batch = 0
-        self.untold: Untold | None = None
+        self.letters: PendingLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
 
     @classmethod
@@ -291,10 +291,18 @@ class Durable(Owed):
     def bury(self, letter: Letter) -> None:
         """The message becomes a dead letter: it was open, or just arriving, or never stored."""
         message = letter.message
-        waiting = (self._pop(letter.id) or Waiting()) if message is None else Waiting(0, len(message.body))
-        if self.untold is None:
-            self.untold = Untold()
-        self.untold.add(letter, waiting)
+        waiting = Waiting() if message is None else Waiting(0, len(message.body), message.channel)
+        if message is None:
+            waiting = self._pop(letter.id) or waiting
+        if self.letters is None:
+            self.letters = PendingLetters(None if self._recent is None else self._recent.letters)
+        self.letters.add(letter, waiting)
+
+    def detach(self) -> None:
+        """The node has it no more."""
+        super().detach()
+        if self.letters is not None:
+            self.letters.detach()
 
     def boxed(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
@@ -383,28 +391,28 @@ class Durable(Owed):
     def low(self) -> LogId | None:
         """Everything before this id is needed no more in the log by this session; None if nothing is needed."""
         first = next(iter(self.open), None)
-        if self.untold is not None and self.untold.low:
-            return self.untold.low if first is None else min(first, self.untold.low)
+        if self.letters is not None and self.letters.low:
+            return self.letters.low if first is None else min(first, self.letters.low)
         return first
 
     @property
     def news(self) -> int:
         """About how many messages the next commit opens; those that are only looked at count for a part."""
         stored = len(self._stored) + len(self._stored_inbox)
-        untold = 0 if self.untold is None else len(self.untold) + self.untold.withheld // _LOOKED_AT
-        return max(0, len(self.booked) + len(self.booked_inbox) - stored) + untold
+        letters = 0 if self.letters is None else len(self.letters) + self.letters.withheld // _LOOKED_AT
+        return max(0, len(self.booked) + len(self.booked_inbox) - stored) + letters
 
     @property
     def withholds(self) -> bool:
         """Whether letters are stored later than with the next commit."""
-        return self.untold is not None and self.untold.withheld > 0
+        return self.letters is not None and self.letters.withheld > 0
 
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
         self.catch_up()
         has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
-        if not (has_more or self._stored_notices or self.untold) and self.batch == self._stored_batch:
+        if not (has_more or self._stored_notices or self.letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
         in_step = self.was_adopted and cursor >= self.floor
         opened, settled, unboxed = self._open_changes(self.through(cursor))
@@ -437,7 +445,7 @@ class Durable(Owed):
         stored, open_now, inbox = self._stored, self.open, self.inbox
         kept: dict[LogId, Waiting] = {}
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
-        if self.untold is not None and (kept := self.untold.kept):
+        if self.letters is not None and (kept := self.letters.kept):
             # One that was spilled while it ended lies in the inbox, and must not be open twice.
             unknown = kept.keys() - stored.keys() - self._stored_inbox
             opened |= {each: kept[each] for each in kept if each in unknown}
@@ -450,18 +458,18 @@ class Durable(Owed):
 
     def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:
         """How messages ended since this was asked last, and the letters of those that died: of messages up to `through`, with
-        some that were withheld, at a cost of `most` (`Untold.take`); or (None) of all. To be asked before `changed`."""
+        some that were withheld, at a cost of `most` (`PendingLetters.take`); or (None) of all. To be asked before `changed`."""
         self.catch_up()
         told, self._ended = self._ended, {}
         if through is not None and told and self._newest > through:
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
         ended = [Ended(self.name, reason, tuple(ids)) for reason, ids in told.items()]
-        if self.untold is None:
+        if self.letters is None:
             return ended, []
-        letters = self.untold.take(through, most)
-        if not self.untold:
-            self.untold = None
+        letters = self.letters.take(through, most)
+        if not self.letters:
+            self.letters = None
         if died := tuple(letter.id for letter in letters if letter.message is None):
             ended.append(Ended(self.name, EndReason.DEAD, died))
         return ended, letters
@@ -469,7 +477,7 @@ class Durable(Owed):
     @property
     def has_ended_ahead(self) -> bool:
         """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
-        return bool(self._ended or (self.untold is not None and len(self.untold)))
+        return bool(self._ended or (self.letters is not None and len(self.letters)))
 
 
 def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:

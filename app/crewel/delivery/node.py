@@ -15,6 +15,7 @@ from typing import Final
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.pending import Interval, Pending
+from crewel.delivery.pending_letters import MOST_LETTERS
 from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
@@ -22,10 +23,6 @@ MOST_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 _MOST_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
-_MOST_LETTERS: Final = 400
-"""Dead letters of one commit while others are withheld, fewer with long bodies: they take the store some 15 ms."""
-_MOST_AT_ONCE: Final = 10_000
-"""Dead letters beyond which a commit withholds. A steady flood's publishers wait for what is not withheld, so it stays few."""
 
 _Found = tuple[list[Change], list[Ended], list[Letter]]
 """What is to be told of some sessions."""
@@ -45,7 +42,7 @@ class Node:
         self._committed = self._low = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
-        self.most_letters, self.most_at_once = _MOST_LETTERS, _MOST_AT_ONCE
+        self.most_letters = MOST_LETTERS
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
@@ -358,8 +355,8 @@ class Node:
         self._target = cursor
         self._todo.extend(found)
         self._dirty.clear()
-        costs = (each.untold.cost for each in found if each.untold is not None)
-        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_at_once
+        costs = (each.letters.cost for each in found if each.letters is not None)
+        self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
         return True
 
     def _in_step(self, cursor: LogId) -> Iterable[Durable]:
@@ -407,13 +404,13 @@ class Node:
         found: _Found = [], [], []
         room = self.most_letters
         for durable in list(islice(self._withholding, self.most_changes)):
-            untold = durable.untold
-            assert untold is not None
+            assert durable.letters is not None
+            pending = durable.letters
             changes, ended, letters = self._changes(self._committed, [durable], room)
             found[0].extend(changes)
             found[1].extend(ended)
             found[2].extend(letters)
-            room -= untold.spent
+            room -= pending.spent
             if room <= 0:
                 break
         if not self._withholding:
@@ -448,8 +445,8 @@ class Node:
                 continue  # it has gone since it was chosen
             durable.is_dirty = False
             self._dirty.pop(durable, None)
-            if self._withholds and durable.untold is not None:
-                durable.untold.withhold()
+            if self._withholds and durable.letters is not None:
+                durable.letters.withhold()
             how, dead = durable.take_ended(durable.through(cursor), released)
             ended += how
             letters += dead

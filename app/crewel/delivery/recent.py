@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
+from crewel.delivery.pending_letters import LetterBacklog
 from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ UNHEARD: Final = Taken(0, LogId(0), Waiting(), Audience(()))
 class Recent:
     """What the sessions of one node share."""
 
-    __slots__ = ("audiences", "booked", "owed", "size", "taken", "upto", "version")
+    __slots__ = ("audiences", "booked", "letters", "owed", "size", "taken", "upto", "version")
 
     def __init__(self) -> None:
         self.taken: list[Taken] = []
@@ -79,6 +80,8 @@ class Recent:
         """How many messages are noted, counted once for each session that gets them."""
         self.size = 0
         """Bytes of what is noted: no session has more that is not booked."""
+        self.letters = LetterBacklog()
+        """The dead letters of all sessions that the store does not have."""
         self.version = 0
         """Changes whenever another message might have another audience."""
 

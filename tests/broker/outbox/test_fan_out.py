@@ -82,11 +82,12 @@ class TestFanOuts:
         assert done == ["x0"]
         assert "could not be handed" in caplog.text
 
-    def test_beyond_the_bound_the_publisher_waits_for_the_oldest(self, loop: ControlledLoop) -> None:
+    def test_beyond_the_bound_the_publisher_does_one_turn_of_the_work(self, loop: ControlledLoop) -> None:
         fan_outs, done = FanOuts(loop), []
-        for number in range(1010):
-            fan_outs.add("/x", steps(f"{number}.", 1, done))
-        assert done == [f"{number}.0" for number in range(10)]
+        fan_outs.slice_s = -1.0
+        for number in range(1005):
+            fan_outs.add("/x", steps(f"{number}.", 2, done))
+        assert done == ["0.0", "0.1", "1.0", "1.1"]
 
 
 def test_all_receivers_get_messages_of_a_channel_in_their_order(stored: StoredWorld) -> None:

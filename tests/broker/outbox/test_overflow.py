@@ -94,7 +94,7 @@ def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None
     """One request for many receivers with full queues."""
     world = make_stored()
     node = world.access.node
-    node.most_letters = node.most_at_once = MOST_LETTERS
+    node.most_letters = MOST_LETTERS
     for number in range(RECEIVERS):
         Receiver(world).started("/a", name=f"joe{number}/1", queue={"maxEntries": 1})
     (kept,) = store(world, "/a", "fills the queues")
@@ -127,7 +127,7 @@ def test_letters_that_were_not_stored_are_messages_again_when_the_server_dies(
     make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_stored()
-    world.access.node.most_letters = world.access.node.most_at_once = 2
+    world.access.node.most_letters = 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
     (kept,) = store(world, "/a", "fills the queue")
     world.commit()

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
@@ -69,6 +70,7 @@ class Durability:
         backlog: BacklogLoader,
         subscriptions: SubscriptionStore,
         appender: LogAppender,
+        pressure: BackPressure,
         topics: Topics,
         shared_queues: SharedQueues,
         dispatchers: Dispatchers,
@@ -85,6 +87,7 @@ class Durability:
         self.backlog = backlog
         self.subscriptions = subscriptions
         self.appender = appender
+        self._pressure = pressure
         self._topics = topics
         self._shared_queues = shared_queues
         self._dispatchers = dispatchers
@@ -345,6 +348,7 @@ class Durability:
 
     async def _commit_once(self) -> bool:
         """Make the next commit, if there is anything to say; True if another one should follow."""
+        self._pressure.look()
         if not (self._access.is_reloading or self._under_way):
             await self._book()
         node = self._access.node

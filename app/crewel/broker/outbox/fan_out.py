@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 1000
-"""Pieces of work that wait at most. Beyond that the publisher waits until the oldest is done."""
+"""Pieces of work beyond which whoever adds one does a turn's worth first. Publishers that can wait do so long before."""
 
 
 class FanOuts:
@@ -38,16 +38,17 @@ class FanOuts:
         """How long one turn is, nearly."""
         self.waiting: dict[str, deque[Iterator[None]]] = {}
         """By channel, in the order of their turns."""
-        self._count = 0
+        self.count = 0
+        """How many pieces wait."""
 
     def add(self, channel: str, work: Iterator[None]) -> None:
         """Do this when all that was begun for the channel is done. The first step comes with a later turn."""
         if not self.waiting:
             self._loop.call_soon(self._go_on)
         self.waiting.setdefault(channel, deque()).append(work)
-        self._count += 1
-        while self._count > _MOST_WAITING:
-            self._finish_one(next(iter(self.waiting)))
+        self.count += 1
+        if self.count > _MOST_WAITING:
+            self._work()
 
     def finish(self, channel: str) -> None:
         """Do all that waits for this channel now: what follows must come after it."""
@@ -61,6 +62,14 @@ class FanOuts:
         self._done(channel)
 
     def _go_on(self) -> None:
+        self._work()
+        if self.waiting:
+            first = next(iter(self.waiting))
+            self.waiting[first] = self.waiting.pop(first)  # another channel is next
+            self._loop.call_soon(self._go_on)
+
+    def _work(self) -> None:
+        """Work for one turn."""
         end = self._loop.time() + self.slice_s
         while self.waiting:
             channel = next(iter(self.waiting))
@@ -68,15 +77,11 @@ class FanOuts:
                 self._done(channel)
             if self._loop.time() >= end:
                 break
-        if self.waiting:
-            first = next(iter(self.waiting))
-            self.waiting[first] = self.waiting.pop(first)  # another channel is next
-            self._loop.call_soon(self._go_on)
 
     def _done(self, channel: str) -> None:
         works = self.waiting[channel]
         works.popleft()
-        self._count -= 1
+        self.count -= 1
         if not works:
             del self.waiting[channel]
 

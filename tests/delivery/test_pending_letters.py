@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from crewel.delivery.pending_letters import LetterBacklog, PendingLetters
 from crewel.delivery.records import Letter, LogId, SessionName, Transient, Waiting
-from crewel.delivery.untold import Untold
 
 FAR = LogId(1000)
 
@@ -12,8 +12,8 @@ def letter(log_id: int, message: Transient | None = None) -> Letter:
     return Letter(SessionName("client/joe/1"), LogId(log_id), "user.update.deadMessage", "no", 0, message)
 
 
-def untold(*ids: int, size: int = 5) -> Untold:
-    made = Untold()
+def pending(*ids: int, size: int = 5) -> PendingLetters:
+    made = PendingLetters()
     for log_id in ids:
         made.add(letter(log_id), Waiting(0, size))
     return made
@@ -24,7 +24,7 @@ def ids(letters: Iterable[Letter]) -> list[int]:
 
 
 def test_each_is_taken_once_in_the_order_in_which_it_was_made() -> None:
-    made = untold(5, 4)
+    made = pending(5, 4)
     assert made
     assert ids(made.take(FAR)) == [5, 4]
     assert not made
@@ -32,14 +32,14 @@ def test_each_is_taken_once_in_the_order_in_which_it_was_made() -> None:
 
 
 def test_what_is_beyond_the_cursor_stays() -> None:
-    made = untold(4, 9, 5)
+    made = pending(4, 9, 5)
     assert ids(made.take(LogId(5))) == [4, 5]
     assert (len(made), made.cost) == (1, 1)
     assert ids(made.take(LogId(9))) == [9]
 
 
 def test_withheld_ones_are_taken_only_up_to_what_they_may_cost() -> None:
-    made = untold(4, 5, 6)
+    made = pending(4, 5, 6)
     made.withhold()
     assert (len(made), made.withheld, made.cost) == (0, 3, 0)
     assert made.take(FAR) == []
@@ -50,7 +50,7 @@ def test_withheld_ones_are_taken_only_up_to_what_they_may_cost() -> None:
 
 
 def test_newer_ones_are_taken_beside_those_that_are_withheld() -> None:
-    made = untold(4, 5)
+    made = pending(4, 5)
     made.withhold()
     made.add(letter(6), Waiting())
     assert len(made) == 1
@@ -59,14 +59,15 @@ def test_newer_ones_are_taken_beside_those_that_are_withheld() -> None:
 
 
 def test_one_beyond_the_cursor_holds_up_those_behind_it_if_they_are_withheld() -> None:
-    made = untold(9, 4)
+    made = pending(9, 4)
     made.withhold()
     assert made.take(LogId(5), 10) == []
+    assert made.first == 9
     assert ids(made.take(LogId(9), 10)) == [9, 4]
 
 
 def test_all_are_taken_when_the_session_ends() -> None:
-    made = untold(4, 5)
+    made = pending(4, 5)
     made.withhold()
     made.add(letter(6), Waiting())
     assert ids(made.take(None)) == [4, 5, 6]
@@ -74,15 +75,53 @@ def test_all_are_taken_when_the_session_ends() -> None:
 
 
 def test_a_long_body_costs_more() -> None:
-    made = untold(4, 5, 6, size=20_000)
+    made = pending(4, 5, 6, size=20_000)
     assert made.cost == 30
     made.withhold()
     assert ids(made.take(FAR, 10)) == [4]
     assert ids(made.take(FAR, 11)) == [5, 6]
 
 
+def counted(log_id: int, channel: str, backlog: LetterBacklog, size: int = 5) -> PendingLetters:
+    made = PendingLetters(backlog)
+    made.add(letter(log_id), Waiting(0, size, channel))
+    return made
+
+
+def test_the_backlog_has_what_those_of_all_sessions_cost_by_channel() -> None:
+    backlog = LetterBacklog()
+    first, second = counted(4, "/a", backlog), counted(5, "/b", backlog, 20_000)
+    second.add(letter(6), Waiting(0, 5, "/a"))
+    assert (backlog.size, backlog.by_channel) == (12, {"/a": 2, "/b": 10})
+    first.take(FAR)
+    second.withhold()
+    second.take(FAR, 1)
+    assert (backlog.size, backlog.by_channel) == (1, {"/a": 1})
+    second.take(None)
+    assert (backlog.size, backlog.by_channel) == (0, {})
+
+
+def test_those_of_a_session_that_has_gone_are_no_part_of_the_backlog() -> None:
+    backlog = LetterBacklog()
+    made = counted(4, "/a", backlog)
+    made.detach()
+    assert (backlog.size, backlog.by_channel) == (0, {})
+    made.add(letter(5), Waiting())
+    assert ids(made.take(None)) == [4, 5]
+    assert backlog.size == 0
+
+
+def test_one_beyond_the_cursor_is_counted_until_it_is_taken() -> None:
+    backlog = LetterBacklog()
+    made = counted(9, "/a", backlog)
+    assert made.take(LogId(5)) == []
+    assert backlog.size == 1
+    made.take(FAR)
+    assert backlog.size == 0
+
+
 def test_the_messages_of_withheld_ones_are_kept() -> None:
-    made = untold(4)
+    made = pending(4)
     made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), Waiting(0, 2))
     made.withhold()
     made.add(letter(6), Waiting())
@@ -90,7 +129,15 @@ def test_the_messages_of_withheld_ones_are_kept() -> None:
 
 
 def test_the_log_is_needed_from_the_lowest_message_on() -> None:
-    assert untold(7, 4, 9).low == 4
-    made = Untold()
+    assert pending(7, 4, 9).low == 4
+    made = pending(4, 7, 6)
+    made.withhold()
+    made.take(FAR, 1)
+    assert made.low == 6
+    made.add(letter(5), Waiting())
+    assert made.low == 5
+    made.take(FAR)
+    assert made.low == 6
+    made = PendingLetters()
     made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), Waiting(0, 2))
     assert made.low == 0

@@ -1,0 +1,75 @@
+"""Publishers wait when their messages make work faster than it is done: dead letters that the store does not have yet, and
+messages that are still being handed to their receivers.
+
+Only publishes on the channels of that work wait, each for a few seconds at most; all others go on as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.outbox.fan_out import FanOuts
+from crewel.broker.runtime import Runtime
+from crewel.delivery.pending_letters import MOST_LETTERS
+from crewel.errors import StoreError, StoreUnavailable
+
+_MOST_FAN_OUTS: Final = 250
+"""Messages that are being handed out, of all channels; a publisher with as many publishes under way waits for the oldest."""
+_LONGEST_S: Final = 5.0
+"""How long a publish waits: less than clients wait for their answer."""
+
+
+class BackPressure:
+    """Looked at with each commit, so that a publish looks at one attribute while there is none."""
+
+    def __init__(self, runtime: Runtime, access: StoreAccess, fan_outs: FanOuts) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._access = access
+        self._fan_outs = fan_outs
+        self.is_on = False
+        """Whether publishes on some channels have to wait."""
+        self.most_letters = 10 * MOST_LETTERS
+        """Cost of the pending letters above which publishers wait: the store writes so many in a quarter of a second."""
+        self.refuses_from = 25 * self.most_letters
+        """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+
+    def look(self) -> None:
+        """Look how much is pending, and let publishes go on."""
+        size = self._access.node.recent.letters.size
+        self.is_on = size > self.most_letters or self._fan_outs.count > _MOST_FAN_OUTS
+        for channel in [each for each in self._waiting if not self.delays(each)]:
+            for waiting in self._waiting.pop(channel):
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    def delays(self, channel: str) -> bool:
+        """Whether a publish on this channel has to wait."""
+        letters = self._access.node.recent.letters
+        if letters.size > self.most_letters and channel in letters.by_channel:
+            return True
+        return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
+
+    def relief(self, channel: str) -> asyncio.Future[None]:
+        """Done when a publish on this channel may go on. Raises StoreUnavailable if far too much is still pending by then."""
+        self._metrics.publishes_delayed += 1
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(channel, []).append(waiting)
+        self._loop.call_later(_LONGEST_S, self._end, channel, waiting)
+        return waiting
+
+    def _end(self, channel: str, waiting: asyncio.Future[None]) -> None:
+        if waiting.done():
+            return
+        size = self._access.node.recent.letters.size
+        if size > self.refuses_from and self.delays(channel):
+            waiting.set_exception(_too_many(size))
+        else:
+            waiting.set_result(None)
+
+
+def _too_many(size: int) -> StoreError:
+    return StoreUnavailable(f"{size} dead letters wait for the store, some of them of this channel")

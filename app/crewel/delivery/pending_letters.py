@@ -1,0 +1,149 @@
+"""Dead letters that the store does not have yet: those of one session, and what those of all sessions cost.
+
+A dead letter takes the store fifty times as long as a message that was settled, and one request can make hundreds of thousands
+of them. So a commit carries no more of them than the store writes in about 20 ms. If there are more they are withheld: the
+store then has their messages as open, the cursor passes them, and the letters follow, so many with each commit. If the server
+dies before, the messages are delivered, and not lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crewel.delivery.records import Letter, LogId, Waiting
+
+MOST_LETTERS: Final = 400
+"""What the dead letters of one commit cost at most: they take the store some 15 to 20 ms."""
+_BYTES_A_LETTER: Final = 2048
+"""Bytes of a body that the store copies in the time that a letter takes it otherwise, about."""
+
+
+class LetterBacklog:
+    """What the pending letters of all sessions cost: who publishes more of the kind can wait until they are stored."""
+
+    __slots__ = ("by_channel", "size")
+
+    def __init__(self) -> None:
+        self.by_channel: dict[str, int] = {}
+        """By the channel of their messages; channels without any are left out."""
+        self.size = 0
+        """All of them."""
+
+    def add(self, channel: str, cost: int) -> None:
+        """One more is pending."""
+        self.size += cost
+        self.by_channel[channel] = self.by_channel.get(channel, 0) + cost
+
+    def remove(self, channel: str, cost: int) -> None:
+        """One that was pending is stored, or another server's."""
+        self.size -= cost
+        left = self.by_channel[channel] - cost
+        if left:
+            self.by_channel[channel] = left
+        else:
+            del self.by_channel[channel]
+
+
+class PendingLetters:
+    """The letters of one session in the order in which they were made: first those that are withheld, then those that the next
+    commit stores."""
+
+    __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "low", "spent")
+
+    def __init__(self, backlog: LetterBacklog | None = None) -> None:
+        """`backlog` counts them, as long as they are here."""
+        self._backlog = LetterBacklog() if backlog is None else backlog
+        self._letters: list[Letter] = []
+        self._messages: list[Waiting] = []  # what was known of the messages of these letters, in their order
+        self._withheld = 0  # how many of the first are withheld
+        self.cost = 0
+        """What it costs the store to write those that are stored next: one for each, and more for a long body."""
+        self.spent = 0
+        """What those took of `most` that `take` has returned last."""
+        self.low = LogId(0)
+        """None of these letters needs anything before this id in the log; 0: none needs anything."""
+
+    def __bool__(self) -> bool:
+        return bool(self._letters)
+
+    def __len__(self) -> int:
+        """How many of them are stored next."""
+        return len(self._letters) - self._withheld
+
+    @property
+    def withheld(self) -> int:
+        """How many of them are withheld."""
+        return self._withheld
+
+    @property
+    def first(self) -> LogId:
+        """The message of the first of them."""
+        return self._letters[0].id
+
+    @property
+    def kept(self) -> dict[LogId, Waiting]:
+        """The messages of letters that are withheld: they count as open."""
+        withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
+        return {letter.id: waiting for letter, waiting in withheld if letter.message is None}
+
+    def add(self, letter: Letter, waiting: Waiting) -> None:
+        """This letter is to be stored. `waiting` is what was known of its message."""
+        self._append(letter, waiting)
+        self._backlog.add(waiting.channel, _cost(waiting))
+
+    def _append(self, letter: Letter, waiting: Waiting) -> None:
+        if letter.message is None and not 0 < self.low <= letter.id:
+            self.low = letter.id
+        self.cost += _cost(waiting)
+        self._letters.append(letter)
+        self._messages.append(waiting)
+
+    def withhold(self) -> None:
+        """Store all that there are later, some at a time."""
+        self._withheld, self.cost = len(self._letters), 0
+
+    def detach(self) -> None:
+        """The session is another server's, or ends: its letters are no part of the backlog any more."""
+        self._uncount(self._messages)
+        self._backlog = LetterBacklog()
+        for waiting in self._messages:
+            self._backlog.add(waiting.channel, _cost(waiting))
+
+    def take(self, through: LogId | None, most: int = 0) -> list[Letter]:
+        """Return those that are stored next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
+        or a little more. None: all there are."""
+        if through is None:
+            taken, self._letters, self._withheld = self._letters, [], 0
+            self._uncount(self._messages)
+            self._messages = []
+            return taken
+        count = self.spent = 0
+        while count < self._withheld and self.spent < most and self._letters[count].id <= through:
+            self.spent += _cost(self._messages[count])
+            count += 1
+        self._uncount(self._messages[:count])
+        taken, letters, messages = (
+            self._letters[:count],
+            self._letters[self._withheld :],
+            self._messages[self._withheld :],
+        )
+        self._letters, self._messages = self._letters[count : self._withheld], self._messages[count : self._withheld]
+        self._withheld -= count
+        self.cost = 0
+        # In a steady flood some are always withheld: the log must be trimmed up to the first of them all the same.
+        self.low = LogId(min((each.id for each in self._letters if each.message is None), default=0))
+        for letter, waiting in zip(letters, messages, strict=True):
+            if letter.id <= through:
+                taken.append(letter)
+                self._backlog.remove(waiting.channel, _cost(waiting))
+            else:
+                self._append(letter, waiting)
+        return taken
+
+    def _uncount(self, messages: list[Waiting]) -> None:
+        for waiting in messages:
+            self._backlog.remove(waiting.channel, _cost(waiting))
+
+
+def _cost(waiting: Waiting) -> int:
+    return 1 + waiting.size // _BYTES_A_LETTER

@@ -1,0 +1,115 @@
+"""Publishes on a channel wait while its dead letters or deliveries pile up; publishes on other channels do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crewel.errors import StoreUnavailable
+from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.world import Client, Request
+
+MakeStored = Callable[..., StoredWorld]
+MOST = 4
+LONGEST_S = 5.0
+
+
+@pytest.fixture
+def flooded(make_stored: MakeStored) -> StoredWorld:
+    """A server with more pending dead letters of /a than publishers may make without waiting."""
+    world = make_stored()
+    world.broker.pressure.most_letters, world.access.node.most_letters = MOST, 2
+    Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
+    store(world, "/a", *range(MOST + 2))
+    world.broker.pressure.look()
+    assert world.broker.pressure.is_on
+    return world
+
+
+def ask(client: Client, *channels: str, persistent: bool = True) -> Request:
+    """Publish on these channels in one request."""
+    ext: dict[str, Any] = {"ext": {"publish": {"persistent": True}}} if persistent else {}
+    peer = client.send(*(client.message(each, data=each, **ext) for each in channels))
+    assert isinstance(peer, Request)
+    return peer
+
+
+def store_nothing(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no letter reach the store from now on."""
+    monkeypatch.setattr(world.access.node, "commit", lambda: None)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_publish_that_would_make_letters_waits_until_fewer_are_pending(
+    flooded: StoredWorld, persistent: bool
+) -> None:
+    request = ask(Client(flooded).joined(), "/a", persistent=persistent)
+    assert request.is_held
+    flooded.commit()
+    assert request.answer[0]["successful"]
+    assert not flooded.broker.pressure.is_on
+    assert flooded.broker.metrics.publishes_delayed == 1
+
+
+def test_publishes_on_other_channels_do_not_wait(flooded: StoredWorld) -> None:
+    assert ask(Client(flooded).joined(), "/b").answer[0]["successful"]
+    assert flooded.broker.metrics.publishes_delayed == 0
+
+
+def test_what_follows_in_the_request_keeps_its_place(flooded: StoredWorld) -> None:
+    request = ask(Client(flooded).joined(), "/a", "/b", "/a")
+    assert request.is_held
+    flooded.commit()
+    ids = [each["ext"]["publish"]["id"] for each in request.answer]
+    assert [each["channel"] for each in request.answer] == ["/a", "/b", "/a"]
+    assert ids == sorted(ids, key=int)
+
+
+def test_the_servers_own_stored_publish_waits_too(flooded: StoredWorld) -> None:
+    publishing = flooded.loop.create_task(flooded.broker.publish_stored("/a", "mine"))
+    flooded.settle()
+    assert not publishing.done()
+    flooded.commit()
+    assert publishing.result()
+
+
+def test_a_publish_waits_no_longer_than_a_client_does(flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_nothing(flooded, monkeypatch)
+    request = ask(Client(flooded).joined(), "/a")
+    flooded.advance(LONGEST_S - 0.1)
+    assert request.is_held
+    flooded.advance(0.2)
+    assert request.answer[0]["successful"]
+
+
+def test_a_publish_is_refused_if_far_too_many_are_pending(
+    flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_nothing(flooded, monkeypatch)
+    flooded.broker.pressure.refuses_from = MOST
+    request = ask(Client(flooded).joined(), "/a")
+    own = flooded.loop.create_task(flooded.broker.publish_stored("/a", "mine"))
+    flooded.advance(LONGEST_S)
+    assert request.answer[0]["ext"]["publish"]["errorCode"] == "resource.unavailable"
+    assert isinstance(own.exception(), StoreUnavailable)
+
+
+def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_stored()
+    monkeypatch.setattr("crewel.broker.durability.back_pressure._MOST_FAN_OUTS", 2)
+    fan_outs = world.broker.outbound.fan_outs
+    is_over = False
+    for _ in range(3):
+        fan_outs.add("/a", iter(lambda: is_over or None, True))
+    world.broker.pressure.look()
+    pressure = world.broker.pressure
+    assert (pressure.is_on, pressure.delays("/a"), pressure.delays("/b")) == (True, True, False)
+    is_over = True
+    while fan_outs.waiting:
+        fan_outs.finish("/a")
+    pressure.look()
+    assert (pressure.is_on, pressure.delays("/a")) == (False, False)
