@@ -119,7 +119,6 @@ UNCLEAN = {
     "docs/faults.md",
     "docs/glossary.md",
     "docs/index.md",
-    "docs/interop.md",
     "docs/metrics.md",
     "docs/operating.md",
     "docs/performance.md",
@@ -128,7 +127,6 @@ UNCLEAN = {
     "docs/security.md",
     "docs/settings.md",
     "docs/storage.md",
-    "docs/xmlblaster.md",
 }
 
 
