@@ -114,8 +114,6 @@ UNCLEAN = {
     "docs/architecture.md",
     "docs/chat.md",
     "docs/errors.md",
-    "docs/events.md",
-    "docs/facts.md",
     "docs/faults.md",
     "docs/glossary.md",
     "docs/index.md",

@@ -46,136 +46,140 @@ _OBJECTS: Final = "array<struct>"
 FACTS: Final[tuple[FactType, ...]] = (
     FactType(
         "published",
-        "when messages enter the log, one entry a group",
+        "when messages enter the log, one entry per group",
         {
-            "first": Field(_ID, "Log id of the first message; each further one has the id of the one before plus one."),
+            "first": Field(_ID, "Log id of the first message; the ids of the others follow without a gap."),
             "channels": Field(
-                _TEXTS, "The channels of the messages, in the order of their ids; empty for one that nobody is owed."
+                _TEXTS,
+                "The channels of the messages, in the order of their ids; empty for a message without receivers.",
             ),
         },
     ),
     FactType(
         "addressed",
-        "when a message is put beside the log for certain receivers: they are owed it, or the members of a group are",
+        "when a message is stored for certain receivers: sessions, or shared queues",
         {
             "id": Field(_ID, "Log id of the message."),
             "channel": Field(_TEXT, "Its channel."),
-            "sessions": Field(_TEXTS, "Names of the sessions that are owed it."),
+            "sessions": Field(_TEXTS, "Names of the sessions that it is pending for."),
             "queues": Field(
-                _TEXTS, "Names of the shared queues in which it waits: `client/joe`, of a subject, or `group:...`."
+                _TEXTS, "Names of the shared queues where it waits: `client/joe` for a subject, or `group:...`."
             ),
         },
     ),
     FactType(
         "leased",
-        "when messages go from a shared queue to sessions, which are owed them from now on",
+        "when sessions get messages from a shared queue, which are then pending for them",
         {
             "queue": Field(_TEXT, "Name of the shared queue."),
-            "leases": Field(_OBJECTS, "A list of objects, one a session."),
+            "leases": Field(_OBJECTS, "A list of objects, one per session."),
             "leases[].session": Field(_TEXT, "Its name."),
             "leases[].ids": Field(_IDS, "Log ids of the messages."),
         },
     ),
     FactType(
         "returned",
-        "when messages that sessions were owed wait in a shared queue again; for the sessions they have ended",
+        "when messages go back to a shared queue; for the sessions that had them, they have ended",
         {"queue": Field(_TEXT, "Name of the shared queue."), "ids": Field(_IDS, "Log ids of the messages.")},
     ),
     FactType(
         "erased",
-        "when a topic is removed with its history; what sessions are owed ends by itself",
-        {"channel": Field(_TEXT, "The topic's channel."), "messages": Field(_ID, "How many its history had.")},
+        "when a topic is removed with its history; pending deliveries end separately",
+        {"channel": Field(_TEXT, "The topic's channel."), "messages": Field(_ID, "How many messages its history had.")},
     ),
     FactType(
         "opened-session",
-        "when a reliable session is made",
+        "when a session with `ext.ack` starts",
         {"session": Field(_TEXT, "Its name, `client/joe/1`.")},
     ),
     FactType(
         "subscribed",
-        "when a session subscribes to what it was not subscribed to",
+        "when a session subscribes to a new pattern",
         {
             "session": Field(_TEXT, "Name of the session."),
-            "patterns": Field(_TEXTS, "What it subscribed to."),
-            "from": Field(_ID, "Log id: what came after it is owed."),
+            "patterns": Field(_TEXTS, "The patterns it subscribed to."),
+            "from": Field(_ID, "Log id: later messages are pending for the session."),
             "groups": Field(
                 _TEXTS,
-                "Names of the shared queues of groups that it is a member of from now on; left out if there are none.",
+                "Names of the shared queues of the groups that it joins; left out if there are none.",
             ),
             "options": Field(
                 "map<string, string>",
-                "By pattern, what was asked for it, an object or a list of some; left out if nothing has changed.",
+                "By pattern, the options of the subscription, an object or a list of objects; left out if nothing has changed.",
             ),
         },
     ),
     FactType(
         "unsubscribed",
-        "when subscriptions end, also because the session's end has begun",
+        "when subscriptions end, including at the end of the session",
         {
             "session": Field(_TEXT, "Name of the session."),
-            "patterns": Field(_TEXTS, "What it was subscribed to."),
-            "from": Field(_IDS, "Log ids, one a pattern: what came after it was owed."),
-            "until": Field(_ID, "Log id: what came after it is not owed."),
+            "patterns": Field(_TEXTS, "The patterns it was subscribed to."),
+            "from": Field(_IDS, "Log ids, one per pattern: later messages were pending for the session."),
+            "until": Field(_ID, "Log id: later messages are not for the session."),
             "groups": Field(
                 _TEXTS,
-                "Names of the shared queues of groups that it is no member of any more; left out if there are none.",
+                "Names of the shared queues of the groups that it leaves; left out if there are none.",
             ),
         },
     ),
     FactType(
         "ended",
-        "when messages have ended for their receivers, one entry a commit and one a session's end",
+        "when messages have ended for their receivers, one entry per commit and one per end of a session",
         {
             "ended": Field(
-                _OBJECTS, "A list of objects, each about one session, reason and code; several may be about the same."
+                _OBJECTS, "A list of objects, each for one session, reason and code; several may have the same."
             ),
             "ended[].session": Field(
-                _TEXT, "Name of the receiver; of messages that waited in a shared queue, the name of that."
+                _TEXT, "Name of the receiver; for messages in a shared queue, the name of the queue."
             ),
             "ended[].reason": Field(
                 _TEXT, "How the messages ended: " + ", ".join(f"`{reason}`" for reason in EndReason) + "."
             ),
-            "ended[].code": Field(_TEXT, "Dotted error code of dead letters; left out otherwise."),
+            "ended[].code": Field(_TEXT, "Dotted error code, for dead letters only."),
             "ended[].ids": Field(_IDS, "Log ids of the messages."),
         },
     ),
     FactType(
         "held",
-        "when a receiver gets nothing for the time being",
+        "when delivery to a receiver is paused",
         {
             "session": Field(_TEXT, "Name of the session."),
-            "who": Field(_TEXT, "The operator, or the session's own name if its client asked for it."),
+            "who": Field(_TEXT, "The operator, or the name of the session if its client caused it."),
             "since": Field(_ID, "Milliseconds since 1970."),
-            "code": Field(_TEXT, "Dotted error code that it answered, or empty."),
-            "id": Field(_TEXT, "The message that it could not take, or empty."),
-            "reason": Field(_TEXT, "Why, in words."),
-            "active": Field("boolean", "`false`, if messages wait meanwhile."),
-            "sink": Field("boolean", "`true`, if they become dead letters instead."),
+            "code": Field(_TEXT, "Dotted error code that it reported, or empty."),
+            "id": Field(_TEXT, "The message that it could not process, or empty."),
+            "reason": Field(_TEXT, "A readable reason."),
+            "active": Field("boolean", "`false` if messages wait meanwhile."),
+            "sink": Field("boolean", "`true` if they become dead letters instead."),
         },
     ),
     FactType(
         "released",
-        "when a receiver that was held gets messages again",
+        "when delivery to a paused receiver continues",
         {"session": Field(_TEXT, "Name of the session.")},
     ),
     FactType(
         "redriven",
-        "when a dead letter is sent again: that is one more message, owed to one session, or published as the fact before"
-        " says",
+        "when a dead letter is redriven. This adds one message, for one session or, with the preceding fact `published`,"
+        " for a channel",
         {
-            "letter": Field(_TEXT, "Dead id of the letter, which is gone."),
-            "message": Field(_TEXT, "Id that the message had, a text."),
-            "id": Field(_ID, "Log id that it has now."),
+            "letter": Field(_TEXT, "Id of the dead letter, which is removed."),
+            "message": Field(_TEXT, "Earlier id of the message, a string."),
+            "id": Field(_ID, "New log id."),
             "session": Field(_TEXT, "Name of the receiver; left out if it went to the channel."),
-            "channel": Field(_TEXT, "The channel to which it went; left out if it went to the receiver."),
-            "code": Field(_TEXT, "Dotted error code of the letter."),
-            "returns": Field(_ID, "How often the message has been sent again."),
+            "channel": Field(_TEXT, "The channel it was published to; left out if it went to the receiver."),
+            "code": Field(_TEXT, "Dotted error code of the dead letter."),
+            "returns": Field(_ID, "How often the message has been redriven."),
         },
     ),
     FactType(
         "discarded",
-        "when dead letters are thrown away, one entry a step",
-        {"letters": Field(_TEXTS, "Their dead ids."), "who": Field(_TEXT, "Who wanted it; left out if nobody said.")},
+        "when dead letters are discarded, one entry per step",
+        {
+            "letters": Field(_TEXTS, "Ids of the dead letters."),
+            "who": Field(_TEXT, "The operator; left out if unknown."),
+        },
     ),
     FactType(
         "closed-session",

@@ -44,12 +44,12 @@ _ORDER: Final = tuple(Level)
 GROUP: Final[Mapping[str, str]] = {
     "v": f"Version of the schema: {SCHEMA}.",
     "node": "Name of the server.",
-    "token": "Which run of the server: random, new at each start.",
-    "n": "Number of the group: 1, 2, 3 for each token. A number that is missing is a group that was lost.",
-    "from": "Milliseconds since 1970, by the server's clock: the group is about what happened from here",
-    "until": "to here.",
-    "lost": "How many events of this time were lost, because there were too many.",
-    "events": "The events, objects with `type` and what is below.",
+    "token": "The run of the server: random, new at each start.",
+    "n": "Number of the group: 1, 2, 3 for each token. A missing number is a lost group.",
+    "from": "Start of the period that the group covers: milliseconds since 1970, by the server's clock.",
+    "until": "End of the period.",
+    "lost": "How many events of this period were lost because there were too many.",
+    "events": "The events: objects with `type` and the fields below.",
 }
 """The fields of a group."""
 
@@ -72,13 +72,13 @@ EVENTS: Final = (
     EventType(
         "opened",
         Level.RELIABLE,
-        "when a session that has a name begins; of sessions that do not acknowledge only at level `all`. One that survives a"
-        " restart goes on, under the next token",
+        "when a named session starts; without `ext.ack` only at level `all`. A session that survives a restart continues under"
+        " the next token",
         {
             "at": _AT,
             "session": _SESSION,
             "reliable": "Whether it acknowledges.",
-            "transport": "Type of the connection that it shook hands on.",
+            "transport": "Connection type of the handshake.",
         },
     ),
     EventType(
@@ -89,9 +89,9 @@ EVENTS: Final = (
             "at": _AT,
             "session": _SESSION,
             "reliable": "Whether it acknowledges.",
-            "reason": "`disconnected` by the client or the server; `expired`, for no connect came in time; or `dead`, for its"
-            " receiver failed for good.",
-            "code": "Dotted code of a receiver that failed for good; empty otherwise.",
+            "reason": "`disconnected` by the client or the server; `expired`: no connect came in time; `dead`: its"
+            " receiver failed permanently.",
+            "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
         },
     ),
     EventType(
@@ -103,68 +103,68 @@ EVENTS: Final = (
             "session": _SESSION,
             "channel": _CHANNEL,
             "id": "Id of the message.",
-            "code": "Dotted code, as it counted.",
-            "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is held"
-            " back.",
+            "code": "Dotted code that the server applied.",
+            "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is on"
+            " holdback.",
         },
     ),
     EventType(
         "held",
         Level.FAILURES,
-        "when a session is held back",
+        "when a session is put on holdback",
         {
             "at": _AT,
             "session": _SESSION,
-            "who": "Who held it back: the receiver itself, or an operator.",
-            "code": "Dotted code that was reported; empty if an operator did it.",
-            "id": "Id of the message that is held; empty if an operator did it.",
+            "who": "The cause: the receiver itself, or an operator.",
+            "code": "Dotted code that the receiver reported; empty for an operator.",
+            "id": "Id of the message that failed; empty for an operator.",
         },
     ),
     EventType(
         "released",
         Level.FAILURES,
-        "when a session is held back no more",
+        "when delivery to a session on holdback continues",
         {"at": _AT, "session": _SESSION},
     ),
     EventType(
         "overflow",
         Level.FAILURES,
-        "once a group for each session and policy, if the queue of a session that the store has was full",
+        "once per group for each session and policy, if the queue of a stored session was full",
         {
             "session": _SESSION,
-            "policy": "What was done, by the names of `queue.onOverflow`.",
-            "count": "How many messages it met.",
+            "policy": "The overflow policy: a value of `queue.onOverflow`.",
+            "count": "How many messages it affected.",
         },
     ),
     EventType(
         "redelivered",
         Level.RELIABLE,
-        "once a group for each session to which messages go again: not acknowledged with the batch, or put back",
+        "once per group for each session that gets messages again: not acknowledged with their batch, or requeued",
         {"session": _SESSION, "count": "How many messages."},
     ),
     EventType(
         "settled",
         Level.RELIABLE,
-        "once a group for each channel on which stored messages were settled",
+        "once per group for each channel with acknowledged stored messages",
         {
             "channel": _CHANNEL,
             "count": "How many.",
-            "sum": "How long they took in all, from the log to the settling, in milliseconds.",
-            "buckets": f"How many took at most {', '.join(map(str, BUCKETS_MS))} milliseconds and more than the bound before;"
-            " and last, how many took longer.",
+            "sum": "Sum of their times from the log to the acknowledgement, in milliseconds.",
+            "buckets": f"How many took at most {', '.join(map(str, BUCKETS_MS))} milliseconds and more than the previous"
+            " bound; last, how many took longer.",
         },
     ),
     EventType(
         "traffic",
         Level.ALL,
-        "once a group for each channel on which messages were published that are not stored",
-        {"channel": _CHANNEL, "published": "How many.", "delivered": "How many were queued for a receiver."},
+        "once per group for each channel with transient publishes",
+        {"channel": _CHANNEL, "published": "How many.", "delivered": "How many deliveries were queued."},
     ),
     EventType(
         "visitors",
         Level.ALL,
-        "once a group, if sessions without a name began or ended",
-        {"opened": "How many began.", "closed": "How many ended."},
+        "once per group, if sessions without a name started or ended",
+        {"opened": "How many started.", "closed": "How many ended."},
     ),
 )
 """Every type of event."""
