@@ -276,7 +276,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters",
-        "The dead letters, the oldest first, a page at a time.",
+        "List the dead letters, the oldest first, a page at a time.",
         _list,
         f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {_LETTER}",
         query=(
@@ -288,7 +288,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/count",
-        "How many dead letters there are.",
+        "Count the dead letters.",
         _count,
         "`count`; `dropped`: how many were dropped since the store exists, because there were too many.",
         query=_FILTERS[:-1],
@@ -296,7 +296,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/export",
-        "All dead letters, the oldest first, as lines of JSON.",
+        "Export all dead letters, the oldest first, as lines of JSON.",
         _export,
         "A dead letter a line, as the list has them.",
         query=_FILTERS,
@@ -305,7 +305,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/{id}",
-        "One dead letter.",
+        "Show one dead letter.",
         _show,
         _LETTER,
         refusals={404: "There is no such dead letter, or not any more."},
@@ -313,7 +313,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "POST",
         "/dead-letters/redrive",
-        "Send dead letters again: each to its receiver.",
+        "Redrive dead letters, each to its receiver.",
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
         body=(
@@ -328,7 +328,7 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "POST",
         "/dead-letters/discard",
-        "Throw dead letters away.",
+        "Discard dead letters.",
         _discard,
         f"`discarded`: how many. {_WORK}",
         body=_CHOICE,

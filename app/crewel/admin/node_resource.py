@@ -98,19 +98,19 @@ _operate = partial(Command, Level.NODE, Access.OPERATE)
 
 NODE_COMMANDS: Final = (
     _read("version", "Version of the server.", lambda c: VERSION),
-    _read("uptime", "Seconds since it started.", _uptime),
-    _read("serverTimestamp", "Its clock.", lambda c: shown(time() * 1000)),
-    _read("numNodes", "How many nodes there are.", lambda c: 1),
+    _read("uptime", "Seconds since the server started.", _uptime),
+    _read("serverTimestamp", "The server's clock.", lambda c: shown(time() * 1000)),
+    _read("numNodes", "Number of nodes.", lambda c: 1),
     _read("nodeList", "Their names.", lambda c: [c.admin.node]),
     _read("numClients", "Subjects that have sessions.", lambda c: len(c.admin.subjects())),
     _read("clientList", "Their names.", lambda c: c.admin.subjects()),
-    _read("clients", "The same in one line.", lambda c: ",".join(c.admin.subjects())),
-    _read("aliveCallbackClients", "Sessions whose client is there.", _alive),
-    _read("numSessions", "Sessions, also those without a name.", lambda c: len(c.admin.broker.sessions)),
+    _read("clients", "The same on one line.", lambda c: ",".join(c.admin.subjects())),
+    _read("aliveCallbackClients", "Sessions whose client is connected.", _alive),
+    _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions)),
     _read("sessionList", "Names of the sessions.", lambda c: sorted(each.name for each in c.admin.named())),
     _read("numTopics", "Topics that were published to and not erased.", _count_topics),
     _read("topicList", "Their names.", _topics),
-    _read("topics", "The same in one line.", _topics_line),
+    _read("topics", "The same on one line.", _topics_line),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",
@@ -118,22 +118,22 @@ NODE_COMMANDS: Final = (
     ),
     _read(
         "subscriptionList",
-        "Session and channel of each subscription; not of sessions without a name.",
+        "Session and channel of each subscription, except of sessions without a name.",
         _subscriptions,
     ),
     _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes),
-    _read("numUpdate", "Messages that left for a receiver.", lambda c: c.admin.broker.metrics.deliveries),
-    _read("numWaiting", "Stored messages that wait, once a receiver.", _waiting),
+    _read("numUpdate", "Messages that were sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries),
+    _read("numWaiting", "Stored messages that wait, once for each receiver.", _waiting),
     _read("numDeadLetters", "Dead letters in the store.", _count_dead_letters),
-    _read("lastError", "What is wrong with the store; empty if all is well.", _trouble),
-    _read("usedMem", "Bytes that the server uses.", _used_memory),
+    _read("lastError", "The error of the store; empty if there is none.", _trouble),
+    _read("usedMem", "Memory of the server, in bytes.", _used_memory),
     _read(
         "freeMem",
-        "Bytes of the machine that are free.",
+        "Free memory of the machine, in bytes.",
         lambda c: os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES,
     ),
-    _read("totalMem", "Bytes of the machine.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
-    _operate("gc", "Collects garbage now: how many objects it was.", lambda c: gc.collect()),
+    _read("totalMem", "Memory of the machine, in bytes.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
+    _operate("gc", "Collects garbage now; returns the number of objects.", lambda c: gc.collect()),
     _read("dump", "All sessions and channels, as one object.", _dump),
 )
 
@@ -168,7 +168,7 @@ NODE_ROUTES: Final = (
     Route(
         "GET",
         "/alerts",
-        "Receivers that have been held back for longer than the pipeline's limit, and still are.",
+        "List the receivers that have been on hold for longer than the pipeline's limit.",
         _alerts,
         "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
         " `held_ms` (how long it had been held when that was noticed), `code`, `who` and `reason`.",
@@ -176,7 +176,7 @@ NODE_ROUTES: Final = (
     Route(
         "GET",
         "/settings",
-        "The settings that the server runs with.",
+        "Show the settings in effect.",
         _settings,
         "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator for one that"
         " was changed while the server runs), `live` (whether it can be) and `why`. Secrets are ***.",
@@ -184,7 +184,7 @@ NODE_ROUTES: Final = (
     Route(
         "PATCH",
         "/settings",
-        "Change settings while the server runs: all that are given, or none. They hold until it ends.",
+        "Change settings while the server runs: all that are given, or none. They apply until it ends.",
         _change_settings,
         "`settings`, as above, of those that were given.",
         body=tuple(Field(each.name, lambda value: value, {}, each.why) for each in declared().values()),

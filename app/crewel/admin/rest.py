@@ -60,7 +60,7 @@ ROUTES: Final = (
     Route(
         "POST",
         "/commands",
-        "Carry out a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
+        "Run a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
         _command,
         "`command`: the command with its node; `result`: what came of it, OK for a value that was written.",
         body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
@@ -70,7 +70,7 @@ ROUTES: Final = (
     *TOPIC_ROUTES,
     *DEAD_LETTER_ROUTES,
     *NODE_ROUTES,
-    Route("GET", "/openapi.json", "This description.", _document, "An OpenAPI document.", is_public=True),
+    Route("GET", "/openapi.json", "Show this description.", _document, "An OpenAPI document.", is_public=True),
 )
 
 

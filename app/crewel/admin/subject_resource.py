@@ -45,28 +45,36 @@ _operate = partial(Command, Level.SUBJECT, Access.OPERATE)
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions)),
     _read("sessionList", "Their names.", lambda c: sorted(session.name for session in c.sessions)),
-    _read("sessions", "Their numbers in one line.", _numbers),
+    _read("sessions", "Their numbers on one line.", _numbers),
     _read("uptime", "Seconds since its first session; 0 if it has none.", lambda c: uptime(c) if c.sessions else 0),
-    _read("creationDate", "When that was; empty if it has none.", lambda c: login_date(c) if c.sessions else ""),
-    _read("subjectQueueNumMsgs", "Messages that wait until one of its sessions is there.", _queued),
-    _read("subjectQueueMaxMsgs", "Most that may.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries),
-    _read("peekSubjectMessages", "The first so many of them; they stay.", _peek, COUNT._replace(default=1)),
+    _read(
+        "creationDate",
+        "When its first session began; empty if it has none.",
+        lambda c: login_date(c) if c.sessions else "",
+    ),
+    _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued),
+    _read(
+        "subjectQueueMaxMsgs", "Limit of that number.", lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries
+    ),
+    _read("peekSubjectMessages", "The first messages of that queue; they stay.", _peek, COUNT._replace(default=1)),
     _operate(
         "clearSubjectQueue",
-        "Drops them, without dead letters: how many.",
+        "Drops them without dead letters; returns the number.",
         lambda c: c.admin.broker.destinations.clear(c.subject),
     ),
     _write(
         "blockClientLogin",
-        "Whether its logins are refused, until the server ends. Sessions that it has stay.",
+        "Whether its logins are refused, until the server ends. Existing sessions stay.",
         lambda c: c.subject in c.admin.broker.names.blocked,
         FLAG,
         _set_blocked,
     ),
     _operate(
-        "blockClientAndResetConnections", "Refuses its logins and ends all its sessions: how many.", _block_and_kill
+        "blockClientAndResetConnections",
+        "Refuses its logins and ends all its sessions; returns the number.",
+        _block_and_kill,
     ),
-    _operate("killClient", "Ends all its sessions: how many.", kill),
+    _operate("killClient", "Ends all its sessions; returns the number.", kill),
 )
 
 
@@ -135,7 +143,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "GET",
         "/subjects",
-        "The subjects that have sessions, or that something waits for, in the order of their names, a page at a time.",
+        "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
         query=page_fields("subjects"),
@@ -143,7 +151,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "GET",
         _ONE,
-        "One subject.",
+        "Show one subject.",
         _show,
         "The subject: name, sessions, queued, maxEntries.",
         refusals=_UNKNOWN,
@@ -151,7 +159,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "GET",
         _MESSAGES,
-        "What waits until one of its sessions is there; it stays.",
+        "Read the messages that wait for a session of the subject; they stay.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
         query=(number_text("count", "Most messages, of the first.", 1, MAX_PAGE, PAGE),),
@@ -160,7 +168,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "DELETE",
         _MESSAGES,
-        "Drop what waits for it, without dead letters.",
+        "Drop the messages that wait for it, without dead letters.",
         _clear,
         "`name`, and `cleared`: how many messages it were.",
         refusals=_UNKNOWN,
@@ -168,7 +176,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "POST",
         _ONE + "/kill",
-        "End all its sessions. What waits for them becomes dead letters, what is addressed to the subject waits for the next.",
+        "End all its sessions. Their queues become dead letters; messages to the subject wait for its next session.",
         _kill,
         "`name`, and `killed`: how many sessions it were.",
         refusals=_UNKNOWN,

@@ -141,57 +141,57 @@ TOPIC_COMMANDS: Final = (
             ("isDead", State.DEAD),
         )
     ),
-    _read("numSubscribers", "Sessions that hear it, by its name or a pattern.", lambda c: len(_subscribers(c))),
+    _read("numSubscribers", "Sessions subscribed to it, by its name or a pattern.", lambda c: len(_subscribers(c))),
     _read(
         "subscribers",
-        "Their names; not of sessions without a name.",
+        "Their names, except of sessions without a name.",
         lambda c: sorted(session.name for session in _subscribers(c) if session.name),
     ),
-    _read("groups", "The groups that share its messages.", _groups),
+    _read("groups", "Its consumer groups.", _groups),
     _read("numOfHistoryEntries", "Messages in its history.", _of_view(lambda view: view.history, 0)),
     _read(
         "historyMaxEntries",
-        "Most that there may be; 0: it has none.",
+        "Limit of that number; 0: no history.",
         _of_view(lambda view: view.settings.history_max, 0),
     ),
     _read(
         "peekHistoryMessages",
-        "The newest so many of them, the newest first; they stay.",
+        "The newest messages of the history, the newest first; they stay.",
         lambda c: _past(c.admin.broker, c.name, c.value, newest_first=True),
         COUNT._replace(default=1),
     ),
     _operate(
         "clearHistoryQueue",
-        "Empties the history, and no more: how many.",
+        "Clears the history only; returns the number of messages.",
         lambda c: c.admin.broker.topics.clear(c.name),
     ),
     _read(
         "numOfQueuedEntries",
-        "Messages of it that wait in queues, once a receiver.",
+        "Its messages in queues, once for each receiver.",
         _of_view(lambda view: view.queued, 0),
     ),
     _read(
         "readonly",
-        "Whether it takes one message only.",
+        "Whether it accepts one message only.",
         _of_view(lambda view: view.settings.is_readonly, False),
     ),
     _write(
         "destroyDelay",
-        "Milliseconds that it lives when nothing refers to it; -1: for ever.",
+        "Milliseconds that it lives when nothing refers to it; -1: no limit.",
         _of_view(lambda view: view.settings.destroy_delay_ms, None),
         Argument("milliseconds, or -1", _delay),
         _set_destroy_delay,
     ),
     _operate(
         "unSubscribeBySessionName",
-        "Ends the subscription of a session to just this channel, without a notice to its client. How many: 1, or 0.",
+        "Ends a session's subscription to exactly this channel, without a notice to its client; returns 1 or 0.",
         _unsubscribe_one,
         Argument("the name of a session: client/joe/1", str),
     ),
-    _operate("unSubscribeAll", "Ends them all: how many.", _unsubscribe_all),
+    _operate("unSubscribeAll", "Ends all subscriptions to exactly this channel; returns the number.", _unsubscribe_all),
     _operate(
         "eraseTopic",
-        "Ends it: with true at once, else when what waits of it is delivered. Whether there was one.",
+        "Erases it: with true at once, else when its queued messages are delivered; returns whether it existed.",
         lambda c: c.admin.broker.topics.erase(c.name, force=bool(c.value)),
         FLAG._replace(default=False),
     ),
@@ -286,7 +286,7 @@ TOPIC_ROUTES: Final = (
     Route(
         "GET",
         "/topics",
-        "The topics, in the order of their channels, a page at a time.",
+        "List the topics by channel, a page at a time.",
         _list,
         "`topics`, a list; `next`, the cursor of the next page, empty if this is the last.",
         query=(
@@ -295,12 +295,12 @@ TOPIC_ROUTES: Final = (
             *page_fields("topics"),
         ),
     ),
-    Route("GET", _ONE, "One topic.", _show, _VIEW, refusals=_UNKNOWN),
+    Route("GET", _ONE, "Show one topic.", _show, _VIEW, refusals=_UNKNOWN),
     Route(
         "DELETE",
         _ONE,
-        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name end."
-        " What waits in queues is delivered.",
+        "Erase a topic: its history and settings go, its subscribers get a notice, and subscriptions to its name"
+        " end. Queued messages are delivered.",
         _erase,
         "`channel`, and the `state` that it has now: SOFTERASED while something waits, else DEAD.",
         query=(flag_text("force", "true: what waits in queues is not delivered."),),
@@ -309,7 +309,7 @@ TOPIC_ROUTES: Final = (
     Route(
         "GET",
         _HISTORY,
-        "Messages of a topic's history; they stay.",
+        "Read messages of a topic's history; they stay.",
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would get them.",
         query=(
@@ -321,7 +321,7 @@ TOPIC_ROUTES: Final = (
     Route(
         "DELETE",
         _HISTORY,
-        "Empty a topic's history. Subscribers hear nothing of it.",
+        "Clear a topic's history. Subscribers are not notified.",
         _clear,
         "`channel`, and `cleared`: how many messages it were.",
         refusals=_UNKNOWN,
