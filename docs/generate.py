@@ -271,7 +271,7 @@ def resources() -> str:
 def pipeline_tables() -> str:
     """Return each table of the pipeline under a heading of its own."""
     return "\n\n".join(
-        f"### {each.layer}: `{each.name}`, version {each.version}\n\n{each.meaning} No two rows share"
+        f"### {each.layer}: `{each.name}`, version {each.version}\n\n{each.meaning} The key is"
         f" {', '.join(f'`{name}`' for name in each.key)}."
         + (f" Partitioned by {', '.join(f'`{name}`' for name in each.partitions)}." if each.partitions else "")
         + "\n\n"

@@ -118,8 +118,6 @@ UNCLEAN = {
     "docs/index.md",
     "docs/metrics.md",
     "docs/performance.md",
-    "docs/pipeline-tables.md",
-    "docs/pipeline.md",
     "docs/settings.md",
     "docs/storage.md",
 }

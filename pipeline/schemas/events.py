@@ -13,13 +13,13 @@ EVENT_VERSIONS: Final = (1,)
 
 _RUN: Final = (
     Column("node", "string", "Name of the server."),
-    Column("token", "string", "Which run of the server."),
+    Column("token", "string", "The run of the server."),
     Column("n", "bigint", "Number of the group: 1, 2, 3 for each token."),
 )
-_INDEX: Final = Column("index", "int", "Which event of the group it is, from 0.")
+_INDEX: Final = Column("index", "int", "Number of the event within the group, from 0.")
 _HAPPENED: Final = Column("happened", "timestamp", "When it happened, by the server's clock.", "UTC")
-_SINCE: Final = Column("since", "timestamp", "From when on the group tells, by the server's clock.", "UTC")
-_UNTIL: Final = Column("until", "timestamp", "Until when the group tells, by the server's clock.", "UTC")
+_SINCE: Final = Column("since", "timestamp", "Start of the period of the group, by the server's clock.", "UTC")
+_UNTIL: Final = Column("until", "timestamp", "End of the period of the group, by the server's clock.", "UTC")
 _SESSION: Final = Column("session", "string", "Name of the session.")
 _CHANNEL: Final = Column("channel", "string", "Name of the channel.")
 
@@ -33,14 +33,14 @@ def _event(name: str, meaning: str, *columns: Column) -> Table:
 GROUPS: Final = Table(
     Layer.SILVER,
     "event_groups",
-    "Groups of events. A number that is missing for a token is a group that was lost.",
+    "Groups of events. A missing number of a token is a lost group.",
     (
         *PLACE,
         *_RUN,
         _SINCE,
         _UNTIL,
-        Column("lost", "bigint", "How many events of this time were lost.", "events"),
-        Column("events", "int", "How many events it holds.", "events"),
+        Column("lost", "bigint", "How many events of this period were lost.", "events"),
+        Column("events", "int", "How many events the group holds.", "events"),
     ),
     key=("place",),
 )
@@ -49,20 +49,20 @@ EVENTS: Final = (
     GROUPS,
     _event(
         "opened",
-        "Sessions with a name that began.",
+        "Named sessions that started.",
         _HAPPENED,
         _SESSION,
         Column("reliable", "boolean", "Whether it acknowledges."),
-        Column("transport", "string", "Type of the connection that it shook hands on."),
+        Column("transport", "string", "Connection type of the handshake."),
     ),
     _event(
         "closed",
-        "Sessions with a name that ended.",
+        "Named sessions that ended.",
         _HAPPENED,
         _SESSION,
         Column("reliable", "boolean", "Whether it acknowledges."),
         Column("reason", "string", "`disconnected`, `expired` or `dead`."),
-        Column("code", "string", "Dotted code of a receiver that failed for good; empty otherwise."),
+        Column("code", "string", "Dotted code of a receiver that failed permanently; empty otherwise."),
     ),
     _event(
         "failed",
@@ -71,31 +71,31 @@ EVENTS: Final = (
         _SESSION,
         _CHANNEL,
         Column("message_id", "string", "Id of the message."),
-        Column("code", "string", "Dotted code, as it counted."),
+        Column("code", "string", "Dotted code that the server applied."),
         Column("outcome", "string", "`letter`, `waits` or `held`."),
     ),
     _event(
         "held",
-        "Sessions that were held back.",
+        "Sessions that were put on holdback.",
         _HAPPENED,
         _SESSION,
-        Column("who", "string", "Who held it back: the receiver itself, or an operator."),
-        Column("code", "string", "Dotted code that was reported; empty if an operator did it."),
-        Column("message_id", "string", "Id of the message that is held; empty if an operator did it."),
+        Column("who", "string", "The cause: the receiver itself, or an operator."),
+        Column("code", "string", "Dotted code that the receiver reported; empty for an operator."),
+        Column("message_id", "string", "Id of the message that failed; empty for an operator."),
     ),
-    _event("released", "Sessions that are held back no more.", _HAPPENED, _SESSION),
+    _event("released", "Sessions whose holdback ended.", _HAPPENED, _SESSION),
     _event(
         "overflow",
-        "Queues that were full, a row a group, session and policy.",
+        "Full queues, one row per group, session and policy.",
         _SINCE,
         _UNTIL,
         _SESSION,
-        Column("policy", "string", "What was done, by the names of `queue.onOverflow`."),
-        Column("count", "bigint", "How many messages it met.", "messages"),
+        Column("policy", "string", "The overflow policy: a value of `queue.onOverflow`."),
+        Column("count", "bigint", "How many messages it affected.", "messages"),
     ),
     _event(
         "redelivered",
-        "Messages that went again to a session, a row a group and session.",
+        "Messages that a session got again, one row per group and session.",
         _SINCE,
         _UNTIL,
         _SESSION,
@@ -103,35 +103,35 @@ EVENTS: Final = (
     ),
     _event(
         "settled",
-        "Stored messages that were settled, a row a group and channel.",
+        "Stored messages that were acknowledged, one row per group and channel.",
         _SINCE,
         _UNTIL,
         _CHANNEL,
         Column("count", "bigint", "How many.", "messages"),
-        Column("sum_ms", "bigint", "How long they took in all, from the log to the settling.", "ms"),
+        Column("sum_ms", "bigint", "Sum of their times from the log to the acknowledgement.", "ms"),
         Column(
             "buckets",
             "array<bigint>",
-            f"How many took at most {', '.join(map(str, BUCKETS_MS))} ms and more than the bound before; and last, how many"
+            f"How many took at most {', '.join(map(str, BUCKETS_MS))} ms and more than the previous bound; last, how many"
             " took longer.",
             "messages",
         ),
     ),
     _event(
         "traffic",
-        "Messages that are not stored, a row a group and channel.",
+        "Transient messages, one row per group and channel.",
         _SINCE,
         _UNTIL,
         _CHANNEL,
         Column("published", "bigint", "How many.", "messages"),
-        Column("delivered", "bigint", "How many were queued for a receiver.", "messages"),
+        Column("delivered", "bigint", "How many deliveries were queued.", "messages"),
     ),
     _event(
         "visitors",
-        "Sessions without a name that began and ended, a row a group.",
+        "Sessions without a name that started and ended, one row per group.",
         _SINCE,
         _UNTIL,
-        Column("opened", "bigint", "How many began.", "sessions"),
+        Column("opened", "bigint", "How many started.", "sessions"),
         Column("closed", "bigint", "How many ended.", "sessions"),
     ),
 )

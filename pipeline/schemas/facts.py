@@ -15,12 +15,17 @@ _LOG_ID: Final = Column("log_id", "bigint", "Log id of the message.", "us")
 _CHANNEL: Final = Column("channel", "string", "Channel of the message.")
 _SESSION: Final = Column("session", "string", "Name of the session.")
 _QUEUE: Final = Column("queue", "string", "Name of the shared queue.")
-_PATTERN: Final = Column("pattern", "string", "What is subscribed to.")
-_FROM: Final = Column("from_id", "bigint", "Log id: what came after it is owed.", "us")
+_PATTERN: Final = Column("pattern", "string", "The pattern of the subscription.")
+_FROM: Final = Column("from_id", "bigint", "Log id: later messages are pending for the session.", "us")
 _OPTIONS: Final = Column(
-    "options", "string", "What was asked for it, as JSON: an object or a list of some; null if nothing.", nullable=True
+    "options",
+    "string",
+    "The options of the subscription as JSON, an object or a list of objects; null if there are none.",
+    nullable=True,
 )
-_GROUPS: Final = Column("groups", "array<string>", "Names of the shared queues of groups that come or go with it.")
+_GROUPS: Final = Column(
+    "groups", "array<string>", "Names of the shared queues of the groups that the session joins or leaves."
+)
 
 
 def _fact(name: str, meaning: str, *columns: Column, key: tuple[str, ...] = ()) -> Table:
@@ -29,50 +34,50 @@ def _fact(name: str, meaning: str, *columns: Column, key: tuple[str, ...] = ()) 
 
 _PUBLISHED = _fact(
     "published",
-    "Messages that entered the log, a row each.",
+    "Messages that entered the log, one row each.",
     _LOG_ID,
-    Column("channel", "string", "Channel of the message; empty for one that nobody is owed."),
+    Column("channel", "string", "Channel of the message; empty for a message without receivers."),
     key=("log_id",),
 )
 _ADDRESSED = _fact(
     "addressed",
-    "Messages for certain receivers, a row for each receiver.",
+    "Messages for certain receivers, one row per receiver.",
     _LOG_ID,
     _CHANNEL,
-    Column("receiver", "string", "Name of the session that is owed it, or of the shared queue in which it waits."),
+    Column("receiver", "string", "Name of the session that it is pending for, or of the shared queue where it waits."),
     Column("is_queue", "boolean", "Whether the receiver is a shared queue."),
     key=("log_id", "receiver"),
 )
 _LEASED = _fact(
     "leased",
-    "Messages that went from a shared queue to a session, which is owed them from then on.",
+    "Messages that a session got from a shared queue, and that are then pending for it.",
     _LOG_ID,
     _QUEUE,
     _SESSION,
     key=("log_id", "session"),
 )
-_RETURNED = _fact("returned", "Messages that wait in a shared queue again.", _LOG_ID, _QUEUE, key=("log_id",))
+_RETURNED = _fact("returned", "Messages that went back to a shared queue.", _LOG_ID, _QUEUE, key=("log_id",))
 _ERASED = _fact(
     "erased",
     "Topics that were removed with their history.",
     Column("channel", "string", "Channel of the topic."),
-    Column("messages", "bigint", "How many its history had.", "messages"),
+    Column("messages", "bigint", "How many messages its history had.", "messages"),
 )
 _SESSIONS = _fact(
     "sessions",
-    "Reliable sessions that were made, and whose end was complete.",
+    "Sessions with `ext.ack` that started, and whose end was complete.",
     _SESSION,
     Column("what", "string", "`opened` or `closed`."),
 )
 _SUBSCRIBED = _fact(
     "subscribed",
-    "Subscriptions that began, and what was asked for them, a row a pattern.",
+    "Subscriptions that started, and their options, one row per pattern.",
     _SESSION,
     _PATTERN,
     Column(
         "begins",
         "boolean",
-        "Whether a subscription begins. False if only what was asked for it has changed, or if a group decides who is owed it.",
+        "Whether a subscription starts. False if only its options changed, or if a group distributes the messages.",
     ),
     _FROM,
     _OPTIONS,
@@ -81,74 +86,78 @@ _SUBSCRIBED = _fact(
 )
 _UNSUBSCRIBED = _fact(
     "unsubscribed",
-    "Subscriptions that ended, a row a pattern.",
+    "Subscriptions that ended, one row per pattern.",
     _SESSION,
     _PATTERN,
     _FROM,
-    Column("until_id", "bigint", "Log id: what came after it is not owed.", "us"),
+    Column("until_id", "bigint", "Log id: later messages are not for the session.", "us"),
     _GROUPS,
     key=("pattern", "from_id"),
 )
 _ENDED = _fact(
     "ended",
-    "Messages that ended for a receiver, a row each.",
+    "Messages that ended for a receiver, one row each.",
     _LOG_ID,
-    Column("receiver", "string", "Name of the session; of what waited in a shared queue, the name of that."),
+    Column("receiver", "string", "Name of the session; for messages in a shared queue, the name of the queue."),
     Column(
         "reason", "string", "`settled`, `dead`, `expired`, `erased`, `dropped`, `filtered`, `lapsed` or `returned`."
     ),
     Column("code", "string", "Dotted error code of a dead letter; null otherwise.", nullable=True),
-    Column("number", "int", "Which row of the entry it is, from 0."),
+    Column("number", "int", "Number of the row within the entry, from 0."),
     key=("number",),
 )
 _REDRIVEN = _fact(
     "redriven",
-    "Dead letters that were sent again.",
-    Column("letter", "string", "Dead id of the letter, which is gone."),
-    Column("message_id", "string", "Id that the message had."),
+    "Dead letters that were redriven.",
+    Column("letter", "string", "Id of the dead letter, which is removed."),
+    Column("message_id", "string", "Earlier id of the message."),
     _LOG_ID,
     Column("session", "string", "Name of the receiver; null if it went to the channel.", nullable=True),
-    Column("channel", "string", "Channel to which it went; null if it went to the receiver.", nullable=True),
-    Column("code", "string", "Dotted error code of the letter."),
-    Column("returns", "bigint", "How often the message has been sent again.", "times"),
+    Column("channel", "string", "Channel it was published to; null if it went to the receiver.", nullable=True),
+    Column("code", "string", "Dotted error code of the dead letter."),
+    Column("returns", "bigint", "How often the message has been redriven.", "times"),
     key=("letter",),
 )
 _DISCARDED = _fact(
     "discarded",
-    "Dead letters that were thrown away, a row each.",
-    Column("letter", "string", "Dead id of the letter."),
-    Column("who", "string", "Who wanted it; null if nobody said.", nullable=True),
+    "Dead letters that were discarded, one row each.",
+    Column("letter", "string", "Id of the dead letter."),
+    Column("who", "string", "The operator; null if unknown.", nullable=True),
     key=("letter",),
 )
 _HELD = _fact(
     "held",
-    "Receivers that get nothing for the time being.",
+    "Receivers to which delivery is paused.",
     _SESSION,
-    Column("who", "string", "The operator, or the session's own name if its client asked for it."),
-    Column("since", "timestamp", "From when on.", "UTC"),
-    Column("code", "string", "Dotted error code that it answered, or empty."),
-    Column("message_id", "string", "The message that it could not take, or empty."),
-    Column("reason", "string", "Why, in words."),
+    Column("who", "string", "The operator, or the name of the session if its client caused it."),
+    Column("since", "timestamp", "Start of the pause.", "UTC"),
+    Column("code", "string", "Dotted error code that it reported, or empty."),
+    Column("message_id", "string", "The message that it could not process, or empty."),
+    Column("reason", "string", "A readable reason."),
     Column("active", "boolean", "False if messages wait meanwhile."),
     Column("sink", "boolean", "True if they become dead letters instead."),
 )
-_RELEASED = _fact("released", "Receivers that get messages again.", _SESSION)
+_RELEASED = _fact("released", "Receivers to which delivery continues.", _SESSION)
 
 INTERVALS: Final = Table(
     Layer.SILVER,
     "intervals",
-    "Subscriptions: intervals of the log. Each message in it whose channel the pattern matches is owed to the session once.",
+    "Subscriptions as intervals of the log. Each message in the interval on a matching channel is for the session, once.",
     (
         _SESSION,
         _PATTERN,
         _FROM,
         Column(
-            "until_id", "bigint", "Log id: what came after it is not owed; null while it is open.", "us", nullable=True
+            "until_id",
+            "bigint",
+            "Log id: later messages are not for the session; null while the subscription exists.",
+            "us",
+            nullable=True,
         ),
         _OPTIONS,
         _GROUPS,
         Column("subscribed", "string", "Place of the fact; null if it was trimmed before it was read.", nullable=True),
-        Column("unsubscribed", "string", "Place of the fact; null while it is open.", nullable=True),
+        Column("unsubscribed", "string", "Place of the fact; null while the subscription exists.", nullable=True),
     ),
     key=("session", "pattern", "from_id"),
     partitions=(),
@@ -158,22 +167,22 @@ INTERVALS: Final = Table(
 LETTERS: Final = Table(
     Layer.SILVER,
     "letters",
-    "Dead letters that are in the store: one message, one receiver. Those that were sent again or discarded are gone.",
+    "Dead letters in the store: one message, one receiver. Redriven and discarded ones are removed.",
     (
         *PLACE,
-        Column("message_id", "string", "Id of the message, as its receiver saw it."),
+        Column("message_id", "string", "Id of the message, as delivered."),
         Column("received_ns", "bigint", "When the message was accepted, since 1970.", "ns"),
-        Column("receiver", "string", "Name of the session, or of the shared queue in which it waited."),
-        Column("channel", "string", "Channel of the message; empty if nothing is left of it."),
+        Column("receiver", "string", "Name of the session, or of the shared queue where it waited."),
+        Column("channel", "string", "Channel of the message; empty if the message no longer exists."),
         Column("code", "string", "Dotted error code."),
-        Column("reason", "string", "Why, in words."),
-        Column("attempts", "int", "How often it may have been delivered.", "times"),
-        Column("returns", "int", "How often it was sent again by an operator and died again.", "times"),
+        Column("reason", "string", "A readable reason."),
+        Column("attempts", "int", "How often the message may have been delivered.", "times"),
+        Column("returns", "int", "How often an operator redrove it and it failed again.", "times"),
         Column("sender", "string", "Name of the session that published it."),
-        Column("qos", "string", "What the publisher asked for, as JSON; empty if nothing."),
-        Column("body", "string", "The message as JSON, less its id."),
-        Column("is_persistent", "boolean", "Whether the store had the message; if not, no fact tells its end."),
-        Column("redrive_of", "string", "Dead id of the letter that it was before; empty if it was none."),
+        Column("qos", "string", "Options of the publish as JSON; empty if there are none."),
+        Column("body", "string", "The message as JSON, without its id."),
+        Column("is_persistent", "boolean", "Whether the message was stored; if not, no fact records its end."),
+        Column("redrive_of", "string", "Id of the earlier dead letter that was redriven; empty if there is none."),
     ),
     key=("place",),
     partitions=(),
@@ -183,9 +192,9 @@ LETTERS: Final = Table(
 CORRUPT: Final = Table(
     Layer.SILVER,
     "corrupt",
-    "Entries that could not be understood, kept apart. They stop nothing.",
+    "Entries that could not be parsed. They do not stop the job.",
     (
-        Column("key", "string", "Which stream: `facts`, `events` or `dead`."),
+        Column("key", "string", "The stream: `facts`, `events` or `dead`."),
         *PLACE,
         Column(
             "why",
@@ -202,13 +211,13 @@ CORRUPT: Final = Table(
 GAPS: Final = Table(
     Layer.SILVER,
     "gaps",
-    "Where entries of a stream were trimmed before they were read: what happened there is unknown.",
+    "Entries of a stream that were trimmed before they were read: what happened there is unknown.",
     (
-        Column("key", "string", "Which stream: `facts` or `events`."),
+        Column("key", "string", "The stream: `facts` or `events`."),
         *PLACE,
         Column("before", "string", "Place of the first entry after the gap; null if there is none.", nullable=True),
-        Column("before_ms", "bigint", "First half of that.", "ms", nullable=True),
-        Column("lost", "bigint", "How many entries are missing; null if nobody knows.", "entries", nullable=True),
+        Column("before_ms", "bigint", "First half of `before`.", "ms", nullable=True),
+        Column("lost", "bigint", "How many entries are missing; null if unknown.", "entries", nullable=True),
     ),
     key=("key", "place"),
 )
