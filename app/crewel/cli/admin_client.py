@@ -1,8 +1,8 @@
-"""What the commands of operators share: the way to the server's `/admin/api`."""
+"""What the commands of operators share: how one is made of its work, and the way to the server's `/admin/api`."""
 
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import typer
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 API = "/admin/api"
+MAX_PAGE = 1000
+"""Entries in a page of a list, and ids in a request, at most."""
 _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
-_PAGE = 1000
 
-
-class Refusal(CrewelError):
-    """The server has refused; the text is its own."""
+Query = Mapping[str, str | int]
+WorkT = TypeVar("WorkT", bound=Callable[..., Coroutine[Any, Any, None]])
 
 
 class Admin:
@@ -31,97 +31,95 @@ class Admin:
         self._base = base
         self._session = session
 
-    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
-        """The JSON at this path. Raises CrewelError."""
-        return await self._ask("GET", path, params=query or {})
+    async def call(self, method: str, path: str, query: Query | None = None, body: Any = None) -> Any:
+        """The JSON that answers this request. Raises CrewelError."""
+        async with self._answer(method, path, params=query or {}, json=body) as response:
+            return await response.json()
 
-    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON that answers this body. Raises CrewelError."""
-        return await self._ask("POST", path, **({} if body is None else {"json": body}))
-
-    async def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The JSON that answers this change of what is at the path. Raises CrewelError."""
-        return await self._ask("PATCH", path, json=body)
-
-    async def delete(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
-        """The JSON that answers the removal of what is at this path. Raises CrewelError."""
-        return await self._ask("DELETE", path, params=query or {})
-
-    async def chunks(self, path: str, query: Mapping[str, str | int]) -> AsyncIterator[bytes]:
+    async def chunks(self, path: str, query: Query) -> AsyncIterator[bytes]:
         """What comes from this path, as it comes. Raises CrewelError, also if the server breaks off."""
         import aiohttp
 
-        try:
-            timeout = aiohttp.ClientTimeout(total=None, sock_read=_LIMIT_S)
-            async with self._session.get(self._base + path, params=query, timeout=timeout) as response:
-                await _require_success(response)
-                async for chunk in response.content.iter_any():
-                    yield chunk
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise self._unreachable(error) from None
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=_LIMIT_S)
+        async with self._answer("GET", path, params=query, timeout=timeout) as response:
+            async for chunk in response.content.iter_any():
+                yield chunk
 
-    async def _ask(self, method: str, path: str, **options: Any) -> Any:
+    async def pages(
+        self, path: str, name: str, query: Query, count: int | None = None, size: int = MAX_PAGE
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The entries of a list that the server answers page by page, under `name`; at most so many. Raises CrewelError."""
+        left = count
+        after: dict[str, str] = {}
+        while left is None or left > 0:
+            wanted = size if left is None else min(left, size)
+            page = await self.call("GET", path, {**query, "count": wanted, **after})
+            for entry in page[name]:
+                yield entry
+            if not page["next"]:
+                return
+            left = None if left is None else left - len(page[name])
+            after = {"after": page["next"]}
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, **options: Any) -> AsyncIterator["ClientResponse"]:
         import aiohttp
 
         try:
             async with self._session.request(method, self._base + path, **options) as response:
-                await _require_success(response)
-                return await response.json()
+                if response.status >= 400:
+                    raise CrewelError(await _refusal(response))
+                yield response
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise self._unreachable(error) from None
-
-    def _unreachable(self, error: Exception) -> CrewelError:
-        why = str(error) or type(error).__name__
-        return CrewelError(f"{self._base.removesuffix(API)} does not answer as a Crewel server does: {why}")
+            server, why = self._base.removesuffix(API), str(error) or type(error).__name__
+            raise CrewelError(f"{server} does not answer as a Crewel server does: {why}") from None
 
 
-async def _require_success(response: "ClientResponse") -> None:
-    if response.status < 400:
-        return
+async def _refusal(response: "ClientResponse") -> str:
+    """What the server says of a refusal."""
     try:
-        message = (await response.json())["message"]
+        message = str((await response.json())["message"])
     except (ValueError, KeyError, TypeError):
         message = f"the server answered {response.status} {response.reason}"
-    if response.status == _UNAUTHORIZED:
-        message += "; --token or CREWEL_TOKEN shows the admin token"
-    raise Refusal(message)
+    hint = "; --token or CREWEL_TOKEN shows the admin token" if response.status == _UNAUTHORIZED else ""
+    return message + hint
 
 
-def operate(url: str, token: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+def command(
+    app: typer.Typer, name: str = "", text: str = "", options: Mapping[str, Any] | None = None
+) -> Callable[[WorkT], WorkT]:
+    """Make a command of `async def work(admin, …)`. Its options are those of the function, these, `--token` and `--url`; its
+    help is `text`, or the docstring."""
+
+    def make(work: WorkT) -> WorkT:
+        def run(**asked: Any) -> None:
+            token, url = asked.pop("token"), asked.pop("url")
+            operate(url, token, lambda admin: work(admin, **asked))
+
+        _, *own = bayeux_client.parameters(work, {**(options or {}), **_SERVER})
+        bayeux_client.take(run, own)
+        app.command(name=name or work.__name__, help=text or work.__doc__)(run)
+        return work
+
+    return make
+
+
+_SERVER = {"token": bayeux_client.Token, "url": (bayeux_client.Url, bayeux_client.DEFAULT_URL)}
+
+
+def operate(url: str, token: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
-    base = _base(url)
-    try:
-        bayeux_client.run(_operate(base, token or bayeux_client.local_token(url), work))
-    except bayeux_client.Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
-    except BrokenPipeError:  # its reader has gone, and Python would flush once more at its end
-        sys.stdout = None
-        raise typer.Exit(0) from None
+    parts = urlsplit(url)
+    if parts.scheme not in _HTTP or not parts.netloc:
+        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {url}")
+    base = f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
+    bayeux_client.run(_operate(base, token or bayeux_client.local_token(url), work))
 
 
-async def _operate(base: str, token: str | None, work: Callable[[Admin], Awaitable[None]]) -> None:
+async def _operate(base: str, token: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
     import aiohttp
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
     async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
         await work(Admin(base, session))
-
-
-def _base(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in _HTTP or not parts.netloc:
-        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {url}")
-    return f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
-
-
-async def pages(admin: Admin, path: str, name: str, query: Mapping[str, str | int]) -> AsyncIterator[dict[str, Any]]:
-    """The entries of a list that the server answers page by page, under `name`. Raises CrewelError."""
-    after: dict[str, str] = {}
-    while True:
-        page = await admin.get(path, {"count": _PAGE, **query, **after})
-        for entry in page[name]:
-            yield entry
-        if not page["next"]:
-            return
-        after = {"after": page["next"]}

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `backup` and `restore` to the command line."""
-    app.command(name="backup")(backup)
-    app.command(name="restore")(restore)
-
-
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
     """Save what the store holds at this instant: messages, sessions, dead letters, facts. A server may run meanwhile.
 

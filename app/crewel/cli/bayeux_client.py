@@ -3,14 +3,18 @@
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine, Iterable
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from crewel.client import Client
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://127.0.0.1:8080/cometd"
 
@@ -50,12 +54,35 @@ AsJson = Annotated[
 ]
 
 
-class Interrupted(Exception):  # not an error: somebody wished the end
-    """SIGINT or SIGTERM came; `exit_code` is what a shell expects then."""
+def parameters(command: Callable[..., Any], options: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of a command, with these options in the place of its `**asked`, or behind its `as_json`. An option is its
+    annotation, or that and its default; else the default is None."""
+    own = [each for each in signature(command).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    more = [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=kind[1] if isinstance(kind, tuple) else None,
+            annotation=kind[0] if isinstance(kind, tuple) else kind,
+        )
+        for name, kind in options.items()
+    ]
+    return [*own, *more]
 
-    def __init__(self, number: signal.Signals) -> None:
-        super().__init__(number.name)
-        self.exit_code = 128 + number
+
+def with_options(options: Mapping[str, Any]) -> Callable[[CommandT], CommandT]:
+    """Let a command take these options, by the names of its arguments, as its `**asked`."""
+
+    def extended(command: CommandT) -> CommandT:
+        take(command, parameters(command, options))
+        return command
+
+    return extended
+
+
+def take(command: Callable[..., Any], own: list[Parameter]) -> None:
+    """Let a command that takes `**asked` have these parameters, as the library that reads the command line sees them."""
+    vars(command)["__signature__"] = signature(command).replace(parameters=own)
 
 
 def client(url: str, transports: list[str] | None, token: str | None, **more: Any) -> "Client":
@@ -108,11 +135,17 @@ def check_channels(channels: Iterable[str]) -> None:
             raise typer.BadParameter(f"not a channel name: {channel}")
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run until it is done. A signal cancels it, so that it can say goodbye to the server, and raises Interrupted."""
-    came = asyncio.run(_unless_signalled(work))
+def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
+    """Run until it is done. A signal cancels it, so that it can say goodbye to the server, and ends the command with what a
+    shell expects then; with 0 if the work `is_endless`, where a signal is the regular end."""
+    try:
+        came = asyncio.run(_unless_signalled(work))
+    except BrokenPipeError:
+        # `crewel sub … | head -3`: nothing reads any more. Python would flush to the broken pipe once more at its end.
+        sys.stdout = None
+        raise typer.Exit(0) from None
     if came is not None:
-        raise Interrupted(came)
+        raise typer.Exit(0 if is_endless else 128 + came)
 
 
 async def _unless_signalled(work: Coroutine[Any, Any, None]) -> signal.Signals | None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.cli import admin_client, bayeux_client, output, qos_options
-from crewel.cli.admin_client import Admin
+from crewel.cli import bayeux_client, output
+from crewel.cli.admin_client import MAX_PAGE, Admin, command, operate
+from crewel.cli.bayeux_client import AsJson
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 
@@ -25,32 +26,27 @@ _NS = 1_000_000_000
 
 # Which ones are meant
 
-_MOST_IDS = 1000
-"""Ids in one request."""
-
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead ids.")]
-_All = Annotated[bool | None, typer.Option("--all", help="All dead letters; with filters, all that these leave.")]
-_ByCode = Annotated[
-    str | None, typer.Option("--code", metavar="CODE", help="Only with this error code or one below it.")
-]
-_ByReceiver = Annotated[
-    str | None, typer.Option("--receiver", metavar="NAME", help="Only for this session (joe/1) or subject (joe).")
-]
-_ByChannel = Annotated[
-    str | None, typer.Option("--channel", metavar="CHANNEL", help="Only of this channel or pattern.")
-]
-_After = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="WHEN", help="Only those not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."
-    ),
-]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 _FILTERS: Final[Mapping[str, Any]] = {
-    "everything": _All,
-    "code": _ByCode,
-    "receiver": _ByReceiver,
-    "channel": _ByChannel,
-    "since": _After,
+    "everything": Annotated[
+        bool | None, typer.Option("--all", help="All dead letters; with filters, all that these leave.")
+    ],
+    "code": Annotated[
+        str | None, typer.Option("--code", metavar="CODE", help="Only with this error code or one below it.")
+    ],
+    "receiver": Annotated[
+        str | None, typer.Option("--receiver", metavar="NAME", help="Only for this session (joe/1) or subject (joe).")
+    ],
+    "channel": Annotated[
+        str | None, typer.Option("--channel", metavar="CHANNEL", help="Only of this channel or pattern.")
+    ],
+    "since": Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="WHEN", help="Only those not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."
+        ),
+    ],
 }
 """The options of all commands that choose dead letters; `_choose` reads them."""
 
@@ -67,8 +63,8 @@ class _Choice:
         if self.ids is None:
             yield None
             return
-        for start in range(0, len(self.ids), _MOST_IDS):
-            yield self.ids[start : start + _MOST_IDS]
+        for start in range(0, len(self.ids), MAX_PAGE):
+            yield self.ids[start : start + MAX_PAGE]
 
     def body(self, ids: list[str] | None) -> dict[str, Any]:
         """What a request about them says."""
@@ -140,96 +136,61 @@ app = typer.Typer(
 )
 
 
-def register(parent: typer.Typer) -> None:
-    """Add `dead-letters` to the command line."""
-    parent.add_typer(app)
-
-
-@app.command(name="list")
-@qos_options.with_options(_FILTERS)
-def list_dead_letters(
+@command(app, "list", options=_FILTERS)
+async def _list(
+    admin: Admin,
     count: Annotated[
         int | None, typer.Option(min=1, help=f"At most so many; {_LISTED} on a terminal, else all.")
     ] = None,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
     **asked: Any,
 ) -> None:
     """Print dead letters, the oldest first."""
     query = _filters(asked) | ({"newestFirst": "true"} if newest else {})
-    is_json = output.wants_json(as_json)
-    if count is None and not is_json and not asked["everything"]:
+    if count is None and not output.wants_json(as_json) and not asked["everything"]:
         count = _LISTED
-
-    async def work(admin: Admin) -> None:
-        rows = []
-        async for letter in _pages(admin, query, count):
-            if is_json:
-                output.print_json({name: letter[name] for name in _SHOWN})
-            else:
-                rows.append(_row(letter))
-        if not is_json:
-            output.print_table(("id", "channel", "receiver", "code", "reason", "data"), rows)
-            if count is not None and len(rows) == count:
-                print(f"the first {count}; --count, --all, --newest and the filters show others")
-
-    admin_client.operate(url, token, work)
+    letters = (
+        {name: letter[name] for name in _SHOWN}
+        async for letter in admin.pages("/dead-letters", "letters", query, count, _PAGE)
+    )
+    headings = ("id", "channel", "receiver", "code", "reason", "data")
+    if await output.print_entries(letters, headings, _row, as_json) == count:
+        print(f"the first {count}; --count, --all, --newest and the filters show others")
 
 
-async def _pages(admin: Admin, query: dict[str, str | int], count: int | None = None) -> AsyncIterator[dict[str, Any]]:
-    """The dead letters that these filters leave, at most so many."""
-    left, place = count, ""
-    while left is None or left > 0:
-        size = _PAGE if left is None else min(left, _PAGE)
-        page = await admin.get("/dead-letters", query | {"count": size} | ({"after": place} if place else {}))
-        for letter in page["letters"]:
-            yield letter
-        left = None if left is None else left - len(page["letters"])
-        place = page["next"]
-        if not place:
-            return
-
-
-def _row(letter: dict[str, Any]) -> tuple[Any, ...]:
+def _row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
     data = output.readable(letter["data"])
     shortened = data if len(data) <= 60 else f"{data[:59]}…"
     _, _, receiver = letter["receiver"].partition("/client/")
     return letter["id"], letter["channel"], receiver, letter["errorCode"], letter["reason"], shortened
 
 
-@app.command()
-def show(
+@command(app)
+async def show(
+    admin: Admin,
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Dead ids.")],
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
 ) -> None:
     """Print all that is known of dead letters."""
-    choice = _choose(ids, {})
-
-    async def work(admin: Admin) -> None:
-        async for letter in _chosen(admin, choice):
-            output.print_fields(letter, "id", as_json)
-
-    admin_client.operate(url, token, work)
+    async for letter in _chosen(admin, _choose(ids, {})):
+        output.print_fields(letter, "id", as_json)
 
 
 async def _chosen(admin: Admin, choice: _Choice) -> AsyncIterator[dict[str, Any]]:
     if choice.ids is None:
-        async for letter in _pages(admin, choice.query):
+        async for letter in admin.pages("/dead-letters", "letters", choice.query, size=_PAGE):
             yield letter
     else:
         for dead_id in choice.ids:
-            yield await admin.get(f"/dead-letters/{dead_id}")
+            yield await admin.call("GET", f"/dead-letters/{dead_id}")
 
 
-@app.command()
-@qos_options.with_options(_FILTERS)
-def redrive(
+@command(app, options=_FILTERS)
+async def redrive(
+    admin: Admin,
     ids: _Ids = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    dry_run: _DryRun = False,
     rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Dead letters a second at most.")] = None,
     to_channel: Annotated[
         bool,
@@ -238,9 +199,7 @@ def redrive(
             help="Publish them to their channels, instead of the receiver; addressed ones go to their destination.",
         ),
     ] = False,
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
     **asked: Any,
 ) -> None:
     """Send dead letters again, each to the receiver that it was for. What cannot be sent stays where it is."""
@@ -248,33 +207,28 @@ def redrive(
     options: dict[str, Any] = {"toChannel": to_channel}
     if rate is not None:
         options |= {"rate": rate, "count": max(1, min(_PAGE, int(rate)))}
-
-    async def work(admin: Admin) -> None:
-        if dry_run:
-            await _count(admin, choice, "would be sent again", as_json)
-        else:
-            await _work_through(admin, "redrive", choice, options, as_json)
-
-    admin_client.operate(url, token, work)
+    if dry_run:
+        await _count(admin, choice, "would be sent again", as_json)
+    else:
+        await _work_through(admin, "redrive", choice, options, as_json)
 
 
 @app.command()
-@qos_options.with_options(_FILTERS)
+@bayeux_client.with_options(_FILTERS)
 def discard(
     ids: _Ids = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    dry_run: _DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
     **asked: Any,
 ) -> None:
     """Throw dead letters away, for good."""
     choice = _choose(ids, asked)
-    if choice.ids is None and not yes and not dry_run and not sys.stdin.isatty():
-        raise typer.BadParameter("discarding dead letters that are not named one by one needs --yes")
-
     if choice.ids is None and not yes and not dry_run:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("discarding dead letters that are not named one by one needs --yes")
         _confirm(choice, url, token)
 
     async def work(admin: Admin) -> None:
@@ -283,7 +237,7 @@ def discard(
         else:
             await _work_through(admin, "discard", choice, {}, as_json)
 
-    admin_client.operate(url, token, work)
+    operate(url, token, work)
 
 
 def _confirm(choice: _Choice, url: str, token: str | None) -> None:
@@ -294,14 +248,14 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
         nonlocal count
         count = (await _dry(admin, choice))["count"]
 
-    admin_client.operate(url, token, work)
+    operate(url, token, work)
     typer.confirm(f"Throw {count:,} dead letters away?", abort=True, err=True)
 
 
 async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
     count, until = 0, ""
     for ids in choice.portions():
-        answer = await admin.post("/dead-letters/redrive", choice.body(ids) | {"dryRun": True})
+        answer = await admin.call("POST", "/dead-letters/redrive", body=choice.body(ids) | {"dryRun": True})
         count, until = count + answer["count"], answer["until"]
     return {"count": count, "until": until}
 
@@ -338,7 +292,7 @@ async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str,
     for portion in choice.portions():
         body = choice.body(portion) | {"count": _PAGE} | options
         while True:
-            answer = await admin.post(path, body)
+            answer = await admin.call("POST", path, body=body)
             yield answer
             if not answer["next"]:
                 break
@@ -349,60 +303,43 @@ async def _requests(admin: Admin, path: str, choice: _Choice, options: dict[str,
             await asyncio.sleep(answer["waitMs"] / 1000)
 
 
-@app.command()
-@qos_options.with_options(_FILTERS)
-def export(
-    ids: _Ids = None,
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    **asked: Any,
-) -> None:
+@command(app, options=_FILTERS)
+async def export(admin: Admin, ids: _Ids = None, **asked: Any) -> None:
     """Write dead letters to standard output, a JSON object a line; all of them, unless ids or filters are given."""
     choice = _choose(ids, asked, or_all=True)
-
-    async def work(admin: Admin) -> None:
-        if choice.ids is not None:
-            async for letter in _chosen(admin, choice):
-                output.print_json(letter)
-            return
-        count = 0
-        with progress("exporting", "dead letters") as shown:
-            async for chunk in admin.chunks("/dead-letters/export", choice.query):
-                sys.stdout.buffer.write(chunk)
-                sys.stdout.buffer.flush()
-                count += chunk.count(b"\n")
-                shown(count)
-
-    admin_client.operate(url, token, work)
+    if choice.ids is not None:
+        async for letter in _chosen(admin, choice):
+            output.print_json(letter)
+        return
+    count = 0
+    with progress("exporting", "dead letters") as shown:
+        async for chunk in admin.chunks("/dead-letters/export", choice.query):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            count += chunk.count(b"\n")
+            shown(count)
 
 
-@app.command()
-@qos_options.with_options(_FILTERS)
-def dump(
+@command(app, options=_FILTERS)
+async def dump(
+    admin: Admin,
     directory: Annotated[Path, typer.Option("--dir", metavar="DIRECTORY", help="Where to; it is made if need be.")],
     ids: _Ids = None,
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
     **asked: Any,
 ) -> None:
     """Write each dead letter to a file of its own, in a directory for each receiver. Files that are there already stay as
     they are. The dead letters stay too: `discard` throws them away."""
-    choice = _choose(ids, asked, or_all=True)
-
-    async def work(admin: Admin) -> None:
-        written = known = 0
-        with progress("writing", "dead letters") as shown:
-            async for letter in _chosen(admin, choice):
-                if write_file(letter, directory):
-                    written += 1
-                else:
-                    known += 1
-                shown(written + known)
-        text = f"{written:,} dead letters written to {directory}, {known:,} were there"
-        output.print_answer({"written": written, "there": known}, text, as_json)
-
-    admin_client.operate(url, token, work)
+    written = known = 0
+    with progress("writing", "dead letters") as shown:
+        async for letter in _chosen(admin, _choose(ids, asked, or_all=True)):
+            if write_file(letter, directory):
+                written += 1
+            else:
+                known += 1
+            shown(written + known)
+    text = f"{written:,} dead letters written to {directory}, {known:,} were there"
+    output.print_answer({"written": written, "there": known}, text, as_json)
 
 
 # Files: one for each dead letter, in a directory for each receiver (xmlBlaster's DeadMessageDumper)

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "yellow"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add `doctor` to the command line."""
-    app.command(name="doctor")(doctor)
-
-
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     repair: Annotated[

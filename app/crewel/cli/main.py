@@ -10,21 +10,16 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import (
-    backup,
-    bayeux_client,
-    cmd,
-    dead_letters,
-    doctor,
-    pub,
-    reply,
-    request,
-    serve,
-    sessions,
-    settings,
-    sub,
-    topics,
-)
+from crewel.cli import bayeux_client, dead_letters, sessions, settings, topics
+from crewel.cli.admin_client import command
+from crewel.cli.backup import backup, restore
+from crewel.cli.cmd import cmd
+from crewel.cli.doctor import doctor
+from crewel.cli.pub import pub
+from crewel.cli.reply import reply
+from crewel.cli.request import request
+from crewel.cli.serve import serve
+from crewel.cli.sub import sub
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -35,21 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break an error into several lines, also in a log
 )
-for _group in (
-    serve,
-    settings,
-    doctor,
-    backup,
-    pub,
-    sub,
-    request,
-    reply,
-    cmd,
-    sessions,
-    topics,
-    dead_letters,
-):
-    _group.register(app)
+for _command in (serve, doctor, backup, restore, pub, sub, request, reply):
+    app.command(name=_command.__name__)(_command)
+command(app)(cmd)
+for _group in (settings, sessions, topics, dead_letters):
+    app.add_typer(_group.app)
 
 
 @app.command(

@@ -1,7 +1,7 @@
 """How commands print: JSON lines for programs, tables and a progress bar for people."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,24 @@ def print_fields(answer: Mapping[str, Any], name: str, as_json: bool | None) -> 
         print_json(answer)
     else:
         print_table((answer[name], ""), list(answer.items()))
+
+
+async def print_entries(
+    entries: AsyncIterator[Mapping[str, Any]],
+    headings: Sequence[str],
+    row: Callable[[Mapping[str, Any]], Sequence[Any]],
+    as_json: bool | None,
+) -> int:
+    """Print the entries of a list as they come, for people as a table of their rows. Returns how many rows it has."""
+    rows = []
+    async for entry in entries:
+        if wants_json(as_json):
+            print_json(entry)
+        else:
+            rows.append(row(entry))
+    if not wants_json(as_json):
+        print_table(headings, rows)
+    return len(rows)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import bayeux_client, qos_options
+from crewel.cli import bayeux_client, output, qos_options
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -19,12 +19,7 @@ PATIENCE_MS = 30_000
 """How long a persistent message is tried again, unless the command says otherwise."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add `pub` to the command line."""
-    app.command(name="pub")(pub)
-
-
-@qos_options.with_options(qos_options.OF_PUBLISH)
+@bayeux_client.with_options(qos_options.OF_PUBLISH)
 def pub(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where to.")],
     data: Annotated[
@@ -78,12 +73,9 @@ def pub(
     if timeout_ms is not None and not is_stored:
         raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
     options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
-    try:
-        client = bayeux_client.patient_client(url, transport, token, patience)
-        texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
-        bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
-    except bayeux_client.Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    client = bayeux_client.patient_client(url, transport, token, patience)
+    texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
+    bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
 
 
 def _check(channel: str, data: str | None) -> None:
@@ -111,16 +103,10 @@ async def _publish(
                 reply: Fields = await client.publish(channel, qos_options.value(text), **options)
             except PublishRefused as error:
                 if as_json:
-                    _print(error.reply)
+                    output.print_json(error.reply)
                 raise _with_destinations(error) from None
             if as_json:
-                _print(reply)
-
-
-def _print(reply: "Fields") -> None:
-    import orjson
-
-    print(orjson.dumps(reply).decode(), flush=True)
+                output.print_json(reply)
 
 
 def _with_destinations(error: "PublishRefused") -> CrewelError:

@@ -3,15 +3,12 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from crewel.client import Position
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w|)", re.ASCII)
@@ -98,27 +95,8 @@ def _check_numbers(text: str) -> None:
         raise NotEncodableError(fault)
 
 
-def with_options(options: Mapping[str, Any]) -> Callable[[CommandT], CommandT]:
-    """Let a command take these options, by the names of its arguments, as its `**asked`: before its `token`, which it has to
-    have. Those that are not given are None."""
-
-    def extended(command: CommandT) -> CommandT:
-        own = [each for each in signature(command).parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        more = [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
-            for name, kind in options.items()
-        ]
-        place = [each.name for each in own].index("token")
-        parameters = [*own[:place], *more, *own[place:]]
-        vars(command)["__signature__"] = signature(command).replace(parameters=parameters)
-        return command
-
-    return extended
-
-
 # Of a publish
 
-Priority = Annotated[str | None, typer.Option(metavar="0-9|NAME", help="MIN, LOW, NORM, HIGH and MAX are names.")]
 To = Annotated[
     list[str] | None,
     typer.Option(
@@ -127,62 +105,53 @@ To = Annotated[
         help="Address it to a session, client/joe/1, or to all of a subject's, client/joe; may be repeated.",
     ),
 ]
-ForceQueuing = Annotated[
-    bool | None, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
-]
-ToOne = Annotated[
-    Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
-]
-Subscribable = Annotated[
-    bool | None,
-    typer.Option(
-        "--subscribable/--not-subscribable", help="With --to: whether subscribers of the channel hear it too."
-    ),
-]
-LifeTime = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
-]
-ForceDestroy = Annotated[
-    bool | None, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")
-]
-ForceUpdate = Annotated[
-    bool | None,
-    typer.Option("--force-update/--no-force-update", help="Whether it is heard if it says the same as the one before."),
-]
-ReplyTo = Annotated[str | None, typer.Option(metavar="CHANNEL", help="Where an answer is awaited.")]
-Properties = Annotated[
-    list[str] | None,
-    typer.Option("--property", metavar="NAME=VALUE", help="What travels with it, JSON or text; may be repeated."),
-]
-History = Annotated[
-    int | None, typer.Option("--history", min=0, metavar="N", help="Of the topic: how many messages its history keeps.")
-]
-Readonly = Annotated[bool | None, typer.Option("--readonly", help="Of the topic: it takes no second message.")]
-DestroyDelay = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Of the topic: how long it lives when nothing refers to it.")
-]
-Administrative = Annotated[
-    bool | None,
-    typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out."),
-]
 
 
 OF_PUBLISH: Final[Mapping[str, Any]] = {
-    "priority": Priority,
+    "priority": Annotated[str | None, typer.Option(metavar="0-9|NAME", help="MIN, LOW, NORM, HIGH and MAX are names.")],
     "to": To,
-    "force_queuing": ForceQueuing,
-    "distribute": ToOne,
-    "subscribable": Subscribable,
-    "life_time": LifeTime,
-    "force_destroy": ForceDestroy,
-    "force_update": ForceUpdate,
-    "reply_to": ReplyTo,
-    "properties": Properties,
-    "history_max": History,
-    "readonly": Readonly,
-    "destroy_delay": DestroyDelay,
-    "administrative": Administrative,
+    "force_queuing": Annotated[
+        bool | None, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
+    ],
+    "distribute": Annotated[
+        Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
+    ],
+    "subscribable": Annotated[
+        bool | None,
+        typer.Option(
+            "--subscribable/--not-subscribable", help="With --to: whether subscribers of the channel hear it too."
+        ),
+    ],
+    "life_time": Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
+    ],
+    "force_destroy": Annotated[
+        bool | None, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")
+    ],
+    "force_update": Annotated[
+        bool | None,
+        typer.Option(
+            "--force-update/--no-force-update", help="Whether it is heard if it says the same as the one before."
+        ),
+    ],
+    "reply_to": Annotated[str | None, typer.Option(metavar="CHANNEL", help="Where an answer is awaited.")],
+    "properties": Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="What travels with it, JSON or text; may be repeated."),
+    ],
+    "history_max": Annotated[
+        int | None,
+        typer.Option("--history", min=0, metavar="N", help="Of the topic: how many messages its history keeps."),
+    ],
+    "readonly": Annotated[bool | None, typer.Option("--readonly", help="Of the topic: it takes no second message.")],
+    "destroy_delay": Annotated[
+        str | None, typer.Option(metavar="TIME", help="Of the topic: how long it lives when nothing refers to it.")
+    ],
+    "administrative": Annotated[
+        bool | None,
+        typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out."),
+    ],
 }
 """What `publish_options` reads."""
 
@@ -222,38 +191,33 @@ def _property(text: str) -> tuple[str, Any]:
 Group = Annotated[
     str | None, typer.Option(metavar="GROUP", help="Share the messages with the other members of this group.")
 ]
-Filter = Annotated[
-    str | None,
-    typer.Option(
-        "--filter",
-        metavar="EXPRESSION",
-        help="Only what this JMESPath over data, channel, clientProperties and sender is true for: 'data.n > `3`'.",
-    ),
-]
-Past = Annotated[
-    int | None, typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages; -1: with all.")
-]
-NewestFirst = Annotated[bool | None, typer.Option("--newest-first", help="With --history: in this order.")]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="EPOCH:ID|now",
-        help="Begin after this message of the history, if all since then is there; the place to go on from is told at the"
-        " end. JSON for several channels.",
-    ),
-]
-Local = Annotated[
-    bool | None, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")
-]
 
 
 OF_SUBSCRIPTION: Final[Mapping[str, Any]] = {
     "group": Group,
-    "filter": Filter,
-    "history": Past,
-    "newest_first": NewestFirst,
-    "since": Since,
-    "local": Local,
+    "filter": Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="EXPRESSION",
+            help="Only what this JMESPath over data, channel, clientProperties and sender is true for: 'data.n > `3`'.",
+        ),
+    ],
+    "history": Annotated[
+        int | None, typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages; -1: with all.")
+    ],
+    "newest_first": Annotated[bool | None, typer.Option("--newest-first", help="With --history: in this order.")],
+    "since": Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPOCH:ID|now",
+            help="Begin after this message of the history, if all since then is there; the place to go on from is told at the"
+            " end. JSON for several channels.",
+        ),
+    ],
+    "local": Annotated[
+        bool | None, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")
+    ],
 }
 """What `subscribe_options` reads."""
 

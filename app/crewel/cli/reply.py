@@ -21,11 +21,6 @@ SLOW: Final = "communication.timeout"
 """What a command that takes too long answers."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add `reply` to the command line."""
-    app.command(name="reply")(reply)
-
-
 def reply(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A name or a wildcard: /power /power/**")],
     echo: Annotated[bool, typer.Option("--echo", help="Answer each request with its own data.")] = False,
@@ -58,12 +53,9 @@ def reply(
     if echo is (command is not None):
         raise typer.BadParameter("either --echo or --command CMD says how requests are answered")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
-    try:
-        client = bayeux_client.client(url, transport, token, name=name, resume_file=resume_file, update=True)
-        bayeux_client.run(_reply(client, channel, answer, at_once, count, {} if group is None else {"group": group}))
-    except bayeux_client.Interrupted as interrupted:
-        # Without --count there is no other end, so the signal is the regular one.
-        raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
+    client = bayeux_client.client(url, transport, token, name=name, resume_file=resume_file, update=True)
+    work = _reply(client, channel, answer, at_once, count, {} if group is None else {"group": group})
+    bayeux_client.run(work, is_endless=count is None)
 
 
 async def _reply(

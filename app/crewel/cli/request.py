@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import bayeux_client, qos_options
+from crewel.cli import bayeux_client, output, qos_options
 
 if TYPE_CHECKING:
     from crewel.client import Client
-
-
-def register(app: typer.Typer) -> None:
-    """Add `request` to the command line."""
-    app.command(name="request")(request)
 
 
 def request(
@@ -43,18 +38,13 @@ def request(
     name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
-    try:
-        client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000)
-        bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
-    except bayeux_client.Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000)
+    bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
 
 
 async def _request(
     client: "Client", channel: str, data: Any, limit_s: float, options: dict[str, Any], as_json: bool
 ) -> None:
-    import orjson
-
     from crewel.client import AnswerTimeoutError
 
     loop = asyncio.get_running_loop()
@@ -65,4 +55,4 @@ async def _request(
             answer = await client.request(channel, data, left, **options)
         except AnswerTimeoutError:
             raise AnswerTimeoutError(f"{channel}: no answer within {limit_s:g} s") from None
-        print(orjson.dumps(answer.fields if as_json else answer.data).decode(), flush=True)
+        output.print_json(answer.fields if as_json else answer.data)

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from crewel.settings import Settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add `serve` to the command line."""
-    app.command(name="serve")(serve)
-
-
 def serve(
     host: Annotated[str | None, typer.Option(help="Same as --set http.host=…")] = None,
     port: Annotated[int | None, typer.Option(help="Same as --set http.port=…; 0 picks one.")] = None,

@@ -4,17 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from crewel.cli import admin_client, bayeux_client, output
-from crewel.cli.admin_client import Admin
-from crewel.cli.bayeux_client import Config, Overrides
+from crewel.cli import output
+from crewel.cli.admin_client import Admin, command
+from crewel.cli.bayeux_client import AsJson, Config, Overrides
 from crewel.errors import CrewelError
 
 app = typer.Typer(name="settings", help="Look at settings, and change those of a running server.")
-
-
-def register(parent: typer.Typer) -> None:
-    """Add `settings` to the command line."""
-    parent.add_typer(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -28,41 +23,31 @@ def settings(
     from crewel.settings import load
     from crewel.settings.table import rows
 
-    if context.invoked_subcommand is not None:
-        return
-    found = rows(load(config, overrides or ()))
-    _print(found, as_json=as_json)
+    if context.invoked_subcommand is None:
+        _print(rows(load(config, overrides or ())), as_json=as_json)
 
 
-@app.command(name="get")
-def get(
+@command(app)
+async def get(
+    admin: Admin,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="Only these: bayeux.timeout_ms.")
     ] = None,
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
 ) -> None:
     """Print the settings that a running server has."""
-
-    async def work(admin: Admin) -> None:
-        found = (await admin.get("/settings"))["settings"]
-        if names:
-            unknown = set(names) - {row["name"] for row in found}
-            if unknown:
-                raise CrewelError(f"{min(unknown, key=names.index)}: unknown setting")
-            found = [row for row in found if row["name"] in names]
-        _print(found, as_json=output.wants_json(as_json))
-
-    admin_client.operate(url, token, work)
+    found = {row["name"]: row for row in (await admin.call("GET", "/settings"))["settings"]}
+    for name in names or ():
+        if name not in found:
+            raise CrewelError(f"{name}: unknown setting")
+    _print([row for name, row in found.items() if not names or name in names], as_json=output.wants_json(as_json))
 
 
-@app.command(name="set")
-def change(
+@command(app, "set")
+async def change(
+    admin: Admin,
     values: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="bayeux.timeout_ms=20000")],
-    token: bayeux_client.Token = None,
-    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
-    as_json: bayeux_client.AsJson = None,
+    as_json: AsJson = None,
 ) -> None:
     """Change settings of a running server, all or none. They hold until it ends."""
     asked = {}
@@ -71,12 +56,8 @@ def change(
         if not equals:
             raise typer.BadParameter(f"expected NAME=VALUE, not {value}")
         asked[name.strip()] = text
-
-    async def work(admin: Admin) -> None:
-        found = (await admin.patch("/settings", asked))["settings"]
-        _print(found, as_json=output.wants_json(as_json))
-
-    admin_client.operate(url, token, work)
+    found = (await admin.call("PATCH", "/settings", body=asked))["settings"]
+    _print(found, as_json=output.wants_json(as_json))
 
 
 def _print(found: list[dict[str, Any]], *, as_json: bool) -> None:

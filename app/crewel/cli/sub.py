@@ -45,12 +45,7 @@ SettleBy = Annotated[Settle, typer.Option(help="Whether each printed message is 
 Oneway = Annotated[bool, typer.Option("--oneway", help="Have nothing kept, repeated or settled: --no-ack.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `sub` to the command line."""
-    app.command(name="sub")(sub)
-
-
-@qos_options.with_options(qos_options.OF_SUBSCRIPTION)
+@bayeux_client.with_options(qos_options.OF_SUBSCRIPTION)
 def sub(
     channels: Channels = None,
     ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
@@ -86,20 +81,11 @@ def sub(
     settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
-    try:
-        client = bayeux_client.client(
-            url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling
-        )
-        take = _taker(_printer(as_json), update_exception, update_message)
-        reader = Reader(client, wanted, options, take, count)
-        bayeux_client.run(_read(reader, named=name is not None, rejects=update_exception is not None))
-    except bayeux_client.Interrupted as interrupted:
-        # Without --count there is no other end, so the signal is the regular one.
-        raise typer.Exit(interrupted.exit_code if count is not None else 0) from None
-    except BrokenPipeError:
-        # `crewel sub … | head -3`: nobody reads any more. Python would flush to the broken pipe once more at its end.
-        sys.stdout = None
-        raise typer.Exit(0) from None
+    client = bayeux_client.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
+    take = _taker(_printer(as_json), update_exception, update_message)
+    reader = Reader(client, wanted, options, take, count)
+    work = _read(reader, named=name is not None, rejects=update_exception is not None)
+    bayeux_client.run(work, is_endless=count is None)
 
 
 def _wanted(channels: list[str], name: str | None) -> list[str]:
