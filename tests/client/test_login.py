@@ -28,7 +28,7 @@ from crewel.client import (
     UnknownDestination,
     UnknownDestinationSession,
 )
-from crewel.client.config import login_fields
+from crewel.client.config import Config
 from crewel.client.errors import handshake_refused, publish_refused
 from crewel.client.extension import LoginExtension
 from tests.client.support import LIMIT_S, QUICK, Steps
@@ -36,6 +36,8 @@ from tests.conftest import StartServer
 from tests.cutting_proxy import CuttingProxy
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
+
+NOWHERE = "http://localhost/cometd"
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +51,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 class TestExtension:
     def test_who_asks_for_nothing_says_so_and_wants_no_session_back(self) -> None:
-        extension = LoginExtension(login_fields(None, name=None, persistent=False))
+        extension = LoginExtension(Config(NOWHERE, name=None, persistent=False).login)
         shake: dict[str, Any] = {"channel": "/meta/handshake"}
         assert extension.outgoing(dict(shake))["ext"] == {"session": {}}
         extension.incoming({"channel": "/meta/handshake", "successful": True, "ext": {"session": {"resume": "first"}}})
         assert extension.outgoing(dict(shake))["ext"] == {"session": {}}
 
     def test_the_fields_of_the_application_are_joined_by_the_last_secret(self) -> None:
-        extension = LoginExtension(login_fields({"timeout": 5}, name="joe/1", resume="first"))
+        extension = LoginExtension(
+            Config(NOWHERE, ack=False, session={"timeout": 5}, name="joe/1", resume="first").login
+        )
         shake: dict[str, Any] = {"channel": "/meta/handshake", "ext": {"ack": True}}
         session = {"timeout": 5, "name": "joe/1", "resume": "first"}
         assert extension.outgoing(dict(shake))["ext"] == {"ack": True, "session": session}

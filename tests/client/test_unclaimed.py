@@ -8,7 +8,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
-from crewel.client.config import Settling, reporting_login
+from crewel.client.config import Config
 from crewel.client.extension import AckExtension
 from crewel.client.message import Handling
 from crewel.client.router import DEAD_MESSAGE, Router, Unclaimed
@@ -18,6 +18,7 @@ from tests.client.support import LIMIT_S
 from tests.client.test_router import nobody, subscribed
 from tests.client.test_update import World, delivery, ok
 
+URL = "http://localhost/cometd"
 UNDERSTOOD = {"update": True, "reconnected": False, "unclaimed": True}
 
 
@@ -263,17 +264,18 @@ def test_what_a_lost_connect_acknowledged_is_not_taken_as_told() -> None:
 
 def test_the_time_for_listeners_is_checked() -> None:
     with pytest.raises(ValueError, match="unclaimed_ms is a number of milliseconds, or -1 for ever, not 'x'"):
-        Settling(update=True, unclaimed_ms="x")  # type: ignore[arg-type]
+        Config(URL, update=True, unclaimed_ms="x")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unclaimed_ms needs update"):
-        Client("http://localhost", unclaimed_ms=5)
-    assert Settling(update=True, unclaimed_ms=-1).unclaimed_s is None
-    assert Settling(update=True, unclaimed_ms=0).unclaimed_s == 0
+        Client(URL, unclaimed_ms=5)
+    assert Config(URL, update=True, unclaimed_ms=-1).unclaimed_s is None
+    assert Config(URL, update=True, unclaimed_ms=0).unclaimed_s == 0
 
 
 def test_a_session_that_waits_for_its_client_reports() -> None:
-    assert reporting_login({"name": "joe/1"}) == {"name": "joe/1", "update": True, "settle": "batch", "ackWait": -1}
-    assert reporting_login({"resume": "x"})["update"]
-    assert reporting_login({}, is_kept=True)["update"]
-    assert reporting_login({"token": "x"}) == {"token": "x"}
-    assert reporting_login({"name": "joe/1", "settle": "message"}) == {"name": "joe/1", "settle": "message"}
-    assert reporting_login({"name": "joe/1", "update": False})["update"] is False
+    reporting = {"update": True, "settle": "batch", "ackWait": -1}
+    assert Config(URL, name="joe/1").login.items() >= {"name": "joe/1", **reporting}.items()
+    assert Config(URL, resume="x").login["update"]
+    assert Config(URL, resume_file="x").login["update"]
+    assert Config(URL, token="x").login == {"token": "x"}
+    assert Config(URL, session={"name": "joe/1", "settle": "message"}).login == {"name": "joe/1", "settle": "message"}
+    assert Config(URL, session={"name": "joe/1", "update": False}).login["update"] is False

@@ -6,21 +6,17 @@ import asyncio
 import copy
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from os import PathLike
-from pathlib import Path
-from ssl import SSLContext
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
-from crewel.client.config import TRANSPORTS, Config, MoreSettling, Settling, login_fields, reporting_login
+from crewel.client.config import Config, Options
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension
 from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, told_of
 from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
-from crewel.client.retry import BackoffRule
 from crewel.client.router import Router, Unclaimed
 from crewel.client.session import Session
 from crewel.client.states import OnState, State
@@ -52,65 +48,19 @@ class Client:
 
     With `update` the server receives the status of each message, and what cannot be
     done is repeated, held back or kept as a dead letter (docs/client.md);
-    `settle` and the keywords of `MoreSettling` say how.
-
-    All times are in seconds, but those whose names say otherwise, which go to
-    the server as they are. `Config` explains the settings.
+    `settle` and the keywords beside it say how. `Config` explains all keywords.
     """
 
     def __init__(
         self,
         url: str,
         *,
-        transports: Iterable[str] = TRANSPORTS,
-        ack: bool = True,
-        update: bool = False,
-        settle: str = "message",
         extensions: Iterable[Extension] = (),
-        headers: Mapping[str, str] | None = None,
-        cookies: Mapping[str, str] | None = None,
-        handshake: Fields | None = None,
-        name: str | None = None,
-        token: str | None = None,
-        resume: str | None = None,
-        resume_file: str | PathLike[str] | None = None,
-        persistent: bool = False,
-        session: Fields | None = None,
-        leave: bool = False,
-        network_delay: float = 10.0,
-        open_timeout: float = 10.0,
-        name_timeout: float | None = None,
-        close_timeout: float = 2.0,
-        backoff: BackoffRule | None = None,
-        ssl: SSLContext | None = None,
         on_state: OnState | None = None,
-        **more: Unpack[MoreSettling],
+        **options: Unpack[Options],
     ) -> None:
-        settling = Settling(update=update, settle=settle, **more)
-        login = login_fields(session, name=name, token=token, resume=resume, persistent=persistent, **settling.fields)
-        if not update and ack:
-            login = reporting_login(login, is_kept=resume_file is not None)
-        config = Config(
-            url=url,
-            transports=tuple(transports),
-            ack=ack,
-            settling=settling,
-            network_delay=network_delay,
-            open_timeout=open_timeout,
-            name_timeout=name_timeout,
-            close_timeout=close_timeout,
-            headers=headers or {},
-            cookies=cookies or {},
-            handshake=handshake or {},
-            login=settling.with_retries(
-                login if update or not ack else reporting_login(login, is_kept=resume_file is not None)
-            ),
-            resume_file=None if resume_file is None else Path(resume_file),
-            leave=leave,
-            backoff=backoff or BackoffRule(),
-            ssl=ssl,
-        )
-        self._router = Router(Unclaimed(settling.unclaimed_s), settles=update)
+        config = Config(url, **options)
+        self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
         self._session = Session(config, self._router, tuple(extensions))
         self.requests = Requests(self._session)
         """The requests that wait for answers, and how many answers came twice or too late."""

@@ -8,7 +8,7 @@ connect again: `session.py` does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
@@ -58,8 +58,7 @@ class Connection:
         self._on_reply = on_reply
         self._ids = count(1)
         self._last_id = 0
-        settling = config.settling
-        self.update = UpdateExtension(settling.told_by, settling.on_rejected, is_asked=settling.update)
+        self.update = UpdateExtension(config.settles_by, config.on_rejected, is_asked=config.update)
         self._ack = AckExtension(lambda: self.update.may_acknowledge)
         self.login = LoginExtension(config.login)
         own = ((self._ack, config.ack), (self.update, config.reports))
@@ -89,8 +88,8 @@ class Connection:
         jar = aiohttp.CookieJar(unsafe=True)
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._config.ssl or True),
-            headers=dict(self._config.headers),
-            cookies=dict(self._config.cookies),
+            headers=dict(self._config.headers or {}),
+            cookies=dict(self._config.cookies or {}),
             cookie_jar=jar,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
@@ -249,7 +248,7 @@ def _still_to_come(payload: list[Fields]) -> int:
     return announced - sum(map(is_delivery, payload)) if announced else 0
 
 
-def common_transports(ours: Sequence[str], offered: object) -> list[str]:
+def common_transports(ours: Iterable[str], offered: object) -> list[str]:
     """Ours that the server lists, in our order; all of ours if it lists nothing.
 
     The handshake reply carries the server's full list, and choosing is the

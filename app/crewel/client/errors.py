@@ -1,38 +1,4 @@
-"""Everything the client raises on purpose.
-
-CrewelError
-└── ClientError
-    ├── TransportError           the message did not arrive, or its answer did not: the outcome is unknown
-    │   ├── RequestTimeoutError  no answer in time
-    │   ├── MessageTooLargeError  the server takes no message of this size; nothing was done
-    │   ├── UpgradeRefusedError  an HTTP answer instead of a WebSocket
-    │   └── NoReplyError         an answer that does not hold the reply
-    ├── NotConnectedError        there was no session in time; nothing was sent
-    ├── DisconnectedError        the session is over: closed by the application, or ended by the server
-    │   └── SupersededError      another client has taken it over
-    ├── NegotiationError         client and server have no transport in common
-    ├── MessageDroppedError      an extension of this client dropped the message; nothing was sent
-    ├── NotEncodableError        JSON cannot say what is in the message; nothing was sent
-    ├── SubscriptionEndedError   no more messages will come
-    ├── SubscriptionOverflowError  a queue with the policy `close` was full
-    ├── RemoteCallFailedError    the remote procedure answered with a failure
-    ├── RemoteCallTimeoutError   the remote procedure did not answer in time
-    ├── AnswerTimeoutError       no answer to a request came in time
-    ├── ErrorAnswer              the responder says that the request failed
-    └── RefusedError             the server answered `successful: false`
-        ├── HandshakeRefused
-        │   ├── AccessDenied     the token is missing, does not hold, or is not for this name
-        │   └── NameTaken        a session of this name lives, and this client has not shown that it is its own
-        ├── SubscribeRefused
-        └── PublishRefused
-            ├── NotStored        the store cannot be asked, is full, or did not answer in time
-            ├── DestinationRefused
-            │   ├── UnknownDestination         no session of this subject is there, and the message was not to wait
-            │   ├── UnknownDestinationSession  there is no such session
-            │   └── DestinationDenied          the session takes nothing that is addressed to it
-            ├── TopicReadonly    the topic takes no second message
-            └── QueueOverflow    a queue that it had to go into is full
-"""
+"""Everything the client raises on purpose. Each class says what happened to what was asked."""
 
 from __future__ import annotations
 

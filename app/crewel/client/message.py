@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
+from crewel.qos.update import ERASED, POINT_TO_POINT
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"
 DISCONNECT = "/meta/disconnect"
 SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
-_ADDRESSED = "__subId:PtP"
-_ERASED = "ERASED"
+ToldT = TypeVar("ToldT")
+UsualT = TypeVar("UsualT")
 
 Failure = tuple[str, str]
 """A dotted code, and words for people."""
@@ -129,68 +130,67 @@ class Message:
         """What the server tells of the delivery, without what is as usual; empty in a client without `update`."""
         return update_of(self.fields)
 
+    def _told(self, name: str, kind: type[ToldT], usual: UsualT) -> ToldT | UsualT:
+        """This field of `update`; `usual` if the server does not tell it."""
+        told = self.update.get(name)
+        return told if isinstance(told, kind) else usual
+
     @property
     def sender(self) -> str | None:
         """The public name of the session that published it, if told."""
-        sender = self.update.get("sender")
-        return sender if isinstance(sender, str) else None
+        return self._told("sender", str, None)
 
     @property
     def redeliver(self) -> int:
         """How often it may have been sent before."""
-        return self._number("redeliver", 0)
+        return self._told("redeliver", int, 0)
 
     @property
     def priority(self) -> int:
         """0 to 9; the higher ones come first."""
-        return self._number("priority", 5)
+        return self._told("priority", int, 5)
 
     @property
     def life_time_ms(self) -> int:
         """How long it was published for; -1: for ever."""
-        return self._number("lifeTime", -1)
+        return self._told("lifeTime", int, -1)
 
     @property
     def remaining_life_ms(self) -> int | None:
         """How much of that was left when it was sent; None if it lives for ever."""
-        told = self.update.get("remainingLife")
-        return told if isinstance(told, int) else None
+        return self._told("remainingLife", int, None)
 
     @property
     def received_ns(self) -> int | None:
         """When the server got it, in nanoseconds since 1970: no two messages of a server have the same; None if not told."""
-        digits = self.update.get("rcvTimestamp")
-        return int(digits) if isinstance(digits, str) and digits.isascii() and digits.isdigit() else None
+        digits = self._told("rcvTimestamp", str, "")
+        return int(digits) if digits.isascii() and digits.isdigit() else None
 
     @property
     def subscription(self) -> str:
         """The channel or wildcard that it was delivered for; `__subId:PtP` if it was addressed to this session."""
-        told = self.update.get("subscription")
-        return told if isinstance(told, str) else self.channel
+        return self._told("subscription", str, self.channel)
 
     @property
     def is_addressed(self) -> bool:
         """Whether it was addressed to this session or its subject, as far as the server tells."""
-        return self.subscription == _ADDRESSED
+        return self.subscription == POINT_TO_POINT
 
     @property
     def state(self) -> str:
         """`OK`, or `ERASED` for the notice that the topic is gone."""
-        told = self.update.get("state")
-        return told if isinstance(told, str) else "OK"
+        return self._told("state", str, "OK")
 
     @property
     def is_erased(self) -> bool:
         """Whether this is no message but the notice that the topic is gone. A subscription to just its name ends with it."""
-        return self.state == _ERASED
+        return self.state == ERASED
 
     @property
     def reply_to(self) -> str | None:
         """The channel on which its publisher waits for an answer, if it does."""
-        for told in (self.update.get("replyTo"), self.ext.get("replyTo")):
-            if isinstance(told, str):
-                return told
-        return None
+        asked = self.ext.get("replyTo")
+        return self._told("replyTo", str, asked if isinstance(asked, str) else None)
 
     @property
     def backlog(self) -> tuple[int, int] | None:
@@ -213,12 +213,7 @@ class Message:
     @property
     def client_properties(self) -> Fields:
         """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter tells."""
-        properties = self.update.get("clientProperties")
-        return properties if isinstance(properties, dict) else {}
-
-    def _number(self, name: str, usual: int) -> int:
-        told = self.update.get(name)
-        return told if isinstance(told, int) else usual
+        return self._told("clientProperties", dict, {})
 
     def settle(self) -> None:
         """It is done."""

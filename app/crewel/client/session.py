@@ -41,7 +41,7 @@ from crewel.client.errors import (
 )
 from crewel.client.extension import Extension
 from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, is_successful, told_of
-from crewel.client.retry import Advice, Backoff, NameWait, Reconnect, read_advice
+from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
 from crewel.client.states import Event, Life, State
 from crewel.client.subscription import Progress
@@ -65,8 +65,8 @@ class Session:
         self.life = Life(lambda: self.connection.client_id)
         self.subscriber = Subscriber(self.connection, router, self.life, config.network_delay)
         self._advice = Advice()
-        self._backoff = Backoff(config.backoff, random.random)
-        self._common: list[str] = list(config.transports)
+        self._backoff = Backoff(config.backoff or BackoffRule(), random.random)
+        self._common = list(config.transports)
         self._dismissed = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -78,7 +78,7 @@ class Session:
             HandshakeRefused, NegotiationError: the server does not want this client.
         """
         if self._config.resume_file is not None:
-            self.connection.login.kept = await asyncio.to_thread(read_secret, self._config.resume_file)
+            self.connection.login.kept = await asyncio.to_thread(read_secret, Path(self._config.resume_file))
         self.life.move(Event.OPENED)
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
@@ -202,7 +202,7 @@ class Session:
 
     def _handshake(self) -> Fields:
         return {
-            **copy.deepcopy(self._config.handshake),
+            **copy.deepcopy(self._config.handshake or {}),
             "channel": HANDSHAKE,
             "version": "1.0",
             "minimumVersion": "1.0",
@@ -228,7 +228,7 @@ class Session:
         path, secret = self._config.resume_file, self.connection.login.resume
         if path is not None and secret is not None:
             try:
-                await asyncio.to_thread(write_secret, path, secret)
+                await asyncio.to_thread(write_secret, Path(path), secret)
             except ClientError as error:
                 log.warning("%s: the next process of this session has to wait for it", error)
 

@@ -62,6 +62,14 @@ class Event(Enum):
     """The polite disconnect was answered, or its time ran out."""
 
 
+_WITH_A_SESSION = {
+    Event.ANSWERED: State.CONNECTED,
+    Event.CONNECTION_LOST: State.RECONNECTING,
+    Event.SESSION_LOST: State.HANDSHAKING,
+    Event.ENDED: State.CLOSED,
+    Event.CLOSING: State.DISCONNECTING,
+}
+
 TRANSITIONS: dict[State, dict[Event, State]] = {
     State.NEW: {
         Event.OPENED: State.HANDSHAKING,
@@ -72,27 +80,9 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.ENDED: State.CLOSED,
         Event.CLOSING: State.CLOSED,
     },
-    State.CONNECTING: {
-        Event.ANSWERED: State.CONNECTED,
-        Event.CONNECTION_LOST: State.RECONNECTING,
-        Event.SESSION_LOST: State.HANDSHAKING,
-        Event.ENDED: State.CLOSED,
-        Event.CLOSING: State.DISCONNECTING,
-    },
-    State.CONNECTED: {
-        Event.ANSWERED: State.CONNECTED,
-        Event.CONNECTION_LOST: State.RECONNECTING,
-        Event.SESSION_LOST: State.HANDSHAKING,
-        Event.ENDED: State.CLOSED,
-        Event.CLOSING: State.DISCONNECTING,
-    },
-    State.RECONNECTING: {
-        Event.ANSWERED: State.CONNECTED,
-        Event.CONNECTION_LOST: State.RECONNECTING,
-        Event.SESSION_LOST: State.HANDSHAKING,
-        Event.ENDED: State.CLOSED,
-        Event.CLOSING: State.DISCONNECTING,
-    },
+    State.CONNECTING: _WITH_A_SESSION,
+    State.CONNECTED: _WITH_A_SESSION,
+    State.RECONNECTING: _WITH_A_SESSION,
     State.DISCONNECTING: {
         Event.DONE: State.CLOSED,
     },
