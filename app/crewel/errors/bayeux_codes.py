@@ -7,7 +7,6 @@ a payload worthless as a whole, with what HTTP and WebSocket answer.
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import NamedTuple
 
 
 class BayeuxCode(StrEnum):
@@ -64,37 +63,21 @@ def denied(reason: str, what: Denied) -> str:
     return f"403:{reason.replace(':', ' ')}:{what}"
 
 
-class _Answer(NamedTuple):
-    http_status: int
-    close_code: int
-    text: str
-
-
 class Fault(Enum):
     """What makes a whole payload worthless: HTTP status, WebSocket close code (0: the frame is ignored, because old clients
-    send `[]` to keep a socket alive), and the words for both."""
+    send `[]` to keep a socket alive), and the words for both, short enough for a close frame."""
 
-    EMPTY = _Answer(400, 0, "no message in the request")
-    MALFORMED = _Answer(400, 1007, "not a JSON object or array of objects in UTF-8")
-    TOO_DEEP = _Answer(400, 1008, "JSON nested too deeply")
-    TOO_MANY = _Answer(400, 1008, "too many messages in one batch")
-    HANDSHAKE_IN_BATCH = _Answer(400, 1007, "a handshake must be alone in its request")
-    TOO_LARGE = _Answer(413, 1009, "request body too large")
-    CHARSET = _Answer(415, 1007, "unknown charset")
-    CODED = _Answer(415, 1007, "compressed request bodies are not accepted: send it without Content-Encoding")
-    TOO_SLOW = _Answer(408, 1008, "request body did not arrive in time")
+    EMPTY = 400, 0, "no message in the request"
+    MALFORMED = 400, 1007, "not a JSON object or array of objects in UTF-8"
+    TOO_DEEP = 400, 1008, "JSON nested too deeply"
+    TOO_MANY = 400, 1008, "too many messages in one batch"
+    HANDSHAKE_IN_BATCH = 400, 1007, "a handshake must be alone in its request"
+    TOO_LARGE = 413, 1009, "request body too large"
+    CHARSET = 415, 1007, "unknown charset"
+    CODED = 415, 1007, "compressed request bodies are not accepted: send it without Content-Encoding"
+    TOO_SLOW = 408, 1008, "request body did not arrive in time"
 
-    @property
-    def http_status(self) -> int:
-        """The status that a long-polling request is answered with."""
-        return self.value.http_status
-
-    @property
-    def close_code(self) -> int:
-        """The code that a WebSocket is closed with; 0 ignores the frame."""
-        return self.value.close_code
-
-    @property
-    def text(self) -> str:
-        """The words for the peer; short enough for a close frame."""
-        return self.value.text
+    def __init__(self, http_status: int, close_code: int, text: str) -> None:
+        self.http_status = http_status
+        self.close_code = close_code
+        self.text = text

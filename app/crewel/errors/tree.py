@@ -1,23 +1,4 @@
-"""The error tree.
-
-CrewelError
-├── SettingsError        a setting has an unknown name or an impossible value
-├── ServiceError         a service module cannot be loaded or is declared wrongly
-├── PayloadError         a whole request or frame is refused; carries its `Fault`
-├── Refused              one Bayeux message is refused; carries the `error` text of its reply
-│   ├── IllegalArgument      because one of its fields has a wrong type or value; names the field
-│   └── Limited              because there are too many; names the limit, and says when to try again
-├── RemoteCallError      a remote call answers with a failure that its caller may read
-├── NotReached           a client did not answer in time
-├── StoreTaken           another server that lives has the store: this one does not start
-├── StoreLost            another server has taken the store from this one, which ends
-└── StoreError           the store did not do a step; has a dotted `code`
-    ├── StoreUnavailable     it cannot be asked: nothing was done
-    │   └── StoreUncertain       it was asked and did not answer: the outcome is unknown
-    ├── StoreFull            its memory or its disk is at the limit: refused, nothing was done
-    ├── Fenced               the session, or this node, belongs to another token by now: nothing was done
-    └── Behind               it has lost what it had answered
-"""
+"""The error tree: each class says what was not done, and whether it may be tried again."""
 
 from __future__ import annotations
 

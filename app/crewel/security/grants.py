@@ -68,32 +68,18 @@ class Grants:
 
     def as_json(self) -> dict[str, Any]:
         """What is stored with a session that survives the server."""
-        return {
-            "subject": self.subject,
-            "subscribe": sorted(self.subscribe),
-            "publish": sorted(self.publish),
-            "configure": sorted(self.configure),
-            "group": sorted(self.group),
-            "address": sorted(self.address),
-            "operator": self.is_operator,
-            "expires": self.expires_at,
-        }
+        lists = {name: sorted(getattr(self, name)) for name in LISTS}
+        return {"subject": self.subject, **lists, "operator": self.is_operator, "expires": self.expires_at}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
         """What `as_json` stored, now or in an earlier version."""
-        return cls(
-            stored["subject"],
-            frozenset(stored["subscribe"]),
-            frozenset(stored["publish"]),
-            frozenset(stored.get("configure", ())),
-            frozenset(stored.get("group", ())),
-            frozenset(stored.get("address", ())),
-            stored["operator"],
-            stored["expires"],
-        )
+        lists = {name: frozenset(stored.get(name, ())) for name in LISTS}
+        return cls(stored["subject"], **lists, is_operator=stored["operator"], expires_at=stored["expires"])
 
 
+LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
+"""What is granted one by one: each has a claim, and a setting that names it."""
 _ALL: Final = frozenset({"/**"})
 OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), is_operator=True)
 """What the admin token grants: everything that clients can be granted."""

@@ -18,7 +18,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
 from crewel.qos.names import ANONYMOUS
-from crewel.security.grants import OPERATOR, Grants, patterns, subjects
+from crewel.security.grants import LISTS, OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
 from crewel.security.tokens import AdminToken
@@ -106,16 +106,13 @@ class Tokens:
             raise BadToken(
                 f"the claim {settings.jwt_subject_claim} is {ANONYMOUS}, which names sessions without a name"
             )
-        return Grants(
-            subject,
-            _listed(claims, settings.jwt_subscribe_claim, patterns),
-            _listed(claims, settings.jwt_publish_claim, patterns),
-            _listed(claims, settings.jwt_configure_claim, patterns),
-            _listed(claims, settings.jwt_group_claim, patterns),
-            _listed(claims, settings.jwt_address_claim, subjects),
-            claims.get(settings.jwt_operator_claim) is True,
-            float(claims["exp"]) + settings.jwt_leeway_ms / 1000,
-        )
+        lists = {
+            name: _listed(claims, getattr(settings, f"jwt_{name}_claim"), subjects if name == "address" else patterns)
+            for name in LISTS
+        }
+        is_operator = claims.get(settings.jwt_operator_claim) is True
+        expires_at = float(claims["exp"]) + settings.jwt_leeway_ms / 1000
+        return Grants(subject, **lists, is_operator=is_operator, expires_at=expires_at)
 
 
 def _key_id(token: str) -> str | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 import jwt
@@ -34,65 +35,43 @@ class KeysUnavailable(CrewelError):
     """The keys have never been fetched so far: no token can be judged."""
 
 
-class Keys(Protocol):
-    """Where keys come from."""
+class Keys:
+    """Keys that stay as they are: `choose` answers the one that a token names, or None."""
 
-    algorithms: list[str]
-    """The signatures that are accepted."""
-
-    async def find(self, key_id: str | None) -> Any:
-        """The key that a token names, or the only one there is; None if there is no such key. Raises KeysUnavailable."""
-
-    def at_hand(self, key_id: str | None) -> Any:
-        """The same without waiting; None as well if it takes waiting to know."""
-
-
-class _OneKey:
-    def __init__(self, key: Any, algorithms: list[str]) -> None:
-        self._key = key
+    def __init__(self, choose: Callable[[str | None], Any], algorithms: list[str]) -> None:
+        self._choose = choose
         self.algorithms = algorithms
+        """The signatures that are accepted."""
 
     def at_hand(self, key_id: str | None) -> Any:
-        return self._key
+        """The key that a token names, or the only one; None if there is no such key, or if it takes waiting to know."""
+        return self._choose(key_id)
 
     async def find(self, key_id: str | None) -> Any:
-        return self._key
+        """The same, after waiting if need be. Raises KeysUnavailable."""
+        return self._choose(key_id)
 
 
-class _KeySet:
-    """A JWK set that stays as it is."""
-
-    def __init__(self, keys: list[jwt.PyJWK], algorithms: list[str]) -> None:
-        self._keys = keys
-        self.algorithms = algorithms
-
-    def at_hand(self, key_id: str | None) -> Any:
-        return _chosen(self._keys, key_id)
-
-    async def find(self, key_id: str | None) -> Any:
-        return _chosen(self._keys, key_id)
-
-
-class _FetchedKeys:
+class _FetchedKeys(Keys):
     """A JWK set that has an address."""
 
     def __init__(self, address: str, settings: Security, algorithms: list[str]) -> None:
+        super().__init__(lambda key_id: _chosen(self._keys or [], key_id), algorithms)
         self._address = address
         self._settings = settings
-        self.algorithms = algorithms
         self._keys: list[jwt.PyJWK] | None = None
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
 
     def at_hand(self, key_id: str | None) -> Any:
-        return None if self._keys is None or self._is_old else _chosen(self._keys, key_id)
+        return None if self._is_old else self._choose(key_id)
 
     async def find(self, key_id: str | None) -> Any:
-        if self._is_old or _chosen(self._keys or [], key_id) is None:
+        if self._is_old or self._choose(key_id) is None:
             await self._refresh()
         if self._keys is None:
             raise KeysUnavailable(self._address)
-        return _chosen(self._keys, key_id)
+        return self._choose(key_id)
 
     @property
     def _is_old(self) -> bool:
@@ -155,13 +134,14 @@ def load_keys(settings: Security) -> Keys:
     try:
         if text.lstrip().startswith(b"{"):
             json.loads(text)
-            return _KeySet(_read_set(text), chosen or list(_ASYMMETRIC))
+            keys = _read_set(text)
+            return Keys(lambda key_id: _chosen(keys, key_id), chosen or list(_ASYMMETRIC))
         return _one_key(text.strip(), chosen)
     except ValueError as error:
         raise SettingsError(f"security.jwt_keys: {named}: {error}") from None
 
 
-def _one_key(text: bytes, chosen: list[str]) -> _OneKey:
+def _one_key(text: bytes, chosen: list[str]) -> Keys:
     if not text.startswith(b"-----BEGIN"):
         algorithms = chosen or ["HS256"]
         if not all(name.startswith("HS") for name in algorithms):
@@ -169,12 +149,13 @@ def _one_key(text: bytes, chosen: list[str]) -> _OneKey:
         shortest = max(int(name[2:]) // 8 for name in algorithms)
         if len(text) < shortest:  # as long as the digest, by RFC 7518, 3.2
             raise ValueError(f"a secret has at least {shortest} bytes")
-        return _OneKey(text, algorithms)
+        return Keys(lambda _: text, algorithms)
     algorithms = chosen or list(_ASYMMETRIC)
     if any(name.startswith("HS") for name in algorithms):
         # Everybody knows a public key: as a secret it would let everybody sign.
         raise ValueError("it holds a public key, and jwt_algorithms has one for secrets")
-    return _OneKey(_public_key(text), algorithms)
+    key = _public_key(text)
+    return Keys(lambda _: key, algorithms)
 
 
 def _public_key(text: bytes) -> Any:

@@ -4,13 +4,20 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from crewel.settings.types import Algorithms, Group, Networks, Number, OptionalFileName, OptionalText, Texts, setting
+from crewel.settings.types import (
+    Algorithms,
+    ClaimName,
+    Group,
+    Networks,
+    Number,
+    OptionalFileName,
+    OptionalText,
+    Texts,
+    setting,
+)
 
-_MS = "ms"
 MIN_TOKEN = 16
 """Characters that an admin token has at least."""
-
-_CLAIM = r"^\S{1,128}$"
 
 
 class Security(Group):
@@ -41,51 +48,30 @@ class Security(Group):
         None, "The token's iss must be this. Not set: it is not looked at.", expected="a text"
     )
     jwt_leeway_ms: Number = setting(
-        5000, "How far the clocks of issuer and server may differ.", unit=_MS, live=True, ge=0, le=3600000
+        5000, "How far the clocks of issuer and server may differ.", live=True, ge=0, le=3600000
     )
     jwt_refresh_ms: Number = setting(
-        300000,
-        "How long a JWK set that has an address is used before it is fetched again.",
-        unit=_MS,
-        live=True,
-        ge=1000,
+        300000, "How long a JWK set that has an address is used before it is fetched again.", live=True, ge=1000
     )
-    jwt_subject_claim: str = setting(
-        "sub", "Claim that holds the subject, joe of client/joe/1.", pattern=_CLAIM, expected="the name of a claim"
+    jwt_subject_claim: ClaimName = setting("sub", "Claim that holds the subject, joe of client/joe/1.")
+    jwt_subscribe_claim: ClaimName = setting(
+        "subscribe", "Claim that lists the channels and patterns that may be subscribed to. Without it: none."
     )
-    jwt_subscribe_claim: str = setting(
-        "subscribe",
-        "Claim that lists the channels and patterns that may be subscribed to. Without it: none.",
-        pattern=_CLAIM,
-        expected="the name of a claim",
+    jwt_publish_claim: ClaimName = setting(
+        "publish", "Claim that lists the channels and patterns that may be published to. Without it: none."
     )
-    jwt_publish_claim: str = setting(
-        "publish",
-        "Claim that lists the channels and patterns that may be published to. Without it: none.",
-        pattern=_CLAIM,
-        expected="the name of a claim",
-    )
-    jwt_configure_claim: str = setting(
+    jwt_configure_claim: ClaimName = setting(
         "configure",
         "Claim that lists the channels and patterns whose topics may be configured and erased. Without it: none.",
-        pattern=_CLAIM,
-        expected="the name of a claim",
     )
-    jwt_group_claim: str = setting(
+    jwt_group_claim: ClaimName = setting(
         "group",
         "Claim that lists the channels and patterns on which the client may join a consumer group. Without it: none.",
-        pattern=_CLAIM,
-        expected="the name of a claim",
     )
-    jwt_address_claim: str = setting(
-        "address",
-        "Claim that lists the subjects to which the client may address messages, or *. Without it: none.",
-        pattern=_CLAIM,
-        expected="the name of a claim",
+    jwt_address_claim: ClaimName = setting(
+        "address", "Claim that lists the subjects to which the client may address messages, or *. Without it: none."
     )
-    jwt_operator_claim: str = setting(
-        "operator", "Claim that makes an operator if it is true.", pattern=_CLAIM, expected="the name of a claim"
-    )
+    jwt_operator_claim: ClaimName = setting("operator", "Claim that makes an operator if it is true.")
 
     @model_validator(mode="after")
     def _jwt_has_keys(self) -> "Security":
@@ -112,7 +98,6 @@ class Limits(Group):
     exempt_addresses: Networks = setting(
         ("127.0.0.0/8", "::1"),
         "Rates do not hold for these addresses: what runs on the machine itself is no stranger. Caps do.",
-        expected="IP addresses or networks such as 10.0.0.0/8",
     )
     max_sessions: Number = setting(
         100000, "Most sessions in all. A handshake beyond is refused, with advice to come back later.", live=True, ge=0
@@ -132,12 +117,11 @@ class Limits(Group):
     max_queued_bytes: Number = setting(
         100663296,
         "Most bytes of messages that wait in memory for all sessions together. Then the longest queues give way.",
-        unit="bytes",
         live=True,
         ge=0,
     )
     max_queued_bytes_per_session: Number = setting(
-        104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", unit="bytes", live=True, ge=0
+        104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
     )
     max_calls_per_session: Number = setting(
         1000, "Most remote calls of one session that wait for their result.", live=True, ge=0

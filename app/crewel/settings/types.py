@@ -9,9 +9,10 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -21,6 +22,13 @@ class Group(BaseModel):
     """One table of crewel.toml; unknown names in it are errors."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The words of a type for what fits, in error messages."""
+
+    text: str
 
 
 def setting(
@@ -37,9 +45,9 @@ def setting(
 
     `why` is for the person who wonders whether to change it; `live` says that
     the server looks at it at each use, so that it can change while running;
-    `secret` says that it holds a password, which nothing prints; `expected`
-    replaces the words made from type and bounds in error messages; `bounds` are
-    pydantic's (ge, le, min_length, pattern).
+    `secret` says that it holds a password, which nothing prints; `unit` is
+    needed where the name does not end with it; `expected` replaces the words made
+    from type and bounds in error messages; `bounds` are pydantic's (ge, le, min_length, pattern).
     """
     extra: JsonDict = {"unit": unit, "live": live, "secret": secret, "expected": expected}
     return Field(default, description=why, json_schema_extra=extra, **bounds)
@@ -87,39 +95,36 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return _matching("|".join(re.escape(name) for name in names))
 
 
-def _web_address(given: str | None) -> str | None:
-    if given is None:
-        return None
+def _address(given: str, *schemes: str) -> SplitResult:
     parts = urlsplit(given)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("not an http or https address")
     _ = parts.port  # raises ValueError when it is not a port
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"not an address of {' or '.join(schemes)}")
+    return parts
+
+
+def _web_address(given: str) -> str:
+    parts = _address(given, "http", "https")
+    if parts.query or parts.fragment:
+        raise ValueError("not the address of a server")
     return given.rstrip("/")
 
 
-def _hook_address(given: str | None) -> str | None:
-    """Like a web address, with a query if need be: many services put a key there."""
-    if given is None:
-        return None
-    parts = urlsplit(given)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.fragment:
-        raise ValueError("not an http or https address")
-    _ = parts.port  # raises ValueError when it is not a port
+def _hook_address(given: str) -> str:
+    # With a query if need be: many services put a key there.
+    if _address(given, "http", "https").fragment:
+        raise ValueError("not an address that can be posted to")
     return given
 
 
-def _store_address(given: str | None) -> str | None:
-    if given is None:
-        return None
-    parts = urlsplit(given)
-    if parts.scheme == "unix":
-        has_place = bool(parts.path)
-    else:
-        has_place = parts.scheme in {"redis", "rediss"} and bool(parts.hostname)
-        _ = parts.port  # raises ValueError when it is not a port
-    if not has_place:
-        raise ValueError("not an address of a store")
+def _store_address(given: str) -> str:
+    if not (given.startswith("unix:") and urlsplit(given).path):
+        _address(given, "redis", "rediss")
     return given
+
+
+def _unless_unset(check: Callable[[str], str]) -> AfterValidator:
+    return AfterValidator(lambda given: None if given is None else check(given))
 
 
 def _path_as_text(given: object) -> object:
@@ -129,14 +134,17 @@ def _path_as_text(given: object) -> object:
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 FileName = Annotated[str, BeforeValidator(_path_as_text)]
-OptionalFileName = Annotated[str | None, BeforeValidator(_empty_is_unset), BeforeValidator(_path_as_text)]
-WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_web_address)]
-HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_hook_address)]
-StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), AfterValidator(_store_address)]
+OptionalFileName = Annotated[
+    str | None, BeforeValidator(_empty_is_unset), BeforeValidator(_path_as_text), Expected("a file name")
+]
+WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_web_address)]
+HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_hook_address)]
+StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_store_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
 Hosts = Annotated[Texts, _each(_matching(r"\*|\[[0-9A-Fa-f:.]+\]|[^/\s:@\[\]*]+"))]
-Networks = Annotated[Texts, _each(ip_network)]
+Networks = Annotated[Texts, _each(ip_network), Expected("IP addresses or networks such as 10.0.0.0/8")]
+ClaimName = Annotated[str, Field(pattern=r"^\S{1,128}$"), Expected("the name of a claim")]
 Channels = Annotated[Texts, _each(_matching(r"/\S+"))]
 Transports = Annotated[Texts, _each(_one_of("websocket", "long-polling", "callback-polling"))]
 Algorithms = Annotated[Texts, _each(_matching(r"(HS|RS|ES|PS)(256|384|512)|ES256K|EdDSA"))]
