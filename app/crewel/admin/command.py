@@ -136,12 +136,12 @@ class Command(NamedTuple):
 def read_order(text: object, node: str) -> Order:
     """The command that this text says, for the node of this name. Raises IllegalArgument, which names what is wrong."""
     if not isinstance(text, str) or not 0 < len(text) <= _MAX_LENGTH:
-        raise _illegal(f"must be a text of 1 to {_MAX_LENGTH} characters that begins with {PREFIX}")
+        raise illegal(f"must be a text of 1 to {_MAX_LENGTH} characters that begins with {PREFIX}")
     if not text.startswith(PREFIX):
-        raise _illegal(f"must begin with {PREFIX}, as in __cmd:client/joe/1/?dispatcherActive")
+        raise illegal(f"must begin with {PREFIX}, as in __cmd:client/joe/1/?dispatcherActive")
     found = _ORDER.fullmatch(text)
     if found is None or not found["property"]:
-        raise _illegal("names no property: it stands after a question mark, as in __cmd:client/joe/1/?dispatcherActive")
+        raise illegal("names no property: it stands after a question mark, as in __cmd:client/joe/1/?dispatcherActive")
     level, name = _target(found["path"], node)
     values = None if found["values"] is None else tuple(unquote(each) for each in found["values"].split("&"))
     return Order(level, name, found["property"], values)
@@ -151,7 +151,7 @@ def _target(path: str, node: str) -> tuple[Level, str]:
     segments = path.strip("/").split("/")
     if segments[0] == "node":
         if len(segments) > 1 and segments[1] != node:
-            raise _illegal(f"is for the node {segments[1]!r}, and this is the node {node!r}")
+            raise illegal(f"is for the node {segments[1]!r}, and this is the node {node!r}")
         segments = segments[2:] or [""]
     head, *rest = segments
     if not head and not rest:
@@ -160,22 +160,23 @@ def _target(path: str, node: str) -> tuple[Level, str]:
         return _client("/".join(segments))
     if head == "topic":
         return _topic("/" + "/".join(rest))
-    raise _illegal(f"has the unknown path {path!r}; known are {_KNOWN_PATHS}")
+    raise illegal(f"has the unknown path {path!r}; known are {_KNOWN_PATHS}")
 
 
 def _client(path: str) -> tuple[Level, str]:
     name = parse_name(path)
     if name is None or (not name.number and path.count("/") > 1) or path.count("/") == 0:
-        raise _illegal(f"has {path!r}, which is neither client/<subject> nor client/<subject>/<number>")
+        raise illegal(f"has {path!r}, which is neither client/<subject> nor client/<subject>/<number>")
     return (Level.SESSION if name.number else Level.SUBJECT), name.relative
 
 
 def _topic(name: str) -> tuple[Level, str]:
     channel = parse_channel(name)
     if channel is None:
-        raise _illegal(f"has topic{name}, and {name!r} is not the name of a channel; topic/a/b is the channel /a/b")
+        raise illegal(f"has topic{name}, and {name!r} is not the name of a channel; topic/a/b is the channel /a/b")
     return Level.TOPIC, channel.name
 
 
-def _illegal(message: str) -> IllegalArgument:
+def illegal(message: str) -> IllegalArgument:
+    """The error of a command that cannot be carried out as it is written."""
     return IllegalArgument("command", message)

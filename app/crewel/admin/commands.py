@@ -12,13 +12,13 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Access, Call, Command, Level, Order, read_order
+from crewel.admin.command import Access, Call, Command, Level, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.session import Session
-from crewel.errors import CrewelError, IllegalArgument, PayloadError, RemoteCallError
+from crewel.errors import CrewelError, PayloadError, RemoteCallError
 from crewel.topics.lifecycle import State
 
 CHANNEL: Final = "/service/__cmd"
@@ -53,7 +53,7 @@ def _row(order: Order) -> Command:
     if row is None:
         near = get_close_matches(order.property, table, 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise _illegal(f"asks for {order.property!r}, which no {order.level} has; {hint}known are {', '.join(table)}")
+        raise illegal(f"asks for {order.property!r}, which no {order.level} has; {hint}known are {', '.join(table)}")
     return row
 
 
@@ -61,17 +61,17 @@ def _value(row: Command, order: Order) -> Any:
     takes, values = row.takes, order.values
     if takes is None:
         if values is not None:
-            raise _illegal(f"brings a value, and {row.name} takes none")
+            raise illegal(f"brings a value, and {row.name} takes none")
         return None
     if values is None:
         if takes.default is None and row.write is None:
-            raise _illegal(f"lacks a value: {row.name}= takes {takes.expected}")
+            raise illegal(f"lacks a value: {row.name}= takes {takes.expected}")
         return takes.default
     try:
         (text,) = values
         return takes.read(text)
     except ValueError:
-        raise _illegal(f"brings {'&'.join(values)!r}, and {row.name} takes {takes.expected}") from None
+        raise illegal(f"brings {'&'.join(values)!r}, and {row.name} takes {takes.expected}") from None
 
 
 async def _addressed(admin: Administration, order: Order, who: str, value: Any) -> Call:
@@ -80,19 +80,19 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
         case Level.SESSION:
             session = admin.find(order.name)
             if session is None:
-                raise _illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList has them all")
+                raise illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList has them all")
             return Call(admin, who, order.name, [session], value)
         case Level.SUBJECT:
             subject = order.name.partition("/")[2]
             if not admin.has_subject(subject):
-                raise _illegal(
+                raise illegal(
                     f"is about {order.name}, who has no session here, and for whom nothing waits; __cmd:?clientList has all"
                     " who have"
                 )
             return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
         case Level.TOPIC:
             if await admin.broker.topics.state(order.name) is State.DEAD:
-                raise _illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
+                raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
             return Call(admin, who, order.name, [], value)
         case Level.NODE:
             return Call(admin, who, value=value)
@@ -118,7 +118,3 @@ def answer_remote_calls(admin: Administration) -> None:
 
     admin.broker.guard.reserve(CHANNEL)
     admin.broker.registry.calls[CHANNEL] = call
-
-
-def _illegal(message: str) -> IllegalArgument:
-    return IllegalArgument("command", message)

@@ -28,12 +28,13 @@ from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
-from crewel.security.grants import Grants
 from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
-from crewel.transports.origins import Origins
+from crewel.transports.origins import Client, Origins
 
 log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _ADMIN: Final = "admin"
 """The name of an operator with the admin token in the audit."""
@@ -85,39 +86,52 @@ class Rest:
     def mount(self, app: web.Application) -> None:
         """Serve them in this application."""
         for route in ROUTES:
-            app.router.add_route(route.method, API + _with_patterns(route.path), self._handler(route))
+            path = _spelled(route.path, "{{{0}:{1}}}")
+            app.router.add_route(route.method, API + path, self._handler(route))
         for name, file in _FILES.items():
             app.router.add_get(f"{API}/{name}", self._file(file))
         app.router.add_get(API, _to_page)
-        app.router.add_route("*", API + "/{below:.*}", self._unknown)
+        app.router.add_route("*", API + "/{below:.*}", self._refusing(self._unknown))
 
-    def _handler(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _handler(self, route: Route) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
+            who = await self._who(request, route)
+            return await self._answer(request, route, who)
+
+        return self._refusing(handle)
+
+    def _refusing(self, handle: Handler) -> Handler:
+        """The same, with every failure as an answer."""
+
+        async def refuse(request: web.Request) -> web.StreamResponse:
             try:
-                who = await self._who(request, route)
-                return await self._answer(request, route, who)
+                return await handle(request)
             except CrewelError as error:
                 response = _refused(error)
                 if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                     log.info("refused to administer: %s", error, extra={"path": request.path[:200]})
                 return response
 
-        return handle
+        return refuse
 
-    async def _who(self, request: web.Request, route: Route) -> str:
-        """The operator's name. Raises BadToken, or Refused for a client that is no operator."""
+    def _client(self, request: web.Request) -> Client:
+        """The client, if its page may talk to the server. Raises Refused."""
         client = self._origins.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
             self._origins.refused(request.headers, client)
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server")
+        return client
+
+    async def _who(self, request: web.Request, route: Route) -> str:
+        """The operator's name. Raises BadToken, or Refused for a client that is no operator."""
+        client = self._client(request)
         if route.is_public:
             return ""
-        broker = self._admin.broker
         authorization = request.headers.get("Authorization", "")
-        grants = await broker.limits.grants_of(authorization, client.address)
+        grants = await self._admin.broker.limits.grants_of(authorization, client.address)
         if not grants.is_operator:
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is no operator's")
-        return _name(grants)
+        return grants.subject or _ADMIN
 
     async def _answer(self, request: web.Request, route: Route, who: str) -> web.StreamResponse:
         body = await read_body(request, self._admin.broker.settings)
@@ -132,35 +146,24 @@ class Rest:
         return answer if isinstance(answer, web.StreamResponse) else _json(answer)
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
-        client = self._origins.client(request.headers, request.remote, request.scheme)
-        if not self._origins.allows(request.headers, client):
-            self._origins.refused(request.headers, client)
-            return _refused(Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "this origin may not talk to the server"))
+        self._client(request)
         path = request.path.removeprefix(API)
-        methods = sorted(route.method for route in ROUTES if _matches(route.path, path))
-        if methods:
-            text = f"{path} takes {' and '.join(methods)}, not {request.method}"
-            return _json({"errorCode": "user.illegalArgument", "message": text}, 405, Allow=", ".join(methods))
-        return _refused(NotThere(f"there is no {API}{path}; {API}/ shows what there is"))
+        methods = sorted(route.method for route in ROUTES if re.fullmatch(_spelled(route.path, "{1}"), path))
+        if not methods:
+            raise NotThere(f"there is no {API}{path}; {API}/ shows what there is")
+        text = f"{path} takes {' and '.join(methods)}, not {request.method}"
+        return _json({"errorCode": "user.illegalArgument", "message": text}, 405, Allow=", ".join(methods))
 
-    def _file(self, name: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _file(self, name: str) -> Handler:
         async def send(_: web.Request) -> web.StreamResponse:
             return web.FileResponse(self._static / name)
 
         return send
 
 
-def _with_patterns(path: str) -> str:
-    """The path as the router takes it: each variable with what it matches."""
-    return _VARIABLE.sub(lambda found: f"{{{found[1]}:{_SPANS.get(found[1], _SEGMENT)}}}", path)
-
-
-def _matches(pattern: str, path: str) -> bool:
-    return re.fullmatch(_VARIABLE.sub(lambda found: _SPANS.get(found[1], _SEGMENT), pattern), path) is not None
-
-
-def _name(grants: Grants) -> str:
-    return grants.subject or _ADMIN
+def _spelled(path: str, form: str) -> str:
+    """The path with each variable in this form, of its name and what it matches."""
+    return _VARIABLE.sub(lambda found: form.format(found[1], _SPANS.get(found[1], _SEGMENT)), path)
 
 
 async def _to_page(_: web.Request) -> web.Response:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from crewel.bayeux.message import Fields
 from crewel.client.message import DestinationState, Failure, destinations_of, told_of
 from crewel.errors import CrewelError
+from crewel.errors.codes import is_below
 
 _LONGEST_WAIT_MS: Final = 3_600_000
 _IDENTICAL = "user.configuration.identicalClient"
@@ -223,11 +224,6 @@ def ended(reason: RefusedError | None) -> DisconnectedError:
         error = SupersededError("another client has taken the session over")
     error.__cause__ = reason
     return error
-
-
-def is_below(code: str, prefix: str) -> bool:
-    """Whether a dotted code is this one or one of its kind: `user.ptp.denied` is below `user.ptp` and `user`."""
-    return code == prefix or code.startswith(f"{prefix}.")
 
 
 def _dotted(reply: Fields, text: str) -> tuple[str, str]:
