@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import Option, Options, flag, number, one_of, text, whole
+from crewel.qos.fields import Option, Options, flag, member_of, number, text, whole
 from crewel.qos.names import ANONYMOUS, Name, parse_name
 
 MAX_SECRET: Final = 8192
@@ -131,19 +131,13 @@ def _name(value: object) -> Name:
     return name
 
 
-def _settle(value: object) -> Settle:
-    return Settle(one_of(*Settle)(value))
-
-
-def _overflow(value: object) -> OverflowPolicy:
-    return OverflowPolicy(one_of(*OverflowPolicy)(value))
-
-
 _MOST_ENTRIES: Final = Option("maxEntries", "max_entries", whole(1), "Maximum number of messages")
 _MOST_BYTES: Final = Option("maxBytes", "max_bytes", whole(1), "Maximum number of bytes")
 BURST: Final = Options(_MOST_ENTRIES, _MOST_BYTES)
 """The options of a login's `burst`."""
-QUEUE: Final = Options(_MOST_ENTRIES, _MOST_BYTES, Option("onOverflow", "policy", _overflow, "What a full queue does"))
+QUEUE: Final = Options(
+    _MOST_ENTRIES, _MOST_BYTES, Option("onOverflow", "policy", member_of(OverflowPolicy), "What a full queue does")
+)
 """The options of a login's `queue`."""
 DISPATCHER: Final = Options(
     Option(
@@ -185,7 +179,7 @@ CONNECT: Final = Options(
     Option(
         "settle",
         "settle",
-        _settle,
+        member_of(Settle),
         "`message`: a message stays open until the client reports its status. `batch`: until its batch is acknowledged",
     ),
     Option(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from crewel.errors import IllegalArgument
@@ -147,6 +148,12 @@ def one_of(*values: str) -> Check:
         return value
 
     return check
+
+
+def member_of(kind: type[StrEnum]) -> Check:
+    """One of the values of this enumeration, as its member."""
+    check = one_of(*kind)
+    return lambda value: kind(check(value))
 
 
 def list_of(check_item: Check, max_length: int) -> Check:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
-from crewel.qos.fields import Check, Option, Options, flag, json_values, list_of, one_of, read_fields, text, whole
+from crewel.qos.fields import Check, Option, Options, flag, json_values, list_of, member_of, read_fields, text, whole
 from crewel.qos.names import Name, parse_name
 
 NORMAL: Final = 5
@@ -149,16 +149,17 @@ def _channel(value: object) -> str:
     return channel.name
 
 
-def _distribute(value: object) -> Distribute:
-    return Distribute(one_of(*Distribute)(value))
-
-
 DESTINATION: Final = Options(
     Option(
         "to", "to", _address, "The session, `client/joe/1`, or the subject, `client/joe`, that receives the message"
     ),
     Option("forceQueuing", "force_queuing", flag, "Queue the message while the subject has no session"),
-    Option("distribute", "distribute", _distribute, "`all` sessions of the subject receive the message, or only `one`"),
+    Option(
+        "distribute",
+        "distribute",
+        member_of(Distribute),
+        "`all` sessions of the subject receive the message, or only `one`",
+    ),
 )
 """The options of one destination."""
 

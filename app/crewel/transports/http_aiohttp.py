@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -70,15 +71,16 @@ class ParsedPeer(Peer):
 
 
 class RequestPeer(ParsedPeer):
-    """A request. It is answered once: with messages, or with the status of a superseded connect."""
+    """A POST. It is answered once: with messages, or with the status of a superseded connect."""
 
-    __slots__ = ("_response", "_timer", "_waiter")
+    __slots__ = ("_is_answered", "_response")
+
+    transport = "long-polling"
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
         super().__init__(endpoint, request, client)
         self._response: web.Response | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_answered = asyncio.Event()
 
     def payload(self, parts: list[bytes]) -> web.Response:
         """The response that carries these messages."""
@@ -101,43 +103,24 @@ class RequestPeer(ParsedPeer):
 
     async def answered(self) -> web.Response:
         """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
-        if self._response is None:
-            self._waiter = asyncio.get_running_loop().create_future()
-            self._look()
-            try:
-                await self._waiter
-            finally:
-                if self._timer is not None:
-                    self._timer.cancel()
-                if self._response is None:
-                    self._endpoint.broker.outbound.vanished(self)
+        outbound = self._endpoint.broker.outbound
+        try:
+            # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
+            while self._response is None and self._request.transport is not None:
+                connection = self._request.protocol
+                if isinstance(connection, Connection) and connection.is_half_closed:
+                    outbound.half_closed(self)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_WATCH_INTERVAL):
+                        await self._is_answered.wait()
+        finally:
+            if self._response is None:
+                outbound.vanished(self)
         return self._response or web.Response(status=499)
-
-    def _look(self) -> None:
-        # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
-        connection = self._request.protocol
-        if self._request.transport is None:
-            self._wake()
-            return
-        if isinstance(connection, Connection) and connection.is_half_closed:
-            self._endpoint.broker.outbound.half_closed(self)
-        self._timer = self._endpoint.broker.loop.call_later(_WATCH_INTERVAL, self._look)
 
     def _answer(self, response: web.Response) -> None:
         self._response = response
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-class LongPollingPeer(RequestPeer):
-    """A POST."""
-
-    __slots__ = ()
-
-    transport = "long-polling"
+        self._is_answered.set()
 
 
 async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) -> web.Response:
@@ -148,7 +131,7 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
         elements = elements_of(body, *media_type(request.headers.get("content-type", "")), settings)
     except PayloadError as error:
         return endpoint.refused_payload(error)
-    peer = LongPollingPeer(endpoint, request, client)
+    peer = RequestPeer(endpoint, request, client)
     endpoint.broker.inbound.receive(peer, elements)
     return await peer.answered()
 
