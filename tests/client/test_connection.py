@@ -29,7 +29,7 @@ def test_nothing_in_common_is_an_error(offered: object) -> None:
 
 async def test_a_reply_reaches_the_request_with_its_id() -> None:
     exchanges = Exchanges()
-    with exchanges.replies(["1", "2"]) as (first, second):
+    with exchanges.replies.wait_for(["1", "2"]) as (first, second):
         assert exchanges.settle({"channel": "/a", "id": "2", "successful": True})
         assert not first.done()
         assert (await second)["id"] == "2"
@@ -38,14 +38,14 @@ async def test_a_reply_reaches_the_request_with_its_id() -> None:
 async def test_a_delivery_that_kept_its_publishers_id_is_no_reply() -> None:
     """Faye's server leaves the id in: the message must not be taken for the answer to a request of ours."""
     exchanges = Exchanges()
-    with exchanges.replies(["1"]) as (reply,):
+    with exchanges.replies.wait_for(["1"]) as (reply,):
         assert not exchanges.settle({"channel": "/a", "id": "1", "data": 5})
         assert not reply.done()
 
 
 async def test_a_result_is_told_from_the_answer_to_its_call() -> None:
     exchanges = Exchanges()
-    with exchanges.result("1") as result, exchanges.replies(["1"]) as (reply,):
+    with exchanges.results.wait_for(["1"]) as (result,), exchanges.replies.wait_for(["1"]) as (reply,):
         assert exchanges.settle({"channel": "/service/echo", "id": "1", "data": 5})
         assert not reply.done()
         assert exchanges.settle({"channel": "/service/echo", "id": "1", "successful": True})
@@ -54,7 +54,7 @@ async def test_a_result_is_told_from_the_answer_to_its_call() -> None:
 
 async def test_repeats_and_strangers_find_nobody() -> None:
     exchanges = Exchanges()
-    with exchanges.replies(["1"]) as (reply,):
+    with exchanges.replies.wait_for(["1"]) as (reply,):
         assert exchanges.settle({"channel": "/a", "id": "1", "successful": True})
         assert not exchanges.settle({"channel": "/a", "id": "1", "successful": False})
         assert (await reply)["successful"]
@@ -64,11 +64,11 @@ async def test_repeats_and_strangers_find_nobody() -> None:
 
 async def test_a_lost_connection_fails_replies_but_not_results() -> None:
     exchanges = Exchanges()
-    with exchanges.result("1") as result, exchanges.replies(["2"]) as (reply,):
-        exchanges.fail_replies(TransportError("gone"))
+    with exchanges.results.wait_for(["1"]) as (result,), exchanges.replies.wait_for(["2"]) as (reply,):
+        exchanges.replies.fail(TransportError("gone"))
         with pytest.raises(TransportError):
             await reply
         assert not result.done()
-        exchanges.fail_all(TransportError("the session too"))
+        exchanges.fail(TransportError("the session too"))
         with pytest.raises(TransportError, match="too"):
             await result

@@ -51,40 +51,40 @@ class TestSerials:
 class TestAnswers:
     async def test_the_first_answer_counts_and_the_second_is_counted(self) -> None:
         answers = Answers()
-        with answers.awaited(REPLY) as awaited:
+        with answers.wait_for([REPLY]) as (awaited,):
             assert answers.is_awaited(answer())
-            assert answers.settle(answer(data=1))
+            assert answers.take(answer(data=1))
             assert not answers.is_awaited(answer())
-            assert not answers.settle(answer(data=2))
+            assert not answers.take(answer(data=2))
             assert (await awaited)["data"] == 1
         assert (answers.duplicates, answers.late, len(answers)) == (1, 0, 0)
 
     async def test_after_the_wait_it_is_late(self) -> None:
         answers = Answers()
-        with answers.awaited(REPLY):
+        with answers.wait_for([REPLY]):
             assert REPLY in answers
         assert REPLY not in answers
-        assert not answers.settle(answer())
+        assert not answers.take(answer())
         assert (answers.duplicates, answers.late) == (0, 1)
 
     async def test_what_is_no_answer_is_none(self) -> None:
         answers = Answers()
-        with answers.awaited(REPLY) as awaited:
+        with answers.wait_for([REPLY]) as (awaited,):
             for fields in ({"channel": REPLY, "successful": True}, {"channel": "/a", "data": 1}, {"data": 1}):
                 assert not answers.is_awaited(fields)
-                assert not answers.settle(fields)
+                assert not answers.take(fields)
             assert not awaited.done()
         assert answers.late == 0
 
     async def test_a_session_that_is_lost_fails_those_that_cannot_be_answered_any_more(self) -> None:
         answers = Answers()
-        with answers.awaited(REPLY) as ours, answers.awaited("/ret/b2/3000001") as theirs:
+        with answers.wait_for([REPLY]) as (ours,), answers.wait_for(["/ret/b2/3000001"]) as (theirs,):
             answers.fail(TransportError("lost"), kept=PREFIX)
             assert (ours.done(), theirs.done()) == (False, True)
             answers.fail(TransportError("over"))
             with pytest.raises(TransportError, match="over"):
                 await ours
-            assert not answers.settle(answer())
+            assert not answers.take(answer())
         assert answers.late == 1
 
     async def test_answers_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,10 +92,10 @@ class TestAnswers:
         answers = Answers()
         channels = [f"{PREFIX}300000{n}" for n in range(3)]
         for channel in channels:
-            with answers.awaited(channel):
-                answers.settle(answer(channel))
+            with answers.wait_for([channel]):
+                answers.take(answer(channel))
         for channel in channels:
-            answers.settle(answer(channel))
+            answers.take(answer(channel))
         assert (answers.late, answers.duplicates) == (1, 2)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.client.errors import INTERNAL_ERROR, PublishRefused, failure_of
-from crewel.client.message import Handling
+from crewel.client.message import Handling, Message
 from crewel.client.settle import Ledger, Statuses
 
 FAILED = {"errorCode": "user.update.error", "message": "no"}
@@ -79,8 +79,13 @@ class Book(Ledger):
         self.begin(message_id).end()
 
 
+def part(handling: Handling) -> Message:
+    """The message of one subscription."""
+    return Message("/a", None, {}, handling.share())
+
+
 def rejected(handling: Handling) -> None:
-    handling.part().reject(FAILED["errorCode"], FAILED["message"])
+    part(handling).reject(FAILED["errorCode"], FAILED["message"])
     handling.end()
 
 
@@ -88,7 +93,7 @@ class TestHandling:
     def test_handling_ends_when_all_parts_are_done(self) -> None:
         book = Book()
         handling = book.begin("1")
-        first, second = handling.part(), handling.part()
+        first, second = part(handling), part(handling)
         handling.end()
         first.settle()
         first.settle()
@@ -99,7 +104,7 @@ class TestHandling:
     def test_the_first_failure_counts(self) -> None:
         book = Book()
         handling = book.begin("1")
-        parts = [handling.part() for _ in range(3)]
+        parts = [part(handling) for _ in range(3)]
         handling.end()
         parts[1].reject("user.update.error", "no")
         parts[0].reject("user.update.holdback", "later")
@@ -110,16 +115,16 @@ class TestHandling:
 
     def test_nothing_is_told_after_the_first_word_of_a_part(self) -> None:
         book = Book()
-        part = book.begin("1").part()
-        part.settle()
-        part.reject("user.update.error", "no")
-        part.working()
+        message = part(book.begin("1"))
+        message.settle()
+        message.reject("user.update.error", "no")
+        message.working()
         assert book.told() == []
 
     def test_work_is_told(self) -> None:
         book = Book()
-        part = book.begin("1").part()
-        part.working()
+        message = part(book.begin("1"))
+        message.working()
         assert (book.told(), book.changes) == ([working("1")], 1)
 
     def test_what_is_told_has_a_length(self) -> None:

@@ -184,4 +184,4 @@ async def test_a_server_that_cannot_is_used_all_the_same(
         await joe.publish("/a", 1)
         message = await heard.receive(LIMIT_S)
         message.reject("user.update.error")
-        assert message.part is None
+        assert message.handling is None

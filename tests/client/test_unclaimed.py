@@ -135,6 +135,15 @@ async def test_what_a_failed_reader_has_not_read_goes_to_the_next_one() -> None:
     assert [each["id"] for each in desk.told() if each["state"] == "OK"] == ["2", "3", "1"]
 
 
+async def test_a_message_that_two_heard_is_settled_by_the_one_that_stays() -> None:
+    desk = Desk()
+    gone, stays = subscribed(desk.router, "/a"), subscribed(desk.router, "/a")
+    desk.come("1")
+    desk.router.remove(gone)
+    assert await ids(stays) == ["1"]
+    assert [each["state"] for each in desk.told()] == ["OK"]
+
+
 async def test_what_still_comes_for_an_unsubscribed_channel_is_not_wanted() -> None:
     router = Router()
     router.begin_session(is_reconnected=False)
@@ -199,7 +208,7 @@ async def test_by_batch_a_connect_acknowledges_when_it_tells_of_all_that_has_no_
         handling.unclaimed()
         assert world.connect() == unclaimed("1")
         assert world.update.may_acknowledge
-        handling.claimed()
+        handling.working()
         assert not world.update.may_acknowledge
         handling.end()
         world.answer()

@@ -60,9 +60,9 @@ class World:
         """Hand out a message; what the application settles it with."""
         handling = self.update.begin(delivery(message_id, **update))
         assert handling is not None
-        part = handling.part()
+        message = Message("/a", None, {}, handling.share())
         handling.end()
-        return part
+        return message
 
     async def told(self) -> tuple[list[Fields], asyncio.Future[list[Fields]]]:
         """What is published next, and how to answer it."""

@@ -198,7 +198,7 @@ class Client:
         await self._session.life.ready(timeout)
         connection = self._session.connection
         message["id"] = connection.next_id()
-        with connection.exchanges.result(message["id"]) as result:
+        with connection.exchanges.results.wait_for([message["id"]]) as (result,):
             [reply] = await self._session.request([message])
             if not is_successful(reply) and not result.done():
                 raise publish_refused(reply)

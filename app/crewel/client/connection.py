@@ -148,7 +148,7 @@ class Connection:
         if transport is None:
             raise TransportError("there is no connection")
         payload = [self._prepared(message, transport.name) for message in messages]
-        with self.exchanges.replies([fields["id"] for fields in payload]) as futures:
+        with self.exchanges.replies.wait_for([fields["id"] for fields in payload]) as futures:
             await transport.send(payload, timeout)
             if not transport.streams and not all(future.done() for future in futures):
                 raise NoReplyError("the response lacks a reply")
@@ -213,7 +213,7 @@ class Connection:
 
     def _hand_out(self, fields: Fields, handling: Handling | None) -> bool:
         """Whether a listener had it, or it needs none."""
-        if self.exchanges.settle(fields) or self.answers.settle(fields):
+        if self.exchanges.settle(fields) or self.answers.take(fields):
             return True
         message = Message(fields["channel"], fields["data"], fields)
         if message.is_erased and not self.update.is_asked:
@@ -234,7 +234,7 @@ class Connection:
 
     def _lost(self, error: TransportError) -> None:
         self.gate.reset()
-        self.exchanges.fail_replies(error)
+        self.exchanges.replies.fail(error)  # results may come over the next connection
         self._signal()
 
     def _signal(self) -> None:
@@ -265,124 +265,90 @@ def common_transports(ours: Iterable[str], offered: object) -> list[str]:
     return common
 
 
+class Awaited(dict[str, "asyncio.Future[Fields]"]):
+    """What is still awaited, by the id or the channel that it comes with."""
+
+    @contextmanager
+    def wait_for(self, names: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
+        """Await these within the block; afterwards they are of no interest."""
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in names]
+        self.update(zip(names, futures, strict=True))
+        try:
+            yield futures
+        finally:
+            for name, future in zip(names, futures, strict=True):
+                self.pop(name, None)
+                # A failure that comes after the waiter has gone is of no interest: looking at it keeps asyncio from
+                # reporting it.
+                if not future.cancel() and not future.cancelled():
+                    future.exception()
+
+    def settle(self, name: str, fields: Fields) -> bool:
+        """Hand a received message to its waiter; whether there was one that had none yet."""
+        future = self.get(name)
+        if future is None or future.done():
+            return False
+        future.set_result(fields)
+        return True
+
+    def fail(self, error: Exception, *, kept: str = "") -> None:
+        """None of these will come any more, but on channels that begin with `kept`."""
+        for name, future in self.items():
+            if not (kept and name.startswith(kept)) and not future.done():
+                future.set_exception(error)
+
+
 class Exchanges:
-    """The replies and remote call results that are still awaited."""
+    """The replies and remote call results that are still awaited, by the ids of their requests."""
 
     def __init__(self) -> None:
-        self._replies: dict[str, asyncio.Future[Fields]] = {}
-        self._results: dict[str, asyncio.Future[Fields]] = {}
-
-    @contextmanager
-    def replies(self, ids: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
-        """Await the replies to these ids within the block; afterwards they are of no interest."""
-        with _awaited(self._replies, ids) as futures:
-            yield futures
-
-    @contextmanager
-    def result(self, message_id: str) -> Iterator[asyncio.Future[Fields]]:
-        """Await the result of the remote call with this id within the block."""
-        with _awaited(self._results, [message_id]) as (future,):
-            yield future
+        self.replies = Awaited()
+        self.results = Awaited()
 
     def is_awaited_result(self, fields: Fields) -> bool:
         """Whether this is the result of a remote call that still waits: a delivery with the id of the call."""
-        return is_delivery(fields) and fields.get("id") in self._results
+        return is_delivery(fields) and fields.get("id") in self.results
 
     def settle(self, fields: Fields) -> bool:
         """Hand a received message to the request that awaits it; whether there was one."""
-        if self.is_awaited_result(fields):
-            return _resolve(self._results[fields["id"]], fields)
-        if is_delivery(fields) or fields.get("id") not in self._replies:
+        message_id = fields.get("id")
+        if not isinstance(message_id, str):
             return False
-        return _resolve(self._replies[fields["id"]], fields)
+        return (self.results if is_delivery(fields) else self.replies).settle(message_id, fields)
 
-    def fail_replies(self, error: Exception) -> None:
-        """The connection is gone: no reply will come over it. Results may, over the next one."""
-        _fail(self._replies, error)
-
-    def fail_all(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The session is gone: neither replies nor results will come."""
-        _fail(self._replies, error)
-        _fail(self._results, error)
+        self.replies.fail(error)
+        self.results.fail(error)
 
 
-@contextmanager
-def _awaited(table: dict[str, asyncio.Future[Fields]], ids: list[str]) -> Iterator[list[asyncio.Future[Fields]]]:
-    loop = asyncio.get_running_loop()
-    futures = [loop.create_future() for _ in ids]
-    table.update(zip(ids, futures, strict=True))
-    try:
-        yield futures
-    finally:
-        for message_id, future in zip(ids, futures, strict=True):
-            table.pop(message_id, None)
-            _dismiss(future)
-
-
-def _dismiss(future: asyncio.Future[Fields]) -> None:
-    # A failure that comes after the waiter has gone is of no interest: looking at it keeps asyncio from reporting it.
-    if not future.cancel() and not future.cancelled():
-        future.exception()
-
-
-def _resolve(future: asyncio.Future[Fields], fields: Fields) -> bool:
-    if future.done():
-        return False
-    future.set_result(fields)
-    return True
-
-
-def _fail(table: dict[str, asyncio.Future[Fields]], error: Exception) -> None:
-    for future in table.values():
-        if not future.done():
-            future.set_exception(error)
-
-
-class Answers:
+class Answers(Awaited):
     """The answers that are still awaited, by the reply channel of their request."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.duplicates = 0
         """How many answers came to requests that had one."""
         self.late = 0
         """How many came that no request waits for, or not any more."""
-        self._awaited: dict[str, asyncio.Future[Fields]] = {}
         self._answered: dict[str, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._awaited)
-
-    def __contains__(self, reply_to: object) -> bool:
-        return reply_to in self._awaited
-
-    @contextmanager
-    def awaited(self, reply_to: str) -> Iterator[asyncio.Future[Fields]]:
-        """Await the answer on this channel within the block; afterwards it is of no interest."""
-        with _awaited(self._awaited, [reply_to]) as (answer,):
-            yield answer
 
     def is_awaited(self, fields: Fields) -> bool:
         """Whether this is an answer that a request waits for."""
-        return fields.get("channel") in self._awaited and is_delivery(fields)
+        return fields.get("channel") in self and is_delivery(fields)
 
-    def settle(self, fields: Fields) -> bool:
+    def take(self, fields: Fields) -> bool:
         """Hand a received message to the request that it answers; whether there is one. Counts answers without one."""
         channel = fields.get("channel")
         if not isinstance(channel, str) or not channel.startswith(REPLIES) or not is_delivery(fields):
             return False
-        answer = self._awaited.pop(channel, None)
-        if answer is None or answer.done():
+        if not self.settle(channel, fields):
             self.duplicates += channel in self._answered
             self.late += channel not in self._answered
             return False
+        del self[channel]
         self._answered[channel] = None
         if len(self._answered) > _ANSWERS_REMEMBERED:
             del self._answered[next(iter(self._answered))]
-        answer.set_result(fields)
         return True
-
-    def fail(self, error: Exception, *, kept: str = "") -> None:
-        """No answer will come any more, but on channels that begin with `kept`."""
-        for channel, answer in self._awaited.items():
-            if not (kept and channel.startswith(kept)) and not answer.done():
-                answer.set_exception(error)

@@ -33,10 +33,10 @@ class Handling:
         self._ended = ended
         self._tell = tell
 
-    def part(self) -> Part:
+    def share(self) -> Handling:
         """One more has to be done with it."""
         self._left += 1
-        return Part(self)
+        return self
 
     def failed(self, code: str, text: str) -> None:
         """A subscription rejected it."""
@@ -52,10 +52,6 @@ class Handling:
         """No listener takes it."""
         self._tell("UNCLAIMED")
 
-    def claimed(self) -> None:
-        """A listener takes it after all."""
-        self._tell("WORKING")
-
     def end(self) -> None:
         """A subscription is done with it."""
         self._left -= 1
@@ -63,43 +59,7 @@ class Handling:
             self._ended(self, self._failure)
 
 
-class Part:
-    """What one subscription has to do with a message; it is done with it once."""
-
-    __slots__ = ("_handling", "is_deferred", "is_done")
-
-    def __init__(self, handling: Handling) -> None:
-        self._handling = handling
-        self.is_done = False
-        self.is_deferred = False
-        """Whether the application settles it by itself."""
-
-    def settle(self) -> None:
-        """It went well."""
-        if not self.is_done:
-            self.is_done = True
-            self._handling.end()
-
-    def reject(self, code: str, text: str) -> None:
-        """It went wrong."""
-        if not self.is_done:
-            self._handling.failed(code, text)
-            self.settle()
-
-    def working(self) -> None:
-        """It is in progress."""
-        if not self.is_done:
-            self._handling.working()
-
-    def give_up(self) -> Handling | None:
-        """Hand it to another listener, which has to end the handling; None if it is done with."""
-        if self.is_done:
-            return None
-        self.is_done = True
-        return self._handling
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Message:
     """A delivered message. `fields` is everything the server sent, `data` its opaque payload.
 
@@ -110,8 +70,10 @@ class Message:
     channel: str
     data: Any
     fields: Fields
-    part: Part | None = field(default=None, repr=False, compare=False)
-    """What the client keeps of it until it is settled."""
+    handling: Handling | None = field(default=None, repr=False, compare=False)
+    """What the client keeps of it until it is settled; None: it is, or there is nothing to settle."""
+    is_deferred: bool = field(default=False, repr=False, compare=False)
+    """Whether the application settles it by itself."""
 
     @property
     def ext(self) -> Fields:
@@ -217,23 +179,29 @@ class Message:
 
     def settle(self) -> None:
         """It is done."""
-        if self.part is not None:
-            self.part.settle()
+        handling = self.give_up()
+        if handling is not None:
+            handling.end()
 
     def reject(self, code: str, text: str = "") -> None:
         """It cannot be done: `code` decides what the server does with it (docs/errors.md)."""
-        if self.part is not None:
-            self.part.reject(code, text)
+        if self.handling is not None:
+            self.handling.failed(code, text)
+            self.settle()
 
     def working(self) -> None:
         """It takes longer: `ack_wait_ms` starts again."""
-        if self.part is not None:
-            self.part.working()
+        if self.handling is not None:
+            self.handling.working()
 
     def defer(self) -> None:
         """Do not settle it when the next one is asked for: the application will, with `settle` or `reject`."""
-        if self.part is not None:
-            self.part.is_deferred = True
+        self.is_deferred = True
+
+    def give_up(self) -> Handling | None:
+        """Leave it to another listener, which has to end what is returned."""
+        handling, self.handling = self.handling, None
+        return handling
 
 
 def update_of(fields: Fields) -> Fields:

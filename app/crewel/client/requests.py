@@ -132,7 +132,7 @@ class Requests:
         reply_to = self._serials.take(prefix, self._answers)
         _name(message, reply_to, is_known=self._told_id is not None)
         sent.set()
-        with self._answers.awaited(reply_to) as answer:
+        with self._answers.wait_for([reply_to]) as (answer,):
             try:
                 [reply] = await self._session.send([message])
             except TransportError:

@@ -98,10 +98,12 @@ class Router:
     def _give_back(self, subscription: Subscription) -> None:
         """What the subscription has not read waits for another, unless the application wants it no more."""
         for message in [] if subscription.is_unwanted or self._is_over else subscription.unread():
-            handling = None if message.part is None else message.part.give_up()
+            handling = message.give_up()
             channel = parse(message.channel)
-            if channel is None or self._hearing(channel.patterns) or (message.part is not None and handling is None):
-                continue  # another has it as well
+            if channel is None or self._hearing(channel.patterns):
+                if handling is not None:
+                    handling.end()  # another has it as well, and settles it
+                continue
             if hearing := self._hearing_last(channel.patterns):
                 self._hand_over(message.fields, handling, hearing)
             else:
@@ -109,7 +111,7 @@ class Router:
 
     def _hand_over(self, fields: Fields, handling: Handling | None, subscriptions: list[Subscription]) -> None:
         if handling is not None:
-            handling.claimed()
+            handling.working()
         self._offer(fields, handling, subscriptions, retained=True)
         if handling is not None:
             handling.end()
@@ -209,7 +211,7 @@ class Router:
         message = Message(channel_name(fields["channel"]), fields["data"], fields)
         for subscription in subscriptions:
             if handling is not None and self._settles:
-                message = Message(message.channel, message.data, fields, handling.part())
+                message = Message(message.channel, message.data, fields, handling.share())
             subscription.offer(message, retained=retained)
         return message
 

@@ -122,7 +122,7 @@ class Session:
         if self.life.state is State.DISCONNECTING:
             self.life.move(Event.DONE)
         self._router.end(None)
-        self.connection.exchanges.fail_all(DisconnectedError("the client was closed"))
+        self.connection.exchanges.fail(DisconnectedError("the client was closed"))
         await self.connection.stop()
 
     async def request(self, messages: list[Fields]) -> list[Fields]:
@@ -155,7 +155,7 @@ class Session:
         self.life.failure = error
         self.life.move(Event.ENDED, error)
         self._router.end(error)
-        self.connection.exchanges.fail_all(error)
+        self.connection.exchanges.fail(error)
         await self.connection.break_off()
 
     async def _shake_hands(self, deadline: float) -> None:
@@ -314,7 +314,7 @@ class Session:
         return Reconnect.HANDSHAKE if RefusedError(reply).code in UNKNOWN_SESSION else Reconnect.RETRY
 
     def _lose_session(self, reason: Exception | None) -> None:
-        self.connection.exchanges.fail_all(TransportError("the session was lost"))
+        self.connection.exchanges.fail(TransportError("the session was lost"))
         self.life.move(Event.SESSION_LOST, reason)
 
     def _heed(self, reply: Fields) -> None:

@@ -285,13 +285,13 @@ class Subscription:
         if was_full and not self.is_full:
             self._on_room()
         self._progress.advance(message)
-        if message.part is not None:
+        if message.handling is not None:
             self._taken = message
         return message
 
     def _settle_taken(self) -> None:
         taken, self._taken = self._taken, None
-        if taken is not None and taken.part is not None and not taken.part.is_deferred:
+        if taken is not None and not taken.is_deferred:
             taken.settle()
 
     async def __aenter__(self) -> Self:
