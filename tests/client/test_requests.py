@@ -239,7 +239,7 @@ class TestResponder:
         subscription = subscribed(Router(), "/power")
         subscription.end(ClientError("refused"))
         responder = Responder(lambda message: 1, Published(), 1)
-        await responder.keep_on(subscription)
+        await responder.run_until_ended(subscription)
         assert "/power ended: refused" in caplog.text
         with pytest.raises(ClientError, match="refused"):
             await responder.run(subscription)

@@ -65,9 +65,9 @@ class TestStatuses:
 class Book(Ledger):
     """A ledger that counts its changes."""
 
-    def __init__(self, *, tells_ok: bool = True, remembered: int = 10) -> None:
+    def __init__(self, *, reports_ok: bool = True, remembered: int = 10) -> None:
         self.changes = 0
-        super().__init__(tells_ok=tells_ok, changed=self._count, remembered=remembered)
+        super().__init__(reports_ok=reports_ok, changed=self._count, remembered=remembered)
 
     def _count(self) -> None:
         self.changes += 1
@@ -154,7 +154,7 @@ class TestLedger:
         assert not book.repeats("2")
 
     def test_by_batch_only_failures_are_told_and_work_is_not_begun_twice(self) -> None:
-        book = Book(tells_ok=False)
+        book = Book(reports_ok=False)
         book.heard("1")
         handling = book.begin("2")
         assert book.repeats("1")

@@ -29,9 +29,9 @@ def unclaimed(*ids: str) -> list[Fields]:
 class Desk:
     """A router with the bookkeeping of one session."""
 
-    def __init__(self, limit_s: float | None = None, *, tells_ok: bool = True) -> None:
-        self.ledger = Ledger(tells_ok=tells_ok, changed=lambda: None)
-        self.ledger.tells_unclaimed = True
+    def __init__(self, limit_s: float | None = None, *, reports_ok: bool = True) -> None:
+        self.ledger = Ledger(reports_ok=reports_ok, changed=lambda: None)
+        self.ledger.reports_unclaimed = True
         self.router = Router(Unclaimed(limit_s))
 
     def come(self, message_id: str, channel: str = "/a") -> Handling:

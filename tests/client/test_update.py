@@ -33,7 +33,7 @@ class World:
         self.update = UpdateExtension(settle, on_rejected)
         self.connects = 0
         self.published: asyncio.Queue[tuple[list[Fields], asyncio.Future[list[Fields]]]] = asyncio.Queue()
-        self._telling = asyncio.create_task(self.update.tell(self._exchange))
+        self._telling = asyncio.create_task(self.update.publish_statuses(self._exchange))
 
     async def _exchange(self, messages: list[Fields]) -> list[Fields]:
         answer: asyncio.Future[list[Fields]] = asyncio.get_running_loop().create_future()
@@ -206,7 +206,7 @@ async def test_without_the_servers_half_nothing_is_done_and_that_is_said(
         assert world.update.begin(delivery("1")) is None
         assert not world.update.repeats(delivery("1"))
         assert world.connect() == []
-        assert world.update.last_words() == []
+        assert world.update.final_statuses() == []
 
 
 async def test_a_refused_handshake_says_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -231,7 +231,7 @@ async def test_the_goodbye_takes_the_rest_along() -> None:
         ids = [f"{number:060}" for number in range(400)]
         for message_id in ids:
             world.deliver(message_id).settle()
-        messages = world.update.last_words()
+        messages = world.update.final_statuses()
         assert len(messages) > 1
         assert [status for message in messages for status in message["data"]] == ok(*ids)
 
@@ -281,7 +281,7 @@ class Hands:
 
     def __init__(self) -> None:
         self.router = Router()
-        self.ledger = Ledger(tells_ok=True, changed=lambda: None)
+        self.ledger = Ledger(reports_ok=True, changed=lambda: None)
 
     def deliver(self, *ids: str) -> None:
         for message_id in ids:

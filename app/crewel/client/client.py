@@ -14,7 +14,7 @@ from crewel.bayeux.message import Fields
 from crewel.client.config import Config, Options
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, failure_of, publish_refused
 from crewel.client.extension import Extension
-from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, is_successful, told_of
+from crewel.client.message import UNSUBSCRIBE, Message, Reply, channel_name, ext_part, is_successful
 from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
 from crewel.client.router import Router, Unclaimed
@@ -37,7 +37,7 @@ class Client:
     `HandshakeRefused`, `NegotiationError`). From then on the client keeps the
     session by itself: after a broken connection it asks for the same session,
     after the server forgot it for a new one, in which everything is subscribed
-    again. Listeners of `on_state` hear of it. Leaving disconnects politely,
+    again. Listeners of `on_state` are called. Leaving disconnects,
     unless `leave` says that the session is to stay.
 
     `name`, `token`, `resume` and `persistent` say who the client is, `session`
@@ -64,7 +64,7 @@ class Client:
         self._session = Session(config, self._router, tuple(extensions))
         self.requests = Requests(self._session)
         """The requests that wait for answers, and how many answers came twice or too late."""
-        self._callers: set[asyncio.Task[None]] = set()
+        self._callbacks: set[asyncio.Task[None]] = set()
         if on_state is not None:
             self.on_state(on_state)
 
@@ -101,7 +101,7 @@ class Client:
 
     @property
     def name(self) -> str | None:
-        """The public name that the server told for this session, if it was asked for one."""
+        """The public name that the server gave this session, if it was asked for one."""
         name = self._session.connection.login.reply.get("name")
         return name if isinstance(name, str) else None
 
@@ -112,7 +112,7 @@ class Client:
 
     @property
     def login(self) -> Fields:
-        """All that the server told of this session: `reconnected`, `queued`, `durable` and more."""
+        """All that the server answered about this session: `reconnected`, `queued`, `durable` and more."""
         return dict(self._session.connection.login.reply)
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
@@ -179,7 +179,7 @@ class Client:
         """The result of the server's procedure `target`.
 
         Raises:
-            RemoteCallFailedError: the procedure failed; `data` tells how.
+            RemoteCallFailedError: the procedure failed; `data` says how.
             RemoteCallTimeoutError: no result within `timeout`. If the server says that nothing answers it, that is logged.
             PublishRefused: the call itself was refused.
         """
@@ -202,7 +202,7 @@ class Client:
             [reply] = await self._session.request([message])
             if not is_successful(reply) and not result.done():
                 raise publish_refused(reply)
-            if told_of(reply, "service").get("handled") is False:
+            if ext_part(reply, "service").get("handled") is False:
                 log.warning("nothing in the server answers %s", message["channel"])
             return await result
 
@@ -240,11 +240,11 @@ class Client:
 
         If it raises, that is the answer: with the exception's `error_code` and words if it has one, else without a word of
         what happened, which is logged. At most `at_once` requests are worked on at the same time. `is_addressed`: nothing
-        is subscribed to, and only what is addressed to this session or its subject is heard. Raises what `subscribe` raises.
+        is subscribed to, and only what is addressed to this session or its subject is received. Raises what `subscribe` raises.
         """
         responder = Responder(callback, self.publish, at_once)
         subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
-        self._own(asyncio.create_task(responder.keep_on(subscription), name=f"crewel-client {channel}"))
+        self._keep(asyncio.create_task(responder.run_until_ended(subscription), name=f"crewel-client {channel}"))
         return subscription
 
     async def subscribe(
@@ -264,8 +264,8 @@ class Client:
 
         Without `callback`, iterate over what is returned. With it, `callback`
         is called with one message after the other. When it returns, its
-        message is settled; if it raises, that is logged, the server is told of
-        it, with the exception's `error_code` if it has one, and the next
+        message is settled; if it raises, that is logged and reported
+        to the server, with the exception's `error_code` if it has one, and the next
         message follows.
 
         Raises:
@@ -294,7 +294,7 @@ class Client:
         overflow: Overflow = Overflow.HOLD,
         unclaimed: bool = False,
     ) -> Subscription:
-        """Hear what comes on a channel or a wildcard without subscribing to it: what is addressed to this session or its
+        """Receive what comes on a channel or a wildcard without subscribing to it: what is addressed to this session or its
         subject, and what services deliver. With `unclaimed`, only what no other subscription or listener of this client
         hears. As `subscribe` in all else. Raises ValueError."""
 
@@ -322,11 +322,13 @@ class Client:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 
     def _call_back(self, subscription: Subscription, callback: OnMessage) -> None:
-        self._own(asyncio.create_task(_pump(subscription, callback), name=f"crewel-client {subscription.channel}"))
+        self._keep(
+            asyncio.create_task(_run_callback(subscription, callback), name=f"crewel-client {subscription.channel}")
+        )
 
-    def _own(self, task: asyncio.Task[None]) -> None:
-        self._callers.add(task)
-        task.add_done_callback(self._callers.discard)
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._callbacks.add(task)
+        task.add_done_callback(self._callbacks.discard)
 
     async def __aenter__(self) -> Self:
         early = self._router.unconfirmed()
@@ -348,17 +350,17 @@ class Client:
         try:
             await self._session.close()
         finally:
-            await self._dismiss_callers()
+            await self._cancel_callbacks()
 
-    async def _dismiss_callers(self) -> None:
-        callers = self._callers - {asyncio.current_task()}
-        for task in callers:
+    async def _cancel_callbacks(self) -> None:
+        callbacks = self._callbacks - {asyncio.current_task()}
+        for task in callbacks:
             task.cancel()
-        if callers:
-            await asyncio.wait(callers)
+        if callbacks:
+            await asyncio.wait(callbacks)
 
 
-async def _pump(subscription: Subscription, callback: OnMessage) -> None:
+async def _run_callback(subscription: Subscription, callback: OnMessage) -> None:
     try:
         async for message in subscription:  # asking for the next one settles it
             try:

@@ -122,7 +122,7 @@ class Config:
     name_timeout: float | None = None
     """How long to wait at most for a name whose last client is gone; None: as long as the server says, 0: not at all."""
     close_timeout: float = 2.0
-    """How long the polite disconnect may take."""
+    """How long the disconnect may take."""
     backoff: BackoffRule | None = None
     """How long to wait between failed attempts. None: as `BackoffRule` has it."""
     ssl: SSLContext | None = None

@@ -40,7 +40,7 @@ _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
 
 _SERVICES: Final = "/service/"
 _ANSWERS_REMEMBERED: Final = 10_000
-"""How many answered requests are remembered, to tell what comes twice from what comes late."""
+"""How many answered requests are remembered, to distinguish what comes twice from what comes late."""
 
 
 class Connection:
@@ -97,7 +97,7 @@ class Connection:
     async def use(self, name: str) -> None:
         """Change to this transport and make it ready. Raises TransportError."""
         if self._transport is None or self._transport.name != name:
-            await self._let_go()
+            await self._drop_transport()
             assert self._http is not None, "start() comes first"
             wiring = Wiring(
                 self._config.url, self._http, self._receive, self._lost, self._config.max_bytes, self._limit
@@ -113,7 +113,7 @@ class Connection:
         if self._transport is not None:
             await self._transport.open(self._config.network_delay)
 
-    async def break_off(self) -> None:
+    async def close_transport(self) -> None:
         """Close the transport in use; it can be opened again."""
         self.gate.reset()
         if self._transport is not None:
@@ -121,12 +121,12 @@ class Connection:
 
     async def stop(self) -> None:
         """Close everything."""
-        await self._let_go()
+        await self._drop_transport()
         if self._http is not None:
             await self._http.close()
             self._http = None
 
-    async def _let_go(self) -> None:
+    async def _drop_transport(self) -> None:
         transport, self._transport = self._transport, None
         self.gate.reset()
         if transport is not None:
@@ -157,7 +157,7 @@ class Connection:
                     return list(await asyncio.gather(*futures))
             except TimeoutError as error:
                 # A socket that swallows requests is as good as closed, and the connect waits on it too.
-                await self.break_off()
+                await self.close_transport()
                 raise RequestTimeoutError(f"no reply within {timeout:g} s") from error
 
     def _prepared(self, message: Fields, transport: str) -> Fields:
@@ -181,7 +181,7 @@ class Connection:
             async with asyncio.timeout(self._config.network_delay):
                 await self._arrived.wait()
         except TimeoutError as error:
-            await self.break_off()
+            await self.close_transport()
             raise RequestTimeoutError("messages announced by the handshake reply did not come") from error
 
     def _receive(self, payload: list[Fields], whole: bool) -> None:
@@ -190,7 +190,7 @@ class Connection:
             if passed is not None:
                 self._take(passed)
         if self._ack.enabled:
-            self.gate.expect(_still_to_come(payload))
+            self.gate.expect(_announced(payload))
         self._signal()
 
     def _take(self, fields: Fields) -> None:
@@ -206,12 +206,12 @@ class Connection:
     def _deliver(self, fields: Fields, handling: Handling | None) -> None:
         """Hand out a delivery, or keep it for a listener to come: it is done when a listener took it."""
         since = self._router.unclaimed.drop(fields)
-        if not self._hand_out(fields, handling) and self._ack.enabled:
+        if not self._dispatch(fields, handling) and self._ack.enabled:
             self._router.unclaimed.keep(fields, handling, since)
         elif handling is not None:
             handling.end()
 
-    def _hand_out(self, fields: Fields, handling: Handling | None) -> bool:
+    def _dispatch(self, fields: Fields, handling: Handling | None) -> bool:
         """Whether a listener had it, or it needs none."""
         if self.exchanges.settle(fields) or self.answers.take(fields):
             return True
@@ -242,7 +242,7 @@ class Connection:
             self._arrived.set()
 
 
-def _still_to_come(payload: list[Fields]) -> int:
+def _announced(payload: list[Fields]) -> int:
     """How many deliveries a handshake reply announced (reference 3.3) that are not in the same payload."""
     announced = sum(fields["x-messages"] for fields in payload if isinstance(fields.get("x-messages"), int))
     return announced - sum(map(is_delivery, payload)) if announced else 0

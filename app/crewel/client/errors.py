@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import DestinationState, Failure, destinations_of, told_of
+from crewel.client.message import DestinationState, Failure, destinations_of, ext_part
 from crewel.errors import CrewelError
 from crewel.errors.codes import is_below
 
@@ -97,7 +97,7 @@ class AnswerTimeoutError(ClientError):
 
 
 class ErrorAnswer(ClientError):
-    """The responder says that it failed: `error_code` and `message` tell why, `data` perhaps more.
+    """The responder says that it failed: `error_code` and `message` say why, `data` perhaps more.
 
     A responder raises it to say so. Where a request has raised it, `answer` is the message with all of it.
     """
@@ -116,7 +116,7 @@ class RefusedError(ClientError):
 
     `code` is the number of the `error` field (0 if it has none), `arguments`
     and `text` its other two parts, `reply` the whole answer. Where the server
-    tells a dotted code, such as `user.illegalArgument`, that is `error_code`,
+    gives a dotted code, such as `user.illegalArgument`, that is `error_code`,
     and `message` are its words for people.
     """
 
@@ -144,7 +144,7 @@ class NameTaken(HandshakeRefused):
     @property
     def retry_after(self) -> float | None:
         """Seconds until the name is free, if its client is gone and does not come back; None: it is connected."""
-        after = told_of(self.reply, "session").get("retryAfter")
+        after = ext_part(self.reply, "session").get("retryAfter")
         return after / 1000 if type(after) is int and 0 <= after <= _LONGEST_WAIT_MS else None
 
 
@@ -218,7 +218,7 @@ def publish_refused(reply: Fields) -> PublishRefused:
 
 
 def ended(reason: RefusedError | None) -> DisconnectedError:
-    """The error for a session that the server ended, with the refusal that told so as its cause."""
+    """The error for a session that the server ended, with the refusal that said so as its cause."""
     error = DisconnectedError("the server ended the session")
     if reason is not None and reason.error_code == _IDENTICAL:
         error = SupersededError("another client has taken the session over")
@@ -229,9 +229,9 @@ def ended(reason: RefusedError | None) -> DisconnectedError:
 def _dotted(reply: Fields, text: str) -> tuple[str, str]:
     """The dotted code and the words for people that a reply carries beside its `error`, or the code in that."""
     for part in ("publish", "session", "subscribe"):
-        told = told_of(reply, part)
-        if isinstance(told.get("errorCode"), str):
-            return told["errorCode"], told["message"] if isinstance(told.get("message"), str) else ""
+        given = ext_part(reply, part)
+        if isinstance(given.get("errorCode"), str):
+            return given["errorCode"], given["message"] if isinstance(given.get("message"), str) else ""
     return (text, "") if "." in text and " " not in text else ("", "")
 
 

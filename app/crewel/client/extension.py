@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import CONNECT, HANDSHAKE, is_delivery, is_successful, told_of, with_ext
+from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_delivery, is_successful, with_ext
 
 log = logging.getLogger("crewel.client")
 
@@ -82,7 +82,7 @@ def _through(hooks: list[Callable[[Fields], Fields | None]], message: Fields) ->
 
 
 class LoginExtension(Extension):
-    """`ext.session`; empty if the application asks for nothing, for the server's answer tells more than that."""
+    """`ext.session`; empty if the application asks for nothing, for the server's answer has more than that."""
 
     def __init__(self, asked: Fields) -> None:
         self._asked = asked
@@ -104,9 +104,9 @@ class LoginExtension(Extension):
 
     @property
     def max_message_bytes(self) -> int | None:
-        """The largest payload that the server takes, if it tells that."""
-        told = self.reply.get("maxMessageBytes")
-        return told if isinstance(told, int) and told > 0 else None
+        """The largest payload that the server takes, if known."""
+        given = self.reply.get("maxMessageBytes")
+        return given if isinstance(given, int) and given > 0 else None
 
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes."""
@@ -120,7 +120,7 @@ class LoginExtension(Extension):
     def incoming(self, message: Fields) -> Fields:
         """Keeps the answer."""
         if message.get("channel") == HANDSHAKE and is_successful(message) and isinstance(message.get("ext"), dict):
-            self.reply = told_of(message, "session")
+            self.reply = ext_part(message, "session")
             self.kept = None
         return message
 
@@ -131,11 +131,11 @@ def _text(value: object) -> str | None:
 
 class AckExtension(Extension):
     """`ext.ack`: `true` in the handshake, then the last batch seen in every connect, or the one before it for as long as
-    the application is not done with it, where that matters: `is_handled` tells."""
+    the application is not done with it, where that matters: `is_handled` says."""
 
     def __init__(self, is_handled: Callable[[], bool] = lambda: True) -> None:
         self._is_handled = is_handled
-        self._told = self._telling = 0
+        self._acknowledged = self._acknowledging = 0
         self._connect: object = None
         self.enabled = False
         """Whether the server of this session acknowledges too."""
@@ -145,13 +145,13 @@ class AckExtension(Extension):
     def outgoing(self, message: Fields) -> Fields:
         """Adds the field to handshakes and connects."""
         if message.get("channel") == HANDSHAKE:
-            self.enabled, self.batch, self._told, self._telling = False, 0, 0, 0
+            self.enabled, self.batch, self._acknowledged, self._acknowledging = False, 0, 0, 0
             with_ext(message, "ack", True)
         elif message.get("channel") == CONNECT and self.enabled:
-            # A connect that was lost has told nothing: what it said beside its acknowledgement may not have arrived either.
+            # A connect that was lost has reported nothing: what it said beside its acknowledgement may not have arrived either.
             self._connect = message.get("id")
-            self._telling = min(self.batch if self._is_handled() else self._told, self.batch)
-            with_ext(message, "ack", self._telling)
+            self._acknowledging = min(self.batch if self._is_handled() else self._acknowledged, self.batch)
+            with_ext(message, "ack", self._acknowledging)
         return message
 
     def incoming(self, message: Fields) -> Fields:
@@ -163,7 +163,7 @@ class AckExtension(Extension):
             self._negotiated(ext.get("ack"))
         elif message.get("channel") == CONNECT:
             if message.get("id") == self._connect:
-                self._told = self._telling
+                self._acknowledged = self._acknowledging
             if _is_batch(ext.get("ack")):
                 self.batch = ext["ack"]
         return message
@@ -183,7 +183,7 @@ class BatchGate:
     `has_room` is asked with the deliveries of a batch before they are handed
     over. If it says no, none is, and the reply loses its batch number, so that
     the next connect does not acknowledge them and the server sends them again.
-    `is_awaited` tells the result of a remote call, which need not wait for a
+    `is_awaited` knows the result of a remote call, which need not wait for a
     connect: sent again, it would come after its call has ended.
     """
 

@@ -15,7 +15,7 @@ CONNECT = "/meta/connect"
 DISCONNECT = "/meta/disconnect"
 SUBSCRIBE = "/meta/subscribe"
 UNSUBSCRIBE = "/meta/unsubscribe"
-ToldT = TypeVar("ToldT")
+ValueT = TypeVar("ValueT")
 UsualT = TypeVar("UsualT")
 
 Failure = tuple[str, str]
@@ -25,13 +25,13 @@ Failure = tuple[str, str]
 class Handling:
     """One delivery in the application's hands. It ends when all its subscriptions are done; the first failure counts."""
 
-    __slots__ = ("_ended", "_failure", "_left", "_tell")
+    __slots__ = ("_ended", "_failure", "_left", "_report")
 
-    def __init__(self, ended: Callable[[Handling, Failure | None], None], tell: Callable[[str], None]) -> None:
+    def __init__(self, ended: Callable[[Handling, Failure | None], None], report: Callable[[str], None]) -> None:
         self._left = 1  # the client itself, which is handing it out
         self._failure: Failure | None = None
         self._ended = ended
-        self._tell = tell
+        self._report = report
 
     def share(self) -> Handling:
         """One more has to be done with it."""
@@ -46,11 +46,11 @@ class Handling:
     def working(self) -> None:
         """A subscription still works on it."""
         if self._left:
-            self._tell("WORKING")
+            self._report("WORKING")
 
     def unclaimed(self) -> None:
         """No listener takes it."""
-        self._tell("UNCLAIMED")
+        self._report("UNCLAIMED")
 
     def end(self) -> None:
         """A subscription is done with it."""
@@ -89,59 +89,59 @@ class Message:
 
     @property
     def update(self) -> Fields:
-        """What the server tells of the delivery, without what is as usual; empty in a client without `update`."""
+        """What the server says of the delivery, without defaults; empty in a client without `update`."""
         return update_of(self.fields)
 
-    def _told(self, name: str, kind: type[ToldT], usual: UsualT) -> ToldT | UsualT:
-        """This field of `update`; `usual` if the server does not tell it."""
-        told = self.update.get(name)
-        return told if isinstance(told, kind) else usual
+    def _value(self, name: str, kind: type[ValueT], usual: UsualT) -> ValueT | UsualT:
+        """This field of `update`; `usual` if the server does not say it."""
+        given = self.update.get(name)
+        return given if isinstance(given, kind) else usual
 
     @property
     def sender(self) -> str | None:
-        """The public name of the session that published it, if told."""
-        return self._told("sender", str, None)
+        """The public name of the session that published it, if known."""
+        return self._value("sender", str, None)
 
     @property
     def redeliver(self) -> int:
         """How often it may have been sent before."""
-        return self._told("redeliver", int, 0)
+        return self._value("redeliver", int, 0)
 
     @property
     def priority(self) -> int:
         """0 to 9; the higher ones come first."""
-        return self._told("priority", int, 5)
+        return self._value("priority", int, 5)
 
     @property
     def life_time_ms(self) -> int:
         """How long it was published for; -1: for ever."""
-        return self._told("lifeTime", int, -1)
+        return self._value("lifeTime", int, -1)
 
     @property
     def remaining_life_ms(self) -> int | None:
         """How much of that was left when it was sent; None if it lives for ever."""
-        return self._told("remainingLife", int, None)
+        return self._value("remainingLife", int, None)
 
     @property
     def received_ns(self) -> int | None:
-        """When the server got it, in nanoseconds since 1970: no two messages of a server have the same; None if not told."""
-        digits = self._told("rcvTimestamp", str, "")
+        """When the server got it, in nanoseconds since 1970: no two messages of a server have the same; None if not known."""
+        digits = self._value("rcvTimestamp", str, "")
         return int(digits) if digits.isascii() and digits.isdigit() else None
 
     @property
     def subscription(self) -> str:
         """The channel or wildcard that it was delivered for; `__subId:PtP` if it was addressed to this session."""
-        return self._told("subscription", str, self.channel)
+        return self._value("subscription", str, self.channel)
 
     @property
     def is_addressed(self) -> bool:
-        """Whether it was addressed to this session or its subject, as far as the server tells."""
+        """Whether it was addressed to this session or its subject, as far as the server says."""
         return self.subscription == POINT_TO_POINT
 
     @property
     def state(self) -> str:
         """`OK`, or `ERASED` for the notice that the topic is gone."""
-        return self._told("state", str, "OK")
+        return self._value("state", str, "OK")
 
     @property
     def is_erased(self) -> bool:
@@ -152,7 +152,7 @@ class Message:
     def reply_to(self) -> str | None:
         """The channel on which its publisher waits for an answer, if it does."""
         asked = self.ext.get("replyTo")
-        return self._told("replyTo", str, asked if isinstance(asked, str) else None)
+        return self._value("replyTo", str, asked if isinstance(asked, str) else None)
 
     @property
     def backlog(self) -> tuple[int, int] | None:
@@ -174,8 +174,8 @@ class Message:
 
     @property
     def client_properties(self) -> Fields:
-        """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter tells."""
-        return self._told("clientProperties", dict, {})
+        """What the publisher sent along, and what the server adds: `__redriveOf`, or all that a dead letter has."""
+        return self._value("clientProperties", dict, {})
 
     def settle(self) -> None:
         """It is done."""
@@ -206,7 +206,7 @@ class Message:
 
 def update_of(fields: Fields) -> Fields:
     """The `ext.update` of a delivery or reply; empty if it has none."""
-    return told_of(fields, "update")
+    return ext_part(fields, "update")
 
 
 def with_ext(message: Fields, part: str, value: Any) -> Fields:
@@ -219,7 +219,7 @@ def with_ext(message: Fields, part: str, value: Any) -> Fields:
 def is_delivery(fields: Fields) -> bool:
     """Whether this is a message for the application.
 
-    `data` tells a delivered message from the answer to a publish on the same
+    `data` distinguishes a delivered message from the answer to a publish on the same
     channel; meta channels carry answers only.
     """
     channel = fields.get("channel")
@@ -262,7 +262,7 @@ class Reply(dict[str, Any]):
     @property
     def message_id(self) -> str | None:
         """The message's id; None if the server was not asked for it, by `persistent` or anything else in `ext.publish`."""
-        message_id = told_of(self, "publish").get("id")
+        message_id = ext_part(self, "publish").get("id")
         return message_id if isinstance(message_id, str) else None
 
     @property
@@ -271,21 +271,21 @@ class Reply(dict[str, Any]):
         return destinations_of(self)
 
 
-def told_of(reply: Fields, part: str) -> Fields:
+def ext_part(reply: Fields, part: str) -> Fields:
     """This part of a reply's `ext`; empty if it has none."""
     ext = reply.get("ext")
-    told = ext.get(part) if isinstance(ext, dict) else None
-    return told if isinstance(told, dict) else {}
+    given = ext.get(part) if isinstance(ext, dict) else None
+    return given if isinstance(given, dict) else {}
 
 
 def destinations_of(reply: Fields) -> tuple[DestinationState, ...]:
-    """The status of each destination, as the reply to a publish tells it, successful or not."""
-    told = told_of(reply, "publish").get("destinations")
-    return tuple(_state(each) for each in told if isinstance(each, dict)) if isinstance(told, list) else ()
+    """The status of each destination, as the reply to a publish has it, successful or not."""
+    given = ext_part(reply, "publish").get("destinations")
+    return tuple(_state(each) for each in given if isinstance(each, dict)) if isinstance(given, list) else ()
 
 
-def _state(told: Fields) -> DestinationState:
-    to, state, error_code = (told.get(name) for name in ("to", "state", "errorCode"))
+def _state(given: Fields) -> DestinationState:
+    to, state, error_code = (given.get(name) for name in ("to", "state", "errorCode"))
     return DestinationState(
         to if isinstance(to, str) else "",
         state if isinstance(state, str) else "",

@@ -132,7 +132,7 @@ class Batch:
 
     If the block raises, nothing is sent. If the server refuses some of the
     messages, leaving the block raises `PublishRefused` for the first of them;
-    `replies` tells of each.
+    `replies` has the reply to each.
     """
 
     def __init__(self, request: _Request) -> None:

@@ -1,7 +1,7 @@
 """Requests and their responders (xMsg's syncPublish; docs/request-reply.md).
 
 Each request has a reply channel of its own, `/ret/<ID>/<LDDDDDD>`: the ID is the session's, L says that Python asks, D counts.
-The client hears all of them by one subscription, `/ret/<ID>/*`, which the server confirms before the first request goes out.
+The client receives all of them by one subscription, `/ret/<ID>/*`, which the server confirms before the first request goes out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Requests:
         self._answers = session.connection.answers
         self._serials = Serials(first)
         self._own_id = secrets.token_hex(16)
-        self._hearing: tuple[str | None, Interest] | None = None
+        self._subscribed: tuple[str | None, Interest] | None = None
         session.life.listeners.append(self._moved)
 
     @property
@@ -100,12 +100,12 @@ class Requests:
     @property
     def reply_id(self) -> str:
         """The ID of this session's reply channels; one of our own where the server gives none, and knows no owners."""
-        return self._told_id or self._own_id
+        return self._server_id or self._own_id
 
     @property
-    def _told_id(self) -> str | None:
-        told = self._session.connection.login.reply.get("replyId")
-        return told if isinstance(told, str) and told else None
+    def _server_id(self) -> str | None:
+        given = self._session.connection.login.reply.get("replyId")
+        return given if isinstance(given, str) and given else None
 
     async def request(
         self, channel: str, data: Any, timeout: float, ext: Fields | None, **options: Unpack[PublishOptions]
@@ -124,13 +124,13 @@ class Requests:
             if not sent.is_set():
                 raise NotConnectedError(f"no session within {timeout:g} s") from self._session.life.failure
             raise AnswerTimeoutError(f"{channel}: no answer within {timeout:g} s") from None
-        return _told(channel, answer)
+        return _checked(channel, answer)
 
     async def _ask(self, message: Fields, sent: asyncio.Event) -> Fields:
-        prefix = await self._listen()
+        prefix = await self._subscribe()
         # No await from here until it is sent: another session would have another ID.
         reply_to = self._serials.take(prefix, self._answers)
-        _name(message, reply_to, is_known=self._told_id is not None)
+        _name(message, reply_to, is_known=self._server_id is not None)
         sent.set()
         with self._answers.wait_for([reply_to]) as (answer,):
             try:
@@ -143,23 +143,23 @@ class Requests:
                 raise publish_refused(reply)
             return await answer
 
-    async def _listen(self) -> str:
-        """What the reply channels of this session begin with, once the server has confirmed that this client hears them."""
+    async def _subscribe(self) -> str:
+        """What the reply channels of this session begin with, once the server has confirmed that this client receives them."""
         life, connection = self._session.life, self._session.connection
         while True:
             await life.settled()
             if life.is_ending:
                 raise DisconnectedError("the session is over") from life.failure
             client_id, prefix = connection.client_id, f"{REPLIES}{self.reply_id}/"
-            if self._hearing is None or self._hearing[0] != client_id:
-                self._hearing = client_id, Interest(f"{prefix}*", None)
-            interest = self._hearing[1]
+            if self._subscribed is None or self._subscribed[0] != client_id:
+                self._subscribed = client_id, Interest(f"{prefix}*", None)
+            interest = self._subscribed[1]
             if interest.confirmed:
                 return prefix
             try:
                 await self._session.subscriber.subscribe(interest)
             except SubscribeRefused:
-                self._hearing = None
+                self._subscribed = None
                 if connection.client_id == client_id:
                     raise  # else it was asked in a session that has another ID
 
@@ -181,7 +181,7 @@ def _name(message: Fields, reply_to: str, *, is_known: bool) -> None:
         ext["replyTo"] = reply_to
 
 
-def _told(channel: str, fields: Fields) -> Message:
+def _checked(channel: str, fields: Fields) -> Message:
     answer = Message(fields["channel"], fields["data"], fields)
     failed = error_of(fields)
     if failed is not None:
@@ -222,7 +222,7 @@ class Responder:
 
     async def run(self, subscription: Subscription, count: int | None = None) -> int:
         """Answer until the subscription ends, or so many messages have come; how many came, when all is answered. Raises what
-        ended the subscription, if that was not the application's wish."""
+        ended the subscription, unless the application ended it."""
         failure, came = None, 0
         async with asyncio.TaskGroup() as group:
             try:
@@ -247,7 +247,7 @@ class Responder:
             self._places.release()
             raise
 
-    async def keep_on(self, subscription: Subscription) -> None:
+    async def run_until_ended(self, subscription: Subscription) -> None:
         """Answer until the subscription ends, whyever."""
         try:
             await self.run(subscription)
@@ -258,7 +258,7 @@ class Responder:
         channel = reply_channel(message.fields)
         if channel is None:
             if message.is_erased:
-                log.warning("%s was erased: its requests are heard no more", message.channel)
+                log.warning("%s was erased: no more requests come", message.channel)
             message.settle()
             return
         try:
@@ -270,7 +270,7 @@ class Responder:
 
     async def _send(self, message: Message, response: Response) -> None:
         try:
-            await self._publish_surely(response)
+            await self._publish_with_retries(response)
         except (TypeError, MessageTooLargeError) as error:  # JSON cannot say it, or the server does not take it
             await self._send(message, _failed(response.channel, message, error))
         except Exception as error:
@@ -279,7 +279,7 @@ class Responder:
         else:
             message.settle()
 
-    async def _publish_surely(self, response: Response) -> None:
+    async def _publish_with_retries(self, response: Response) -> None:
         for left in reversed(range(_TRIES)):
             try:
                 await self._publish(*response)

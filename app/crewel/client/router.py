@@ -1,4 +1,4 @@
-"""Which local subscriptions receive a message, what the server was told of them, and messages that none receives.
+"""Which local subscriptions receive a message, which of them the server knows, and messages that none receives.
 
 The server has one subscription per channel name however many local ones there
 are, and it sends a message once however many of its patterns match: fanning
@@ -49,12 +49,12 @@ class Router:
 
     def __init__(self, unclaimed: Unclaimed | None = None, *, settles: bool = True) -> None:
         self.unclaimed = Unclaimed() if unclaimed is None else unclaimed
-        """What came and no subscription or listener hears."""
+        """Messages that no subscription or listener receives."""
         self._settles = settles
         self._interests: dict[str, Interest] = {}
         self._listeners: dict[str, list[Subscription]] = {}
-        self._remainders: dict[str, list[Subscription]] = {}
-        self._parting: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
+        self._fallbacks: dict[str, list[Subscription]] = {}
+        self._erased: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
         self._unwanted: set[str] = set()
         self._knows_all: bool | None = None
         self._is_over = False
@@ -70,42 +70,42 @@ class Router:
         if interest.confirmed:
             subscription.confirmed(interest.recovered, interest.progress.position)
         self._unwanted.discard(subscription.channel)
-        self._claim(subscription)
+        self._deliver_unclaimed(subscription)
         return interest
 
     def add_listener(self, subscription: Subscription, *, is_last: bool = False) -> None:
-        """Register a local listener; the client sends no subscribe for it. `is_last`: it hears only what no other one does."""
-        listeners = self._remainders if is_last else self._listeners
+        """Register a local listener; the client sends no subscribe for it. `is_last`: it receives only what no other does."""
+        listeners = self._fallbacks if is_last else self._listeners
         listeners.setdefault(subscription.channel, []).append(subscription)
-        self._claim(subscription)
+        self._deliver_unclaimed(subscription)
 
     def remove_listener(self, subscription: Subscription) -> None:
         """Forget it."""
         self.made_room()
-        for table in (self._listeners, self._remainders):
+        for table in (self._listeners, self._fallbacks):
             listeners = table.get(subscription.channel, [])
             if subscription in listeners:
                 listeners.remove(subscription)
                 if not listeners:
                     del table[subscription.channel]
-        self._give_back(subscription)
+        self._return_unread(subscription)
 
-    def _claim(self, subscription: Subscription) -> None:
+    def _deliver_unclaimed(self, subscription: Subscription) -> None:
         """Let a new subscription have what came before it."""
         for fields, handling, _ in self.unclaimed.take(subscription.channel):
             self._hand_over(fields, handling, [subscription])
 
-    def _give_back(self, subscription: Subscription) -> None:
+    def _return_unread(self, subscription: Subscription) -> None:
         """What the subscription has not read waits for another, unless the application wants it no more."""
         for message in [] if subscription.is_unwanted or self._is_over else subscription.unread():
             handling = message.give_up()
             channel = parse(message.channel)
-            if channel is None or self._hearing(channel.patterns):
+            if channel is None or self._receivers(channel.patterns):
                 if handling is not None:
                     handling.end()  # another has it as well, and settles it
                 continue
-            if hearing := self._hearing_last(channel.patterns):
-                self._hand_over(message.fields, handling, hearing)
+            if receivers := self._fallback_receivers(channel.patterns):
+                self._hand_over(message.fields, handling, receivers)
             else:
                 self.unclaimed.keep(message.fields, handling)
 
@@ -121,10 +121,10 @@ class Router:
         self.made_room()
         interest = self._interests.get(subscription.channel)
         if interest is None or subscription not in interest.subscriptions:
-            self._give_back(subscription)
+            self._return_unread(subscription)
             return None
         interest.subscriptions.remove(subscription)
-        self._give_back(subscription)
+        self._return_unread(subscription)
         if interest.subscriptions:
             return None
         if subscription.is_unwanted:
@@ -139,21 +139,21 @@ class Router:
         _end(interest.subscriptions, error)
 
     def end(self, error: Exception | None) -> None:
-        """The session is over for good: every subscription ends, with `error` if it was not the application's wish."""
+        """The session is over for good: every subscription ends, with `error` unless the application ended it."""
         self._is_over = True
         for interest in self._interests.values():
             _end(interest.subscriptions, error)
-        for listeners in (*self._listeners.values(), *self._remainders.values(), *self._parting.values()):
+        for listeners in (*self._listeners.values(), *self._fallbacks.values(), *self._erased.values()):
             _end(listeners, error)
         self._interests.clear()
-        self._parting.clear()
+        self._erased.clear()
         self._listeners.clear()
-        self._remainders.clear()
+        self._fallbacks.clear()
         self.unclaimed.stop()
         self.made_room()
 
     def unconfirmed(self) -> list[Interest]:
-        """What the server must be told of, and is not being told."""
+        """What the server does not know yet, and no request is asking for."""
         return [each for each in self._interests.values() if not each.confirmed and each.asked is None]
 
     def forget_session(self) -> None:
@@ -172,7 +172,7 @@ class Router:
             self._knows_all = False
 
     def is_unwanted(self, message: Message) -> bool:
-        """Whether a message that nothing here hears comes of a subscription that the application has ended."""
+        """Whether a message that nothing here receives comes of a subscription that the application has ended."""
         if message.subscription in self._unwanted:
             return True
         # The server names the subscription that a message comes by, but where that has ended the channel.
@@ -182,28 +182,28 @@ class Router:
         return any(pattern in self._unwanted for pattern in channel.patterns)
 
     def deliver(self, fields: Fields, *, retained: bool, handling: Handling | None = None) -> bool:
-        """Offer a received message to every subscription that hears its channel; each has a part in its `handling`, if
+        """Offer a received message to every subscription to its channel; each has a part in its `handling`, if
         the application settles. Whether there was one."""
         channel = parse(fields["channel"])
         if channel is None:
             return True  # the server sent no valid channel: drop the message
-        hearing = self._hearing(channel.patterns) or self._hearing_last(channel.patterns)
+        receivers = self._receivers(channel.patterns) or self._fallback_receivers(channel.patterns)
         if Message(channel.name, fields["data"], fields).is_erased:
-            self._part(channel.name)
-        message = self._offer(fields, handling, hearing, retained=retained)
+            self._erase(channel.name)
+        message = self._offer(fields, handling, receivers, retained=retained)
         for pattern in channel.patterns:
             if (interest := self._interests.get(pattern)) is not None and interest.progress:
                 interest.progress.advance(message)
-        return bool(hearing)
+        return bool(receivers)
 
-    def _part(self, name: str) -> None:
+    def _erase(self, name: str) -> None:
         """The topic was erased, and the server has ended the subscription to its name. Its local subscribers receive all
         that still comes until the application has read the notice, which is their last message."""
         erased = self._interests.pop(name, None)
         if erased is not None:
             for subscription in erased.subscriptions:
-                subscription.part()
-            self._parting[name] = erased.subscriptions
+                subscription.end_with_notice()
+            self._erased[name] = erased.subscriptions
 
     def _offer(
         self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
@@ -219,7 +219,7 @@ class Router:
         """Whether no queue with the policy `hold` that this batch goes to is full."""
         channels = {fields["channel"] for fields in batch if is_delivery(fields)}
         parsed = [channel for channel in map(parse, channels) if channel is not None]
-        return not any(_holds(subscription) for channel in parsed for subscription in self._hearing(channel.patterns))
+        return not any(_holds(subscription) for channel in parsed for subscription in self._receivers(channel.patterns))
 
     def made_room(self) -> None:
         """A full queue is full no more."""
@@ -238,31 +238,31 @@ class Router:
     def _all(self) -> Iterator[Subscription]:
         for interest in self._interests.values():
             yield from interest.subscriptions
-        for listeners in (*self._listeners.values(), *self._remainders.values()):
+        for listeners in (*self._listeners.values(), *self._fallbacks.values()):
             yield from listeners
 
-    def _hearing(self, patterns: Iterable[str]) -> list[Subscription]:
+    def _receivers(self, patterns: Iterable[str]) -> list[Subscription]:
         # The exact name first, then outwards, as the official client calls its listeners.
-        hearing: list[Subscription] = []
+        receivers: list[Subscription] = []
         for pattern in reversed(tuple(patterns)):
             if pattern in self._interests:
-                hearing += self._interests[pattern].subscriptions
-            elif pattern in self._parting:
-                hearing += self._still_parting(pattern)
+                receivers += self._interests[pattern].subscriptions
+            elif pattern in self._erased:
+                receivers += self._still_erased(pattern)
             if pattern in self._listeners:
-                hearing += self._listeners[pattern]
-        return [each for each in hearing if not each.is_ended]
+                receivers += self._listeners[pattern]
+        return [each for each in receivers if not each.is_ended]
 
-    def _still_parting(self, name: str) -> list[Subscription]:
-        rest = [each for each in self._parting.pop(name) if not each.is_ended]
+    def _still_erased(self, name: str) -> list[Subscription]:
+        rest = [each for each in self._erased.pop(name) if not each.is_ended]
         if rest:
-            self._parting[name] = rest
+            self._erased[name] = rest
         return rest
 
-    def _hearing_last(self, patterns: Iterable[str]) -> list[Subscription]:
-        """Those that hear what nothing else hears."""
-        remainders = self._remainders
-        return [each for pattern in patterns for each in remainders.get(pattern, ())] if remainders else []
+    def _fallback_receivers(self, patterns: Iterable[str]) -> list[Subscription]:
+        """Those that receive what nothing else receives."""
+        fallbacks = self._fallbacks
+        return [each for pattern in patterns for each in fallbacks.get(pattern, ())] if fallbacks else []
 
 
 def _holds(subscription: Subscription) -> bool:
@@ -325,8 +325,8 @@ class Unclaimed:
         return self._take_out(key).since if isinstance(key, str) and key in self._kept else None
 
     def take(self, pattern: str) -> list[Kept]:
-        """Those that a listener of this channel or wildcard hears, in their order; they are not here any more."""
-        found = [key for key, kept in self._kept.items() if _hears(pattern, kept.fields["channel"])]
+        """Those that a listener of this channel or wildcard receives, in their order; they are not here any more."""
+        found = [key for key, kept in self._kept.items() if _matches(pattern, kept.fields["channel"])]
         return [self._take_out(key) for key in found]
 
     def clear(self) -> None:
@@ -376,6 +376,6 @@ def _kept_key(fields: Fields, handling: Handling | None) -> object:
     return update_of(fields)["id"] if handling is not None else object()
 
 
-def _hears(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     channel = parse(name)
     return channel is not None and pattern in channel.patterns

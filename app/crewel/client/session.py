@@ -1,7 +1,7 @@
 """The session loop: shake hands, connect, connect again, and what to do when that fails.
 
 One task, owned by this class, runs the loop from `open` to `close`. It feeds
-the table in `states.py`; the application hears of each transition.
+the table in `states.py`; listeners receive each transition.
 
     shake hands ──ok──▶ subscribe what is subscribed locally ──▶ connect ⟲
         ▲                                                           │
@@ -40,7 +40,7 @@ from crewel.client.errors import (
     handshake_refused,
 )
 from crewel.client.extension import Extension
-from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, is_successful, told_of
+from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
 from crewel.client.states import Event, Life, State
@@ -61,13 +61,13 @@ class Session:
     def __init__(self, config: Config, router: Router, extensions: tuple[Extension, ...]) -> None:
         self._config = config
         self._router = router
-        self.connection = Connection(config, router, extensions, self._heed)
+        self.connection = Connection(config, router, extensions, self._on_reply)
         self.life = Life(lambda: self.connection.client_id)
         self.subscriber = Subscriber(self.connection, router, self.life, config.network_delay)
         self._advice = Advice()
         self._backoff = Backoff(config.backoff or BackoffRule(), random.random)
         self._common = list(config.transports)
-        self._dismissed = False
+        self._is_disconnected = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -83,8 +83,8 @@ class Session:
         self.connection.start()
         self._tasks.append(asyncio.create_task(self._run(), name="crewel-client-session"))
         if self._config.reports:
-            telling = self.connection.update.tell(self.send)
-            self._tasks.append(asyncio.create_task(telling, name="crewel-client-update"))
+            reporting = self.connection.update.publish_statuses(self.send)
+            self._tasks.append(asyncio.create_task(reporting, name="crewel-client-update"))
         try:
             await self.life.settled()
         except BaseException:
@@ -100,21 +100,22 @@ class Session:
             if not self.life.is_ending:
                 self.life.move(Event.CLOSING)
             if self.life.state is State.DISCONNECTING:
-                await self._say_goodbye()
+                await self._disconnect()
         finally:
-            await self._let_go()
+            await self._release()
 
-    async def _say_goodbye(self) -> None:
+    async def _disconnect(self) -> None:
         timeout = self._config.close_timeout
-        goodbye = [] if self._config.leave else [{"channel": DISCONNECT}]
-        messages = [*self.connection.update.last_words(), *goodbye]
+        messages = self.connection.update.final_statuses()
+        if not self._config.leave:
+            messages.append({"channel": DISCONNECT})
         if not messages:
             return
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.connection.exchange(messages, timeout)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -138,7 +139,7 @@ class Session:
         patience = self._config.open_timeout
         try:
             while not self.life.is_ending:
-                await self._shake_hands(asyncio.get_running_loop().time() + patience)
+                await self._establish(asyncio.get_running_loop().time() + patience)
                 await self._stay_connected()
                 # Only `open` waits for a session, the first one, and raises the failure; later ones are tried for ever.
                 patience = math.inf
@@ -156,15 +157,15 @@ class Session:
         self.life.move(Event.ENDED, error)
         self._router.end(error)
         self.connection.exchanges.fail(error)
-        await self.connection.break_off()
+        await self.connection.close_transport()
 
-    async def _shake_hands(self, deadline: float) -> None:
+    async def _establish(self, deadline: float) -> None:
         """Try until there is a session. Raises what makes trying again useless, and the last failure at `deadline`."""
         self._router.forget_session()
         names = NameWait(self._config.name_timeout)
         while True:
             try:
-                return await self._begin(await self._offer_hands())
+                return await self._begin(await self._try_transports())
             except NameTaken as error:
                 self.life.failure = error
                 if self.connection.login.forget_kept():
@@ -185,7 +186,7 @@ class Session:
                 log.info("no session yet, next try in %.1f s: %s", delay, error)
             await asyncio.sleep(delay)
 
-    async def _offer_hands(self) -> Fields:
+    async def _try_transports(self) -> Fields:
         """The handshake's reply over the first transport that brings one. Raises the last one's TransportError."""
         self._advice = Advice()
         failure = TransportError("no transport")
@@ -220,7 +221,7 @@ class Session:
         if self.connection.transport not in self._common:
             await self.connection.use(self._common[0])
         self.connection.client_id = client_id
-        self._dismissed = False
+        self._is_disconnected = False
         await self._keep_secret()
         self.life.move(Event.HANDSHAKEN)
 
@@ -236,7 +237,7 @@ class Session:
         """Connect again and again; returns when the session is lost or being closed."""
         answered = asyncio.get_running_loop().time()
         await asyncio.sleep(self._advice.interval)
-        # The first connect, and each after a failure, asks for an answer at once: it tells whether the session lives.
+        # The first connect, and each after a failure, asks for an answer at once: it says whether the session lives.
         hold = False
         while not self.life.is_ending:
             try:
@@ -247,7 +248,7 @@ class Session:
                     return
                 continue
             hold, answered = is_successful(reply), asyncio.get_running_loop().time()
-            if self.life.is_ending or not await self._follow(reply):
+            if self.life.is_ending or not await self._obey(reply):
                 return
 
     async def _connect(self, hold: bool) -> Fields:
@@ -257,7 +258,7 @@ class Session:
         if self.connection.gate.refused:
             await self._router.wait_for_room(_ROOM_WAIT)
         await self.connection.update.handled(_ROOM_WAIT)
-        if self._dismissed:
+        if self._is_disconnected:
             raise DisconnectedError("the server ended the session")
         message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}
         held = self._advice.timeout if hold else 0.0
@@ -287,10 +288,10 @@ class Session:
             with suppress(TransportError):  # the next connect opens it again, and fails by itself
                 await self.connection.use(later[0])
 
-    async def _follow(self, reply: Fields) -> bool:
+    async def _obey(self, reply: Fields) -> bool:
         """Do what an answered connect asks for; False if the session is lost."""
         step = self._next_step(reply)
-        if step is Reconnect.NONE or self._dismissed:
+        if step is Reconnect.NONE or self._is_disconnected:
             raise ended(_refusal(reply))
         if step is Reconnect.HANDSHAKE:
             never_connected = self.life.state is State.CONNECTING
@@ -317,14 +318,14 @@ class Session:
         self.connection.exchanges.fail(TransportError("the session was lost"))
         self.life.move(Event.SESSION_LOST, reason)
 
-    def _heed(self, reply: Fields) -> None:
+    def _on_reply(self, reply: Fields) -> None:
         """Take the advice of any reply, and notice that the server ends the session."""
         advice = read_advice(reply.get("advice"))
         if advice is not None:
             self._advice = advice
         if reply.get("channel") == DISCONNECT and "id" not in reply and is_successful(reply):
             # The held connect is answered next, and the requests that are on their way may be; only then it is over.
-            self._dismissed = True
+            self._is_disconnected = True
 
 
 def _refusal(reply: Fields) -> RefusedError | None:
@@ -414,18 +415,18 @@ def _subscribe_message(interest: Interest) -> Fields:
 
 
 def _asked(message: Fields) -> Fields:
-    return told_of(message, "subscribe")
+    return ext_part(message, "subscribe")
 
 
 def _take_position(interest: Interest, message: Fields, reply: Fields) -> None:
     """Note where the subscription begins. What is recovered is still to come, and counts from where it was asked for."""
-    told = told_of(reply, "subscribe")
-    recovered = told.get("recovered")
+    given = ext_part(reply, "subscribe")
+    recovered = given.get("recovered")
     interest.recovered = recovered if isinstance(recovered, bool) else None
-    told_position = told.get("position")
+    answered_position = given.get("position")
     position = {
         channel: {name: text for name, text in place.items() if isinstance(text, str)}
-        for channel, place in (told_position.items() if isinstance(told_position, dict) else ())
+        for channel, place in (answered_position.items() if isinstance(answered_position, dict) else ())
         if isinstance(place, dict)
     }
     since = _asked(message).get("since")

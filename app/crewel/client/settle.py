@@ -21,9 +21,9 @@ from crewel.client.message import (
     HANDSHAKE,
     Failure,
     Handling,
+    ext_part,
     is_delivery,
     is_successful,
-    told_of,
     update_of,
     with_ext,
 )
@@ -44,7 +44,7 @@ Exchange = Callable[[list[Fields]], Awaitable[list[Fields]]]
 
 
 class Statuses:
-    """What the server has to be told and has not confirmed: a status a message, and the request that carries it, if any."""
+    """Statuses that the server has not confirmed: one for each message, and the request that carries it, if any."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[Fields, object | None]] = {}
@@ -52,7 +52,7 @@ class Statuses:
     @property
     def are_waiting(self) -> bool:
         """Whether there are some that no request carries."""
-        return any(carrier is None for _, carrier in self._open.values())
+        return any(request is None for _, request in self._open.values())
 
     def put(self, status: Fields) -> None:
         """Note the status of a message. That it is in progress is no news once its end is known."""
@@ -61,7 +61,7 @@ class Statuses:
             return
         self._open[status["id"]] = (status, None)
 
-    def take(self, carrier: object, room: int) -> list[Fields]:
+    def take(self, request: object, room: int) -> list[Fields]:
         """Those that no request carries, as many as fit into so many bytes, one at least; this request carries them now."""
         taken: list[Fields] = []
         for message_id, (status, by) in self._open.items():
@@ -70,40 +70,40 @@ class Statuses:
                 if room < 0 and taken:
                     break
                 taken.append(status)
-                self._open[message_id] = (status, carrier)
+                self._open[message_id] = (status, request)
         return taken
 
-    def is_waiting(self, message_id: str, carrier: object | None) -> bool:
+    def is_waiting(self, message_id: str, request: object | None) -> bool:
         """Whether this message has a status that neither was confirmed nor is carried by this request."""
         known = self._open.get(message_id)
-        return known is not None and (carrier is None or known[1] != carrier)
+        return known is not None and (request is None or known[1] != request)
 
-    def confirm(self, carrier: object) -> None:
+    def confirm(self, request: object) -> None:
         """A request was answered: what it carried is known to the server."""
-        for message_id in [each for each, (_, by) in self._open.items() if by == carrier]:
+        for message_id in [each for each, (_, by) in self._open.items() if by == request]:
             del self._open[message_id]
 
-    def release(self, carrier: object | None = None) -> None:
-        """A request came to nothing, as far as is known: what it carried goes again. Without `carrier`: all of them."""
+    def release(self, request: object | None = None) -> None:
+        """A request came to nothing, as far as is known: what it carried goes again. Without `request`: all of them."""
         for message_id, (status, by) in self._open.items():
-            if carrier is None or by == carrier:
+            if request is None or by == request:
                 self._open[message_id] = (status, None)
 
 
 class Ledger:
-    """One session's messages: those in the application's hands, those settled OK (the latest), and what is to be told.
+    """One session's messages: those in the application's hands, those settled OK (the latest), and the statuses to report.
 
-    `tells_ok`: success is reported too; without, the acknowledgement of its batch says it.
+    `reports_ok`: success is reported too; without, the acknowledgement of its batch says it.
     """
 
-    def __init__(self, *, tells_ok: bool, changed: Callable[[], None], remembered: int = _REMEMBERED) -> None:
+    def __init__(self, *, reports_ok: bool, changed: Callable[[], None], remembered: int = _REMEMBERED) -> None:
         self.statuses = Statuses()
-        self.tells_unclaimed = False
+        self.reports_unclaimed = False
         """Whether the server understands that no listener takes a message. Without, such a message is at work."""
-        self._tells_ok = tells_ok
+        self._reports_ok = reports_ok
         self._changed = changed
         self._remembered = remembered
-        self._at_work: dict[str, Handling] = {}
+        self._in_progress: dict[str, Handling] = {}
         self._unclaimed: set[str] = set()
         self._named: set[str] = set()  # of these an acknowledgement says nothing any more
         self._done: dict[str, None] = {}
@@ -111,44 +111,44 @@ class Ledger:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is in the application's hands; what no listener takes is not."""
-        return self._at_work.keys() <= self._unclaimed
+        return self._in_progress.keys() <= self._unclaimed
 
-    def is_told(self, carrier: object | None) -> bool:
+    def is_reported(self, request: object | None) -> bool:
         """Whether the server knows of all messages that no listener takes, or learns of them with this request."""
-        return not any(self.statuses.is_waiting(message_id, carrier) for message_id in self._unclaimed)
+        return not any(self.statuses.is_waiting(message_id, request) for message_id in self._unclaimed)
 
     def repeats(self, message_id: str) -> bool:
-        """Whether a message that came again is not to be heard again; if it was settled, it is so once more."""
+        """Whether a message that came again is not to be delivered again; if it was settled, that is reported again."""
         if message_id in self._done:
-            # The server sends it again, so it has not heard of it.
+            # The server sends it again, so it does not know.
             self._ok(message_id)
             self._changed()
             return True
-        return not self._tells_ok and message_id in self._at_work and message_id not in self._unclaimed
+        return not self._reports_ok and message_id in self._in_progress and message_id not in self._unclaimed
 
     def begin(self, message_id: str) -> Handling:
         """Begin with a message. One that comes again while it is in progress begins again."""
 
         def ended(handling: Handling, failure: Failure | None) -> None:
-            if self._at_work.get(message_id) is handling:
-                del self._at_work[message_id]
+            if self._in_progress.get(message_id) is handling:
+                del self._in_progress[message_id]
                 self._unclaimed.discard(message_id)
             self._end(message_id, failure)
             self._changed()
 
-        def tell(state: str) -> None:
-            self._tell(message_id, state, is_last=self._at_work.get(message_id) is handling)
+        def report(state: str) -> None:
+            self._report(message_id, state, is_last=self._in_progress.get(message_id) is handling)
 
         self._done.pop(message_id, None)
         self._unclaimed.discard(message_id)
-        handling = Handling(ended, tell)
-        self._at_work[message_id] = handling
+        handling = Handling(ended, report)
+        self._in_progress[message_id] = handling
         return handling
 
-    def _tell(self, message_id: str, state: str, *, is_last: bool) -> None:
+    def _report(self, message_id: str, state: str, *, is_last: bool) -> None:
         """Report a status of a message that has not ended. `is_last`: this copy is the last one that came."""
         if state == "UNCLAIMED":
-            if not (is_last and self.tells_unclaimed):
+            if not (is_last and self.reports_unclaimed):
                 return
             self._unclaimed.add(message_id)
             self._named.add(message_id)
@@ -171,7 +171,7 @@ class Ledger:
         self._done[message_id] = None
         if len(self._done) > self._remembered:
             del self._done[next(iter(self._done))]
-        if self._tells_ok or message_id in self._named:
+        if self._reports_ok or message_id in self._named:
             self._named.discard(message_id)
             self.statuses.put({"id": message_id, "state": "OK"})
 
@@ -190,26 +190,26 @@ class UpdateExtension(Extension):
         """Whether the server of this session takes statuses."""
         self.is_asked = is_asked
         """Whether the application has asked for it. If not, a message is done when it is in the application's queues, and the
-        server hears of those only that no listener takes."""
+        server gets the statuses of those only that no listener takes."""
         self.by_batch = settle == "batch"
         """Whether acknowledging a batch settles what of it did not fail."""
         self._on_rejected = on_rejected
-        self._news, self._settled = asyncio.Event(), asyncio.Event()
+        self._has_unsent, self._settled = asyncio.Event(), asyncio.Event()
         self._connect: str | None = None
         self._ledger = self._new_ledger()
 
     def _new_ledger(self) -> Ledger:
-        return Ledger(tells_ok=not self.by_batch, changed=self._noticed)
+        return Ledger(reports_ok=not self.by_batch, changed=self._on_change)
 
-    def _noticed(self) -> None:
-        self._news.set()
+    def _on_change(self) -> None:
+        self._has_unsent.set()
         self._settled.set()
 
     @property
     def may_acknowledge(self) -> bool:
         """Whether the last batch may be acknowledged: where that settles it, once the application is done with it, and the
         server knows of the messages that no listener takes, at the latest from the connect that acknowledges."""
-        return self._is_done and (not self.by_batch or self._ledger.is_told(self._connect))
+        return self._is_done and (not self.by_batch or self._ledger.is_reported(self._connect))
 
     @property
     def _is_done(self) -> bool:
@@ -227,7 +227,7 @@ class UpdateExtension(Extension):
             taken = statuses.take(self._connect, _ROOM)
             if taken:
                 with_ext(message, "update", taken)
-            self._news.set()  # there may be more than fit, and this connect may be held
+            self._has_unsent.set()  # there may be more than fit, and this connect may be held
         return message
 
     def incoming(self, message: Fields) -> Fields:
@@ -235,26 +235,26 @@ class UpdateExtension(Extension):
         if message.get("channel") == HANDSHAKE and is_successful(message):
             self._negotiated(message)
         elif message.get("channel") == CONNECT and message.get("id") == self._connect is not None:
-            carrier, self._connect = self._connect, None
-            self._answered(self._ledger, carrier, message)
+            request, self._connect = self._connect, None
+            self._answered(self._ledger, request, message)
         return message
 
     def _negotiated(self, reply: Fields) -> None:
-        told = told_of(reply, "session")
-        self.is_granted = told.get("update") is True
-        if self.is_granted and told.get("reconnected") is True:
+        given = ext_part(reply, "session")
+        self.is_granted = given.get("update") is True
+        if self.is_granted and given.get("reconnected") is True:
             self._ledger.statuses.release()  # the same session: what was not reported is reported now
         else:
             self._ledger = self._new_ledger()
-        self._ledger.tells_unclaimed = told.get("unclaimed") is True
+        self._ledger.reports_unclaimed = given.get("unclaimed") is True
         if self.is_asked and not self.is_granted:
             log.warning("the server takes no statuses: it lacks `ack` or `update` in bayeux.extensions")
 
-    def _answered(self, ledger: Ledger, carrier: object, reply: Fields) -> None:
+    def _answered(self, ledger: Ledger, request: object, reply: Fields) -> None:
         if not is_successful(reply):
-            ledger.statuses.release(carrier)
+            ledger.statuses.release(request)
             return
-        ledger.statuses.confirm(carrier)
+        ledger.statuses.confirm(request)
         rejected = update_of(reply).get("rejected")
         for status in rejected if isinstance(rejected, list) else []:
             log.debug("the server did not take the status %s", status)
@@ -265,7 +265,7 @@ class UpdateExtension(Extension):
     # Deliveries
 
     def repeats(self, fields: Fields) -> bool:
-        """Whether this is a delivery that came before and is not to be heard again."""
+        """Whether this is a delivery that came before and is not to be delivered again."""
         if not self.is_granted or not is_delivery(fields):
             return False
         update = update_of(fields)
@@ -273,7 +273,7 @@ class UpdateExtension(Extension):
         return isinstance(message_id, str) and not update.get("initial") and self._ledger.repeats(message_id)
 
     def begin(self, fields: Fields) -> Handling | None:
-        """Begin with a delivery; None if nothing is to be told of it."""
+        """Begin with a delivery; None if no status is to be reported."""
         if not self.is_granted or not is_delivery(fields):
             return None
         message_id = update_of(fields).get("id")
@@ -289,40 +289,40 @@ class UpdateExtension(Extension):
         except TimeoutError:
             return
 
-    # Telling the server
+    # Reporting to the server
 
-    async def tell(self, exchange: Exchange) -> None:
+    async def publish_statuses(self, exchange: Exchange) -> None:
         """Publish what waits whenever a connect is held; until cancelled."""
         while True:
-            await self._news.wait()
+            await self._has_unsent.wait()
             await asyncio.sleep(_COLLECT_S)
-            self._news.clear()
+            self._has_unsent.clear()
             if self.is_granted and self._connect is not None:
-                await self._tell_once(exchange)
+                await self._publish_once(exchange)
 
-    async def _tell_once(self, exchange: Exchange) -> None:
-        ledger, carrier = self._ledger, object()
-        taken = ledger.statuses.take(carrier, _ROOM)
+    async def _publish_once(self, exchange: Exchange) -> None:
+        ledger, request = self._ledger, object()
+        taken = ledger.statuses.take(request, _ROOM)
         if not taken:
             return
         try:
             [reply] = await exchange([{"channel": SERVICE, "data": taken}])
         except ClientError as error:
             log.info("statuses were not answered, they go again: %s", error)
-            ledger.statuses.release(carrier)
+            ledger.statuses.release(request)
             await asyncio.sleep(_RETRY_S)
-            self._news.set()
+            self._has_unsent.set()
             return
         except BaseException:
-            ledger.statuses.release(carrier)  # cancelled: the goodbye takes them along
+            ledger.statuses.release(request)  # cancelled: the disconnect takes them along
             raise
-        self._answered(ledger, carrier, reply)
+        self._answered(ledger, request, reply)
         if is_successful(reply) and ledger.statuses.are_waiting:
-            self._news.set()
+            self._has_unsent.set()
 
-    def last_words(self) -> list[Fields]:
-        """What is to be published before the goodbye."""
+    def final_statuses(self) -> list[Fields]:
+        """What is to be published before the disconnect."""
         messages: list[Fields] = []
-        while self.is_granted and (taken := self._ledger.statuses.take("goodbye", _ROOM)):
+        while self.is_granted and (taken := self._ledger.statuses.take("disconnect", _ROOM)):
             messages.append({"channel": SERVICE, "data": taken})
         return messages

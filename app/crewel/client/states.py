@@ -59,7 +59,7 @@ class Event(Enum):
     CLOSING = "closing"
     """The application leaves the client."""
     DONE = "done"
-    """The polite disconnect was answered, or its time ran out."""
+    """The disconnect was answered, or its time ran out."""
 
 
 _WITH_A_SESSION = {

@@ -31,7 +31,7 @@ class SubscribeOptions(TypedDict, total=False):
     newest_first: bool | None
     initial_update: bool | None
     since: Position | None
-    """The `position` of an earlier subscription; `recovered` tells whether all that followed it comes."""
+    """The `position` of an earlier subscription; `recovered` says whether all that followed it comes."""
     filter: str | None
     group: str | None
     local: bool | None
@@ -150,7 +150,7 @@ class Subscription:
         self._taken: Message | None = None
         self._changed = asyncio.Event()
         self._ended = False
-        self._is_parting = False
+        self._ends_with_notice = False
         self._error: Exception | None = None
         self._release = release
         self.is_unwanted = False
@@ -191,7 +191,7 @@ class Subscription:
         """Queue a message, or apply the policy. `retained`: the server keeps it until its batch is acknowledged."""
         if self._ended:
             return
-        if self._is_parting:
+        if self._ends_with_notice:
             self._offer_last(message)
             return
         if self.is_full and not (retained and self.overflow is Overflow.HOLD):
@@ -201,10 +201,10 @@ class Subscription:
         self._queue.append(message)
         self._changed.set()
 
-    def part(self) -> None:
+    def end_with_notice(self) -> None:
         """Its topic was erased. The notice of that, which comes next or is here, ends it when the application has read it;
         what else comes is read before."""
-        self._is_parting = True
+        self._ends_with_notice = True
 
     def _offer_last(self, message: Message) -> None:
         has_notice = bool(self._queue) and self._queue[-1].is_erased
@@ -280,7 +280,7 @@ class Subscription:
         # No await from here on: a cancelled reader has not taken a message.
         was_full = self.is_full
         message = self._queue.popleft()
-        if self._is_parting and message.is_erased:
+        if self._ends_with_notice and message.is_erased:
             self.end()
         if was_full and not self.is_full:
             self._on_room()

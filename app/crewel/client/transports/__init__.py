@@ -33,7 +33,7 @@ class Wiring:
     max_bytes: int
     """The largest response or frame that is taken."""
     limit: Callable[[], int | None]
-    """The largest payload that the server takes, in bytes, if it has told that."""
+    """The largest payload that the server takes, in bytes, if known."""
 
 
 class Transport(Protocol):
@@ -56,7 +56,7 @@ class Transport(Protocol):
 
 
 def reason(error: Exception) -> str:
-    """What to tell people of a failed connection; the HTTP library's own words hide it behind the address."""
+    """What to show of a failed connection; the HTTP library's own words hide it behind the address."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         verified = error.certificate_error
         return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}"
