@@ -68,18 +68,18 @@ class Grants:
 
     def as_json(self) -> dict[str, Any]:
         """What is stored with a session that survives the server."""
-        lists = {name: sorted(getattr(self, name)) for name in LISTS}
+        lists = {name: sorted(getattr(self, name)) for name in _LISTS}
         return {"subject": self.subject, **lists, "operator": self.is_operator, "expires": self.expires_at}
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
         """What `as_json` stored, now or in an earlier version."""
-        lists = {name: frozenset(stored.get(name, ())) for name in LISTS}
+        lists = {name: frozenset(stored.get(name, ())) for name in _LISTS}
         return cls(stored["subject"], **lists, is_operator=stored["operator"], expires_at=stored["expires"])
 
 
-LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
-"""What is granted one by one: each has a claim, and a setting that names it."""
+_LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
+"""What is granted one by one."""
 _ALL: Final = frozenset({"/**"})
 OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), is_operator=True)
 """What the admin token grants: everything that clients can be granted."""

@@ -18,7 +18,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
 from crewel.qos.names import ANONYMOUS
-from crewel.security.grants import LISTS, OPERATOR, Grants, patterns, subjects
+from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
 from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
 from crewel.security.tokens import AdminToken
@@ -107,8 +107,11 @@ class Tokens:
                 f"the claim {settings.jwt_subject_claim} is {ANONYMOUS}, which names sessions without a name"
             )
         lists = {
-            name: _listed(claims, getattr(settings, f"jwt_{name}_claim"), subjects if name == "address" else patterns)
-            for name in LISTS
+            "subscribe": _listed(claims, settings.jwt_subscribe_claim, patterns),
+            "publish": _listed(claims, settings.jwt_publish_claim, patterns),
+            "configure": _listed(claims, settings.jwt_configure_claim, patterns),
+            "group": _listed(claims, settings.jwt_group_claim, patterns),
+            "address": _listed(claims, settings.jwt_address_claim, subjects),
         }
         is_operator = claims.get(settings.jwt_operator_claim) is True
         expires_at = float(claims["exp"]) + settings.jwt_leeway_ms / 1000
