@@ -24,111 +24,103 @@ class Declared(NamedTuple):
 
 
 DECLARED = (
-    Declared("crewel_sessions", "gauge", "Sessions that are alive now."),
-    Declared("crewel_held_connects", "gauge", "Connects that are held now, waiting for a message."),
-    Declared("crewel_channels", "gauge", "Channels that are known now."),
+    Declared("crewel_sessions", "gauge", "Sessions that are alive."),
+    Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message comes."),
+    Declared("crewel_channels", "gauge", "Channels that the server knows."),
     Declared(
-        "crewel_topics", "gauge", "Topics that are known now: channels that were published to, or that the store keeps."
+        "crewel_topics",
+        "gauge",
+        "Topics that the server knows: channels that were published to, or that the store keeps.",
     ),
-    Declared("crewel_sockets", "gauge", "WebSockets that are open now."),
+    Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",
         "counter",
-        "How often a long-lived task of the server has failed and was started again.",
+        "How often a long-lived task of the server failed and was restarted.",
         "task",
     ),
     Declared(
         "crewel_descriptor_shortages_total",
         "counter",
-        "How often the process ran out of file descriptors, and accepted no connections for a while.",
+        "How often the process ran out of file descriptors and stopped accepting connections for a while.",
     ),
-    Declared("crewel_tasks", "gauge", "Tasks of the event loop now: one that only grows is a leak."),
-    Declared("crewel_handshakes_total", "counter", "Handshakes that made a session."),
+    Declared("crewel_tasks", "gauge", "Tasks of the event loop; a number that only grows is a leak."),
+    Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session."),
     Declared("crewel_sessions_expired_total", "counter", "Sessions that ended because no connect came in time."),
     Declared("crewel_connects_total", "counter", "Connects received."),
-    Declared("crewel_publishes_total", "counter", "Publishes accepted, from clients and from the server itself."),
-    Declared("crewel_deliveries_total", "counter", "Messages that left for a receiver, resent ones included."),
-    Declared("crewel_resends_total", "counter", "Messages that left again because they were not acknowledged."),
-    Declared("crewel_redeliveries_total", "counter", "Messages that wait again because their receiver failed."),
+    Declared("crewel_publishes_total", "counter", "Publishes accepted from clients and from the server."),
+    Declared("crewel_deliveries_total", "counter", "Messages sent to a receiver, including those sent again."),
+    Declared("crewel_resends_total", "counter", "Messages sent again because they were not acknowledged."),
+    Declared("crewel_redeliveries_total", "counter", "Messages queued again because their receiver failed."),
     Declared(
         "crewel_dropped_total",
         "counter",
-        "Messages dropped because a queue was full, or (noLetter) because no letter can be made.",
+        "Messages dropped because a queue was full, or (noLetter) because no dead letter could be made.",
         "policy",
     ),
     Declared(
         "crewel_ended_total",
         "counter",
-        "Messages that ended for a reliable session or in a shared queue, by how: stored ones, and others that lapsed or"
-        " expired.",
+        "Messages that ended for a reliable session or in a shared queue, by reason: stored ones, and others that"
+        " expired or ended with their session.",
         "reason",
     ),
-    Declared(
-        "crewel_filter_failures_total", "counter", "Filters that could not be evaluated for a message, once a message."
-    ),
+    Declared("crewel_filter_failures_total", "counter", "Filters that could not be evaluated, once for each message."),
     Declared(
         "crewel_filters_over_budget_total",
         "counter",
-        "Messages that were delivered unjudged, because filters took more steps than they may, once a receiver.",
+        "Messages delivered unfiltered because filters exceeded their budget of steps, once for each receiver.",
     ),
-    Declared("crewel_unhandled_total", "counter", "Publishes to service channels that no part of the server takes."),
-    Declared("crewel_stored_publishes_total", "counter", "Publishes that went into the log."),
+    Declared("crewel_unhandled_total", "counter", "Publishes to service channels that nothing on the server handles."),
+    Declared("crewel_stored_publishes_total", "counter", "Publishes stored in the log."),
     Declared(
         "crewel_publishes_delayed_total",
         "counter",
         "Publishes that waited because dead letters or deliveries of their channel were pending.",
     ),
-    Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver now, counted once for each."),
-    Declared("crewel_queued", "gauge", "Messages that wait in the queues of subjects and groups now."),
-    Declared("crewel_letters_total", "counter", "Dead letters that were stored, by the class of their code.", "class"),
-    Declared("crewel_letters_kept", "gauge", "Dead letters that the store has now."),
-    Declared("crewel_letters_dropped", "gauge", "Dead letters that the store dropped because there were too many."),
+    Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver, counted once for each receiver."),
+    Declared("crewel_queued", "gauge", "Messages in the queues of subjects and groups."),
+    Declared("crewel_letters_total", "counter", "Dead letters stored, by the class of their code.", "class"),
+    Declared("crewel_letters_kept", "gauge", "Dead letters in the store."),
+    Declared("crewel_letters_dropped", "gauge", "Dead letters dropped because there were too many."),
     Declared(
         "crewel_letters_redriven_total",
         "counter",
-        "Dead letters that were sent again, by what became of it.",
+        "Dead letters redriven, by outcome.",
         "outcome",
     ),
-    Declared(
-        "crewel_letters_returned", "gauge", "Dead letters that the store has had, of messages that had been sent again."
-    ),
-    Declared("crewel_letters_discarded_total", "counter", "Dead letters that an operator discarded."),
-    Declared("crewel_letters_shown_total", "counter", "Dead letters that went to the live channel."),
+    Declared("crewel_letters_returned", "gauge", "Dead letters of messages that had been redriven before."),
+    Declared("crewel_letters_discarded_total", "counter", "Dead letters discarded by an operator."),
+    Declared("crewel_letters_shown_total", "counter", "Dead letters sent to the live channel."),
     Declared(
         "crewel_letters_not_shown_total",
         "counter",
-        "Dead letters that one follower had no room for: channel, hook or webhook. The store has them.",
+        "Dead letters that the live channel, hook or webhook had no room for. The store has them.",
         "to",
     ),
-    Declared("crewel_letters_posted_total", "counter", "Dead letters that the webhook took."),
-    Declared("crewel_letters_not_posted_total", "counter", "Dead letters that the webhook did not take in time."),
-    Declared("crewel_webhook_failures_total", "counter", "Requests to the webhook of dead letters that failed."),
-    Declared(
-        "crewel_held_sessions", "gauge", "Sessions that are held back: they get nothing until an operator says so."
-    ),
+    Declared("crewel_letters_posted_total", "counter", "Dead letters accepted by the webhook."),
+    Declared("crewel_letters_not_posted_total", "counter", "Dead letters not accepted by the webhook in time."),
+    Declared("crewel_webhook_failures_total", "counter", "Failed requests to the dead letter webhook."),
+    Declared("crewel_held_sessions", "gauge", "Sessions on hold: they get nothing until an operator activates them."),
     Declared(
         "crewel_unclaimed",
         "gauge",
-        "Messages that are open because no listener of their client takes them, as it says.",
+        "Open messages for which their client reports no listener.",
     ),
-    Declared(
-        "crewel_events_lost_total", "counter", "Events that were not written, for there were too many or no store."
-    ),
+    Declared("crewel_events_lost_total", "counter", "Events not written, because there were too many or no store."),
     Declared(
         "crewel_trimmed_unread_total",
         "counter",
-        "Entries of the facts and events that were trimmed before the data pipeline had read them.",
+        "Facts and events trimmed before the data pipeline had read them.",
         "stream",
     ),
-    Declared("crewel_facts_dropped_total", "counter", "Facts that gave way because they took too much memory."),
-    Declared("crewel_subscriptions", "gauge", "Subscriptions of all sessions now."),
+    Declared("crewel_facts_dropped_total", "counter", "Facts dropped because they took too much memory."),
+    Declared("crewel_subscriptions", "gauge", "Subscriptions of all sessions."),
+    Declared("crewel_addresses", "gauge", "Addresses that have a session or have recently used a limited operation."),
     Declared(
-        "crewel_addresses", "gauge", "Addresses now that have a session, or have lately done something that is limited."
+        "crewel_queued_bytes", "gauge", "Bytes of the messages queued in memory for all sessions, each counted once."
     ),
-    Declared(
-        "crewel_queued_bytes", "gauge", "Bytes of the messages that wait in memory for all sessions now, each once."
-    ),
-    Declared("crewel_limited_total", "counter", "Requests beyond a limit, by the setting that it has.", "limit"),
+    Declared("crewel_limited_total", "counter", "Requests beyond a limit, by its setting.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
