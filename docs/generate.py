@@ -139,7 +139,7 @@ def figures() -> str:
 
 def errors() -> str:
     """Return the table of the fixed `error` texts of Bayeux replies."""
-    return table(("error", "answered when"), ((code(error.value), error.meaning) for error in BayeuxCode))
+    return table(("error", "cause"), ((code(error.value), error.meaning) for error in BayeuxCode))
 
 
 def codes() -> str:
@@ -149,7 +149,7 @@ def codes() -> str:
 
 def categories() -> str:
     """Return the table of the first words of dotted codes."""
-    return table(("first word", "whose doing"), ((f"`{each.value}`", each.meaning) for each in Category))
+    return table(("first word", "kind"), ((f"`{each.value}`", each.meaning) for each in Category))
 
 
 def known_codes() -> str:
@@ -158,13 +158,13 @@ def known_codes() -> str:
         (f"`{each.code}`", each.meaning, "" if each.is_final else "yes", reported(each.code))
         for each in sorted(KNOWN, key=lambda each: (list(Category).index(each.category), each.code))
     )
-    return table(("code", "meaning", "may pass", "a receiver that reports it"), rows)
+    return table(("code", "meaning", "transient", "reported by a receiver"), rows)
 
 
 def reported(code: str) -> str:
-    """Return what becomes of a message whose receiver reports this code, in a word."""
+    """Return what happens to a message whose receiver reports this code, in two words."""
     counts_as = reported_code(code)
-    outcome = outcome_of(counts_as).value
+    outcome = outcome_of(counts_as).value.replace("letter", "dead letter")
     return outcome if counts_as == code else f"{outcome}, as `{counts_as}`"
 
 

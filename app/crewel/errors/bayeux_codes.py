@@ -31,17 +31,19 @@ class BayeuxCode(StrEnum):
 
 
 _MEANINGS = {
-    BayeuxCode.CHANNEL_MISSING: "The message has no `channel`, or unsubscribes from a channel that the server does not know.",
-    BayeuxCode.SESSION_UNKNOWN: "The `clientId` is unknown, gone, or not the one of this browser cookie or socket.",
+    BayeuxCode.CHANNEL_MISSING: "The message has no `channel`, or unsubscribes from an unknown channel.",
+    BayeuxCode.SESSION_UNKNOWN: "The `clientId` is unknown, has expired, or does not belong to this browser cookie"
+    " or socket.",
     BayeuxCode.HANDSHAKE_DENIED: "The security policy refused the handshake.",
-    BayeuxCode.SUBSCRIPTION_MISSING: "A subscribe or unsubscribe without `subscription`.",
+    BayeuxCode.SUBSCRIPTION_MISSING: "A subscribe or unsubscribe has no `subscription`.",
     BayeuxCode.SUBSCRIPTION_INVALID: "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
-    BayeuxCode.SUBSCRIBE_FAILED: "The session ended while the subscribe was being decided, or it names a meta channel.",
-    BayeuxCode.UNSUBSCRIBE_FAILED: "A meta channel cannot be unsubscribed from.",
-    BayeuxCode.MESSAGE_DELETED: "An extension or a listener of the application vetoed the message.",
-    BayeuxCode.CHANNEL_INVALID: "`channel` breaks the grammar of channel names, or is a wildcard in a publish.",
-    BayeuxCode.MESSAGE_ID_INVALID: "`id` is not made of letters and digits.",
-    BayeuxCode.INTERNAL_ERROR: "The application failed while it handled the message; the log has the cause.",
+    BayeuxCode.SUBSCRIBE_FAILED: "The session ended before the subscribe was decided, or the subscribe names a meta"
+    " channel.",
+    BayeuxCode.UNSUBSCRIBE_FAILED: "An unsubscribe names a meta channel.",
+    BayeuxCode.MESSAGE_DELETED: "An extension or a listener of the application rejected the message.",
+    BayeuxCode.CHANNEL_INVALID: "`channel` is not a valid channel name, or is a wildcard in a publish.",
+    BayeuxCode.MESSAGE_ID_INVALID: "`id` contains other characters than letters and digits.",
+    BayeuxCode.INTERNAL_ERROR: "The application failed while handling the message; the log has the cause.",
 }
 
 
