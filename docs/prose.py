@@ -123,7 +123,7 @@ UNCLEAN = {
 def main() -> int:
     """Print the faults of all pages; return 1 if there are any."""
     table = rules(STYLE.read_text("utf-8"))
-    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), STYLE]
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), STYLE]
     pages = [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
     found = {page.path: faults(page, table) for page in pages}
     kept = [fault for path, each in found.items() if path not in UNCLEAN for fault in each]
