@@ -112,7 +112,6 @@ def faults(page: Page, table: list[Rule]) -> list[str]:
 UNCLEAN = {
     "docs/architecture.md",
     "docs/faults.md",
-    "docs/glossary.md",
     "docs/index.md",
     "docs/performance.md",
     "docs/settings.md",
