@@ -6,7 +6,8 @@ The hot path adds to plain integers; they become Prometheus samples only when th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -161,10 +162,21 @@ class Metrics(Collector):
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self._gauges: dict[str, Callable[[], float]] = {}
+        self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Let `name` (a declared gauge, without `crewel_`) be read by this function."""
         self._gauges[name] = read
+
+    def count(self, name: str, read: Callable[[], Awaitable[float]]) -> None:
+        """The same for one that takes long to count: it stands as `measure` has counted it last."""
+        self._counts[name] = read
+
+    async def measure(self) -> None:
+        """Count what takes long."""
+        for name, read in self._counts.items():
+            value = await read()
+            self._gauges[name] = partial(float, value)
 
     def collect(self) -> Iterable[Metric]:
         """The figures as they stand, for the Prometheus registry."""

@@ -57,6 +57,7 @@ def mount_metrics(app: web.Application, broker: Broker) -> None:
 
     async def metrics(_: web.Request) -> web.Response:
         await broker.dead_letters.count()
+        await broker.metrics.measure()
         return web.Response(body=broker.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/metrics", metrics)

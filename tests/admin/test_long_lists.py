@@ -12,7 +12,10 @@ from crewel.admin.administration import Administration
 from crewel.admin.commands import run
 from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
-from tests.broker.stored_world import Receiver, StoredWorld
+from crewel.admin.subject_resource import SUBJECT_ROUTES
+from crewel.bayeux.codec import encode
+from crewel.broker.turns import encoded_in_turns, sorted_in_turns
+from tests.broker.stored_world import Receiver, StoredWorld, store
 
 MANY = 30
 
@@ -31,6 +34,7 @@ def admin(stored: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> Administratio
         Receiver(stored).started(f"/a/{number}", name=f"joe{number:02}/1")
     stored.settle()
     monkeypatch.setattr("crewel.broker.turns.LONGEST_S", 0.0)
+    monkeypatch.setattr("crewel.broker.turns._AT_ONCE", 1)
     return Administration(stored.broker)
 
 
@@ -48,7 +52,18 @@ def turns_of(world: StoredWorld, work: Coroutine[Any, Any, Any]) -> tuple[Any, i
     return world.loop.run_until_complete(count())
 
 
-@pytest.mark.parametrize("name", ["aliveCallbackClients", "subscriptionList", "numWaiting", "dump", "topicList"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aliveCallbackClients",
+        "subscriptionList",
+        "numSubscriptions",
+        "numWaiting",
+        "dump",
+        "topicList",
+        "sessionList",
+    ],
+)
 def test_others_have_turns_while_a_command_looks_at_many(stored: StoredWorld, admin: Administration, name: str) -> None:
     _, turns = turns_of(stored, run(admin, f"__cmd:?{name}", "an operator"))
     assert turns >= MANY
@@ -64,6 +79,71 @@ def test_others_have_turns_while_sessions_are_listed(stored: StoredWorld, admin:
     answer, turns = turns_of(stored, SESSION_ROUTES[0].handler(Ask(admin, "an operator", request, {}, {"count": MANY})))
     assert len(answer["sessions"]) == MANY
     assert turns >= 2 * MANY  # they are chosen, and then described
+
+
+def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin: Administration) -> None:
+    request: Any = None
+    answer, turns = turns_of(stored, SUBJECT_ROUTES[0].handler(Ask(admin, "an operator", request, {}, {"count": MANY})))
+    assert [each["subject"] for each in answer["subjects"]] == [f"joe{number:02}" for number in range(MANY)]
+    assert turns >= MANY
+
+
+def test_others_have_turns_while_sessions_are_ended(stored: StoredWorld, admin: Administration) -> None:
+    for number in range(2, 10):
+        Receiver(stored).started(name=f"joe00/{number}")
+    answer, turns = turns_of(stored, run(admin, "__cmd:client/joe00/?killClient", "an operator"))
+    assert answer["result"] == 9
+    assert turns >= 9
+
+
+def test_others_have_turns_while_waiting_messages_are_counted(stored: StoredWorld, admin: Administration) -> None:
+    metrics = admin.broker.metrics
+    store(stored, "/a/7", 1, 2)
+    assert "crewel_waiting 0.0" in metrics.exposition().decode()
+    _, turns = turns_of(stored, metrics.measure())
+    assert "crewel_waiting 2.0" in metrics.exposition().decode()
+    assert turns >= MANY
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"result": []},
+        {"result": ["a", 'b"', None, 1.5, {"c": [1]}], "next": "", "deeper": {"a": [True, [2, 3]]}},
+        ["alone"],
+    ],
+)
+def test_a_long_answer_is_encoded_like_a_short_one(stored: StoredWorld, admin: Administration, value: Any) -> None:
+    assert admin
+    encoded, _ = turns_of(stored, encoded_in_turns(value))
+    assert encoded == encode(value)
+
+
+def test_others_have_turns_while_an_answer_is_encoded(stored: StoredWorld, admin: Administration) -> None:
+    assert admin
+    names = [f"client/joe/{number}" for number in range(MANY)]
+    encoded, turns = turns_of(stored, encoded_in_turns({"result": names}))
+    assert encoded == encode({"result": names})
+    assert turns >= MANY
+
+
+def test_names_are_sorted_in_turns(stored: StoredWorld, admin: Administration) -> None:
+    assert admin
+    names = [f"client/{number * 7 % 31:02}" for number in range(31)]
+    ordered, turns = turns_of(stored, sorted_in_turns(names))
+    assert ordered == sorted(names)
+    assert turns >= 31
+
+
+@pytest.mark.parametrize(("value", "generation"), [("", 1), ("=false", 1), ("=true", 2)])
+def test_only_who_asks_for_it_stops_the_server_for_all_garbage(
+    stored: StoredWorld, admin: Administration, monkeypatch: pytest.MonkeyPatch, value: str, generation: int
+) -> None:
+    monkeypatch.setattr("crewel.admin.node_resource.gc.collect", lambda collected: collected)
+    answer, _ = turns_of(stored, run(admin, f"__cmd:?gc{value}", "an operator"))
+    assert answer["result"] == generation
 
 
 def test_a_session_that_ends_meanwhile_is_left_out(stored: StoredWorld, admin: Administration) -> None:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.session import Session
+from crewel.broker.turns import sorted_in_turns
 from crewel.errors import StoreUnavailable
 from crewel.storage.store import Store
 
@@ -58,12 +59,13 @@ class Administration:
 
     def subjects(self) -> list[str]:
         """The subjects that have sessions here, in order."""
-        return sorted({session.name.split("/")[1] for session in self.named()})
+        return self.broker.names.subjects()
 
-    def all_subjects(self) -> list[str]:
+    async def all_subjects(self) -> list[str]:
         """The same, those with addressed messages that wait, and those whose logins are blocked."""
-        waited_for = {state.subject for state in self.broker.destinations.subjects()}
-        return sorted({*self.subjects(), *waited_for, *self.broker.names.blocked})
+        names = self.broker.names
+        others = {*self.broker.destinations.awaited(), *names.blocked}.difference(names.subjects())
+        return await sorted_in_turns([*names.subjects(), *others])
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from crewel.admin.command import Access, Call, Command, Level
+from crewel.admin.command import FLAG, Access, Call, Command, Level
 from crewel.admin.moments import shown
 from crewel.admin.route import Ask, Field, Route
 from crewel.admin.session_resource import session_view
-from crewel.broker.turns import in_turns
+from crewel.broker.turns import in_turns, sorted_in_turns
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.settings.sources import change
@@ -27,6 +27,8 @@ from crewel.storage.streams import alerts
 from crewel.topics.lifecycle import State
 
 VERSION: Final = version("crewel")
+_YOUNG_GARBAGE: Final = 1  # generations of the collector; the thresholds bound how much is in the young ones
+_ALL_GARBAGE: Final = 2
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -40,7 +42,7 @@ def _uptime(call: Call) -> int:
 async def _alive(call: Call) -> list[str]:
     state = call.admin.dispatchers.state
     named = in_turns(call.admin.named())
-    return sorted([session.name async for session in named if state(session) is DispatcherState.ALIVE])
+    return await sorted_in_turns([session.name async for session in named if state(session) is DispatcherState.ALIVE])
 
 
 async def _topics(call: Call) -> list[str]:
@@ -59,11 +61,12 @@ async def _topics_line(call: Call) -> str:
 
 async def _subscriptions(call: Call) -> list[str]:
     named = in_turns(call.admin.named())
-    return sorted([f"{session.name} {channel}" async for session in named for channel in session.subscriptions])
+    found = [f"{session.name} {channel}" async for session in named for channel in session.subscriptions]
+    return await sorted_in_turns(found)
 
 
-async def _waiting(call: Call) -> int:
-    return sum([len(durable) async for durable in in_turns(call.admin.broker.access.node.sessions.values())])
+async def _count_subscriptions(call: Call) -> int:
+    return sum([len(session.subscriptions) async for session in in_turns(call.admin.broker.sessions.values())])
 
 
 async def _count_dead_letters(call: Call) -> int:
@@ -89,7 +92,7 @@ async def _dump(call: Call) -> dict[str, Any]:
         "uptime": _uptime(call),
         "sessions": [session_view(admin, session) async for session in named if session.is_live],
         "unnamed": sum(not session.name for session in broker.sessions.values()),
-        "topics": {name: broker.channels.count(name) for name in sorted(broker.channels)},
+        "topics": {name: broker.channels.count(name) for name in await sorted_in_turns(broker.channels)},
     }
 
 
@@ -107,14 +110,14 @@ NODE_COMMANDS: Final = (
     _read("clients", "The same on one line.", lambda c: ",".join(c.admin.subjects())),
     _read("aliveCallbackClients", "Sessions whose client is connected.", _alive),
     _read("numSessions", "Sessions, including those without a name.", lambda c: len(c.admin.broker.sessions)),
-    _read("sessionList", "Names of the sessions.", lambda c: sorted(each.name for each in c.admin.named())),
+    _read("sessionList", "Names of the sessions.", lambda c: sorted_in_turns(each.name for each in c.admin.named())),
     _read("numTopics", "Topics that were published to and not erased.", _count_topics),
     _read("topicList", "Their names.", _topics),
     _read("topics", "The same on one line.", _topics_line),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",
-        lambda c: sum(len(session.subscriptions) for session in c.admin.broker.sessions.values()),
+        _count_subscriptions,
     ),
     _read(
         "subscriptionList",
@@ -123,7 +126,11 @@ NODE_COMMANDS: Final = (
     ),
     _read("numPublish", "Messages that were published.", lambda c: c.admin.broker.metrics.publishes),
     _read("numUpdate", "Messages that were sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries),
-    _read("numWaiting", "Stored messages that wait, once for each receiver.", _waiting),
+    _read(
+        "numWaiting",
+        "Stored messages that wait, once for each receiver.",
+        lambda c: c.admin.broker.durability.waiting(),
+    ),
     _read("numDeadLetters", "Dead letters in the store.", _count_dead_letters),
     _read("lastError", "The error of the store; empty if there is none.", _trouble),
     _read("usedMem", "Memory of the server, in bytes.", _used_memory),
@@ -133,7 +140,12 @@ NODE_COMMANDS: Final = (
         lambda c: os.sysconf("SC_AVPHYS_PAGES") * _PAGE_BYTES,
     ),
     _read("totalMem", "Memory of the machine, in bytes.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
-    _operate("gc", "Collects garbage now; returns the number of objects.", lambda c: gc.collect()),
+    _operate(
+        "gc",
+        "Collects young garbage now; returns the number of objects. With true, all garbage: the server stands still meanwhile.",
+        lambda c: gc.collect(_ALL_GARBAGE if c.value else _YOUNG_GARBAGE),
+        FLAG._replace(default=False),
+    ),
     _read("dump", "All sessions and channels, as one object.", _dump),
 )
 
@@ -145,7 +157,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are still held back: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
     found = await alerts(admin.store)
-    held = {each.name for each in admin.named() if admin.dispatchers.holdback(each) is not None}
+    held = {each.name async for each in in_turns(admin.named()) if admin.dispatchers.holdback(each) is not None}
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 

@@ -26,6 +26,7 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.admin.topic_resource import TOPIC_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.broker.guard import NOT_AUTHORIZED
+from crewel.broker.turns import encoded_in_turns
 from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, Refused, status_of
 from crewel.errors.codes import is_below
 from crewel.security.jwt import BadToken
@@ -143,7 +144,7 @@ class Rest:
             answer = await route.handler(ask)
         except ValueError as error:  # a place in the letters that is none
             raise IllegalArgument("request", str(error)) from None
-        return answer if isinstance(answer, web.StreamResponse) else _json(answer)
+        return answer if isinstance(answer, web.StreamResponse) else _json(await encoded_in_turns(answer))
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         self._client(request)
@@ -152,7 +153,7 @@ class Rest:
         if not methods:
             raise NotThere(f"there is no {API}{path}; {API}/ shows what there is")
         text = f"{path} takes {' and '.join(methods)}, not {request.method}"
-        return _json({"errorCode": "user.illegalArgument", "message": text}, 405, Allow=", ".join(methods))
+        return _json(encode({"errorCode": "user.illegalArgument", "message": text}), 405, Allow=", ".join(methods))
 
     def _file(self, name: str) -> Handler:
         async def send(_: web.Request) -> web.StreamResponse:
@@ -170,10 +171,10 @@ async def _to_page(_: web.Request) -> web.Response:
     raise web.HTTPMovedPermanently(f"{API}/")
 
 
-def _json(value: Any, status: int = 200, **headers: str) -> web.Response:
+def _json(body: bytes, status: int = 200, **headers: str) -> web.Response:
     return web.Response(
         status=status,
-        body=encode(value),
+        body=body,
         content_type="application/json",
         headers={"Cache-Control": "no-store", **headers},
     )
@@ -190,7 +191,7 @@ def _refused(error: CrewelError) -> web.Response:
         headers["Retry-After"] = str(ceil(error.wait_ms / 1000))
     elif status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = "5"
-    response = _json(answer, status, **headers)
+    response = _json(encode(answer), status, **headers)
     if status != HTTPStatus.BAD_REQUEST or isinstance(error, PayloadError):
         response.force_close()  # what is left of the body, if anything, is not worth reading
     return response

@@ -158,11 +158,15 @@ def uptime(call: Call) -> int:
     return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
 
 
-def kill(call: Call) -> int:
+async def kill(call: Call) -> int:
     """End these sessions; how many it were."""
-    for session in call.sessions:
+    async for session in in_turns(call.sessions):
         call.admin.broker.disconnect(session)
     return len(call.sessions)
+
+
+async def _is_killed(call: Call) -> bool:
+    return await kill(call) > 0
 
 
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
@@ -486,7 +490,7 @@ SESSION_ROUTES: Final = (
     _operation(
         "kill",
         "End the session. The queue of a named one becomes dead letters.",
-        lambda call, _: kill(call) > 0,
+        lambda call, _: _is_killed(call),
         "killed",
         "`name`, and `killed`: true.",
     ),

@@ -33,9 +33,9 @@ def _set_blocked(call: Call) -> None:
     (blocked.add if call.value else blocked.discard)(call.subject)
 
 
-def _block_and_kill(call: Call) -> int:
+async def _block_and_kill(call: Call) -> int:
     call.admin.broker.names.blocked.add(call.subject)
-    return kill(call)
+    return await kill(call)
 
 
 _read = partial(Command, Level.SUBJECT, Access.READ)
@@ -101,7 +101,7 @@ def _view(admin: Administration, subject: str) -> dict[str, Any]:
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the subjects in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
-    found = [subject for subject in ask.admin.all_subjects() if subject > after]
+    found = [subject for subject in await ask.admin.all_subjects() if subject > after]
     page = found[:count]
     return {
         "subjects": [_view(ask.admin, subject) for subject in page],
@@ -136,7 +136,7 @@ async def _clear(ask: Ask) -> dict[str, Any]:
 async def _kill(ask: Ask) -> dict[str, Any]:
     call = _found(ask)
     ask.admin.note(ask.who, "kill client", subject=call.name)
-    return {"name": call.name, "killed": kill(call)}
+    return {"name": call.name, "killed": await kill(call)}
 
 
 SUBJECT_ROUTES: Final = (

@@ -13,6 +13,7 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import TopicView
+from crewel.broker.turns import in_turns, sorted_in_turns
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
@@ -106,7 +107,7 @@ async def _unsubscribe_one(call: Call) -> int:
 
 async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
-    for session in [each for each in sessions if call.name in each.subscriptions]:
+    async for session in in_turns(each for each in sessions if call.name in each.subscriptions):
         if session.durable is None:
             broker.subscription_options.leave(session, call.name)
         else:
@@ -145,7 +146,7 @@ TOPIC_COMMANDS: Final = (
     _read(
         "subscribers",
         "Their names, except of sessions without a name.",
-        lambda c: sorted(session.name for session in _subscribers(c) if session.name),
+        lambda c: sorted_in_turns(session.name for session in _subscribers(c) if session.name),
     ),
     _read("groups", "Its consumer groups.", _groups),
     _read("numOfHistoryEntries", "Messages in its history.", _of_view(lambda view: view.history, 0)),
@@ -220,7 +221,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
     count = fields.get("count", PAGE)
-    found = [view for view in await broker.topics.views() if _is_wanted(view, fields)]
+    found = [view async for view in in_turns(await broker.topics.views()) if _is_wanted(view, fields)]
     page = found[:count]
     return {
         "topics": [_view(broker, view) for view in page],

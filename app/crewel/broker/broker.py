@@ -154,7 +154,7 @@ class Broker(Parts):
     async def make_durable(self, store: Store) -> Durability:
         """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""
         self.concerns["store"] = lambda: self.access.trouble or store.why_full
-        self.metrics.gauge("waiting", self.durability.waiting)
+        self.metrics.count("waiting", self.durability.waiting)
         await self.durability.start(store)
         self.events.start()
         return self.durability

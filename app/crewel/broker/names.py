@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
@@ -42,6 +43,9 @@ class Names:
     def __init__(self, first_number: int) -> None:
         self._by_name: dict[str, Session] = {}
         self._by_subject: dict[str, dict[Session, None]] = {}
+        self._subjects: list[
+            str
+        ] = []  # in order: to sort very many for each login would take as long as a thousand logins
         self._by_digest: dict[str, Session] = {}
         self._digests: dict[Session, tuple[str, ...]] = {}
         self._number = first_number
@@ -62,7 +66,11 @@ class Names:
         """The session, which has its name, can be found by that; and by the secrets of these digests, no matter which were
         there before: the new one, and the one that its client has shown."""
         self._by_name[session.name] = session
-        self._by_subject.setdefault(_subject(session.name), {})[session] = None
+        subject = _subject(session.name)
+        if subject not in self._by_subject:
+            self._by_subject[subject] = {}
+            insort(self._subjects, subject)
+        self._by_subject[subject][session] = None
         self._forget_digests(session)
         for each in digests:
             self._by_digest[each] = session
@@ -86,6 +94,7 @@ class Names:
         del rest[session]
         if not rest:
             del self._by_subject[subject]
+            del self._subjects[bisect_left(self._subjects, subject)]
         self._forget_digests(session)
 
     def _forget_digests(self, session: Session) -> None:
@@ -106,8 +115,8 @@ class Names:
         return list(self._by_subject.get(subject, ()))
 
     def subjects(self) -> list[str]:
-        """The subjects that have sessions; they may ask for nobody's name."""
-        return [subject for subject in self._by_subject if subject != ANONYMOUS]
+        """The subjects that have sessions, in order; that of sessions without a name of their own is one of them."""
+        return self._subjects.copy()
 
     def number(self, subject: str) -> SessionName:
         """A name that nobody has had, for a session that the store does not number."""

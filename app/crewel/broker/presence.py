@@ -71,8 +71,8 @@ class Presence:
         if any(other is not session for other in names.of_subject(name.subject)):
             return
         if listening := self._listening(USER_LIST, session):
-            others = {*names.subjects()} - {name.subject}
-            self._publish(listening, USER_LIST, sorted(others | {name.subject} if is_here else others), {})
+            present = [each for each in names.subjects() if each != ANONYMOUS and (is_here or each != name.subject)]
+            self._publish(listening, USER_LIST, present, {})
 
     def _listening(self, channel: str, about: Session) -> list[Session]:
         """The operators that hear the channel and have room: no queue overflows for this."""

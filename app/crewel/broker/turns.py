@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Iterable
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+from crewel.bayeux.codec import encode
 
 T = TypeVar("T")
 
 LONGEST_S: Final = 0.01
 """Seconds of the event loop that one portion takes, and what a single step of it takes longer."""
+_AT_ONCE: Final = 500
+"""Items of a long list that one step sorts or encodes: less than a millisecond, unless each is long."""
 
 
 class Turns:
@@ -33,3 +38,33 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     for item in list(items):
         yield item
         await turns.rest()
+
+
+async def sorted_in_turns(items: Iterable[str]) -> list[str]:
+    """The texts in order. There may be others meanwhile."""
+    turns, found, runs = Turns(), list(items), []
+    for start in range(0, len(found), _AT_ONCE):
+        runs.append(sorted(found[start : start + _AT_ONCE]))
+        await turns.rest()
+    ordered: list[str] = []
+    for item in heapq.merge(*runs):
+        ordered.append(item)
+        if not len(ordered) % _AT_ONCE:
+            await turns.rest()
+    return ordered
+
+
+async def encoded_in_turns(value: Any, turns: Turns | None = None) -> bytes:
+    """The value as JSON, like `encode`: a portion of its objects and of its long lists in each turn."""
+    turns = Turns() if turns is None else turns
+    await turns.rest()
+    if type(value) is dict:
+        fields = [encode(name) + b":" + await encoded_in_turns(each, turns) for name, each in value.items()]
+        return b"{" + b",".join(fields) + b"}"
+    if type(value) is list and len(value) > _AT_ONCE:
+        portions = []
+        for start in range(0, len(value), _AT_ONCE):
+            portions.append(encode(value[start : start + _AT_ONCE])[1:-1])
+            await turns.rest()
+        return b"[" + b",".join(portions) + b"]"
+    return encode(value)

@@ -53,6 +53,8 @@ class Node:
         self._withholds = False  # whether the letters that it finds are stored later
         self._withholding: dict[Durable, None] = {}  # sessions with letters that are stored later
         self._letters_are_next = False
+        self.has_withheld_only = False
+        """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[
             Durable, LogId
@@ -313,11 +315,12 @@ class Node:
         A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is open up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many letters are withheld, and follow in turn with all
         else, so that neither waits for long."""
-        self.has_more = True
+        self.has_more, self.has_withheld_only = True, False
         if self._letters_are_next and self._target is None:
             self._letters_are_next = False
             commit = self._some_letters()
             if commit is not None:
+                self.has_withheld_only = True
                 return commit
         commit = self._next_part()
         if self._target is None:

@@ -60,13 +60,24 @@ class TestFanOuts:
         loop.run_forever()
         assert len(done) == 100
 
-    def test_to_finish_a_channel_leaves_others(self, loop: ControlledLoop) -> None:
+    def test_waiting_for_a_channel_takes_turns_and_ends_before_later_work(self, loop: ControlledLoop) -> None:
         fan_outs, done = FanOuts(loop), []
-        fan_outs.add("/x", steps("x", 2, done))
+        fan_outs.slice_s = -1.0
+        fan_outs.add("/x", steps("x", 9, done))
         fan_outs.add("/y", steps("y", 2, done))
-        fan_outs.finish("/y")
-        assert done == ["y0", "y1"]
-        assert [*fan_outs.waiting] == ["/x"]
+        waiting = loop.create_task(fan_outs.finished("/y"))
+        waiting.add_done_callback(lambda _: done.append("finished"))
+        loop.call_soon(lambda: fan_outs.add("/y", steps("z", 9, done)))
+        loop.settle()
+        assert done[:4] == ["x0", "y0", "x1", "y1"]
+        assert done.index("y1") < done.index("finished") < done.index("z2")
+
+    def test_nothing_is_waited_for_where_nothing_was_begun(self, loop: ControlledLoop) -> None:
+        fan_outs = FanOuts(loop)
+        fan_outs.slice_s = -1.0
+        fan_outs.add("/x", steps("x", 9, []))
+        loop.run_until_complete(fan_outs.finished("/y"))
+        assert fan_outs.waiting
 
     def test_one_that_fails_does_not_hinder_others(
         self, loop: ControlledLoop, caplog: pytest.LogCaptureFixture

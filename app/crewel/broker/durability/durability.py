@@ -30,6 +30,7 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.topics.topics import Topics
+from crewel.broker.turns import in_turns
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.node import MOST_CHANGES, Node
@@ -291,9 +292,9 @@ class Durability:
         if self._shared_queues.blocked:
             self._shared_queues.on_room(session)
 
-    def waiting(self) -> int:
-        """How many messages wait for a receiver, counted once for each."""
-        return sum(len(durable) for durable in self._access.node.sessions.values())
+    async def waiting(self) -> int:
+        """How many messages wait for a receiver, counted once for each. Others have their turn meanwhile."""
+        return sum([len(durable) async for durable in in_turns(self._access.node.sessions.values())])
 
     # Who is away
 
@@ -325,7 +326,8 @@ class Durability:
                 log.warning("a commit was refused, and will be tried again: %s", error)
 
     async def committed(self) -> None:
-        """Wait until the store knows how all has ended that has ended so far; or until nothing is committed any more."""
+        """Wait until the store knows how all has ended that has ended so far, or has its letter withheld; or until nothing is
+        committed any more. Not for the letters: in a flood some are withheld all the time."""
         if not (self._closing.is_set() or self._access.is_superseded):
             done: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(done)
@@ -338,11 +340,17 @@ class Durability:
             resolve(done, None)
 
     async def _commit(self) -> None:
-        is_begun = self._under_way is not None or self._access.node.is_divided
-        waiting = [] if is_begun else list(self._waiting)
-        while await self._commit_once():
-            pass  # it was one of several
-        self._committed_all(waiting)
+        waiting: list[asyncio.Future[None]] = []
+        has_more = True
+        while has_more:
+            if self._under_way is None and not self._access.node.is_divided:
+                waiting = list(
+                    self._waiting
+                )  # what has ended by now is told by the commit that begins, or one that follows
+            has_more = await self._commit_once()
+            node = self._access.node
+            if not (self._under_way or node.is_divided or node.has_withheld_only):
+                self._committed_all(waiting)
         if self._waiting:
             self._hurry.set()
 

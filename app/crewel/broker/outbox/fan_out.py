@@ -50,16 +50,12 @@ class FanOuts:
         if self.count > _MOST_WAITING:
             self._work()
 
-    def finish(self, channel: str) -> None:
-        """Do all that waits for this channel now: what follows must come after it."""
-        while channel in self.waiting:
-            self._finish_one(channel)
-
-    def _finish_one(self, channel: str) -> None:
-        work = self.waiting[channel][0]
-        while self._step(work):
-            pass
-        self._done(channel)
+    async def finished(self, channel: str) -> None:
+        """Wait until all that was begun for this channel by now is done: what follows must come after it."""
+        if channel in self.waiting:
+            done = self._loop.create_future()
+            self.add(channel, _marker(done))
+            await done
 
     def _go_on(self) -> None:
         self._work()
@@ -95,6 +91,13 @@ class FanOuts:
             log.exception("a message could not be handed to all of its receivers")
             return False
         return True
+
+
+def _marker(done: asyncio.Future[None]) -> Iterator[None]:
+    """No work, but a sign that what was begun before is done."""
+    if not done.done():
+        done.set_result(None)
+    yield
 
 
 def handed_out(

@@ -60,16 +60,6 @@ class Sending(NamedTuple):
     states: list[DestinationState]
 
 
-class SubjectState(NamedTuple):
-    """A subject as operators see it."""
-
-    subject: str
-    waiting: int
-    """Messages in its queues."""
-    sessions: list[str]
-    """Names of its sessions that are there."""
-
-
 @dataclass(slots=True)
 class _Outgoing:
     """A message on its way to the store, and who gets it when it is there."""
@@ -292,14 +282,9 @@ class Destinations:
         """How many messages wait in the queues of the subject."""
         return sum(map(self._shared_queues.waiting, _queues(subject)))
 
-    def subjects(self) -> list[SubjectState]:
-        """The subjects that are there, or that something waits for, by name."""
-        names = self._names
-        subjects = {*names.subjects(), *map(subject_of, self._shared_queues.names())} - {""}
-        return [
-            SubjectState(each, self.waiting(each), [session.name for session in names.of_subject(each)])
-            for each in sorted(subjects)
-        ]
+    def awaited(self) -> set[str]:
+        """The subjects that something waits for."""
+        return {*map(subject_of, self._shared_queues.names())} - {""}
 
     async def peek(self, subject: str, count: int) -> list[Entry]:
         """The next messages that wait for the subject, at most so many. Raises StoreError."""

@@ -103,7 +103,7 @@ class TopicEraser:
         """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
         subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
         when the backlog of their group is empty: `leave_group`."""
-        self._outbound.fan_outs.finish(name)  # what was published before the end is heard before it
+        await self._outbound.fan_outs.finished(name)  # what was published before the end is heard before it
         channel = channel_of(name)
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
@@ -156,7 +156,7 @@ class TopicEraser:
     async def end_messages(self, name: str, upto: LogId) -> int:
         """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than
         this. Returns how many. Some are committed before others end."""
-        self._outbound.fan_outs.finish(name)
+        await self._outbound.fan_outs.finished(name)
         turns, total, untold = Turns(), 0, 0
         sessions = {session.durable: session for session in self._sessions.values() if session.durable is not None}
         for session in list(self._sessions.values()):

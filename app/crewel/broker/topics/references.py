@@ -19,7 +19,7 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
-from crewel.broker.turns import Turns, in_turns
+from crewel.broker.turns import Turns, in_turns, sorted_in_turns
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Waiting
@@ -246,7 +246,7 @@ class Looks:
         counts = await self._counts()
         channels = self._channels
         subscribed = (name for name in channels if channels.count(name) and _is_literal(name))
-        names = in_turns(sorted({*self._topics.known, *subscribed, *counts}))
+        names = in_turns(await sorted_in_turns({*self._topics.known, *subscribed, *counts}))
         views = [self._view(name, counts) async for name in names]
         return [view for view in views if view.state is not State.DEAD]
 
