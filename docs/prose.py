@@ -114,7 +114,6 @@ UNCLEAN = {
     "docs/faults.md",
     "docs/index.md",
     "docs/performance.md",
-    "docs/settings.md",
     "docs/storage.md",
 }
 

@@ -25,18 +25,19 @@ class Security(Group):
 
     policy: Literal["open", "jwt"] = setting(
         "open",
-        "Security policy. open: names are not proved, so it serves loopback only. jwt: clients show a JSON Web Token.",
+        "Security policy. open: names are not verified, so it serves loopback only. jwt: clients send a JSON Web"
+        " Token.",
     )
     allow_open: bool = setting(False, "Let the open policy serve other addresses than loopback.")
     jwt_keys: OptionalFileName = setting(
         None,
-        "What tokens are verified with: a file that holds a public key, a certificate, a shared secret or a JWK set,"
-        " or the address of a JWK set.",
+        "Keys that verify tokens: a file with a public key, a certificate, a shared secret or a JWK set, or the"
+        " address of a JWK set.",
         expected="a file name, or an http or https address",
     )
     jwt_algorithms: Algorithms = setting(
         (),
-        "Signatures that are accepted. Not set: HS256 with a shared secret, else RS256, ES256 and EdDSA.",
+        "Accepted signatures. Not set: HS256 with a shared secret, else RS256, ES256 and EdDSA.",
         expected="names such as RS256, ES256, EdDSA, HS256",
     )
     jwt_audience: Texts = setting(
@@ -44,16 +45,14 @@ class Security(Group):
         "One of these must be in the token's aud. Not set: a token must have none.",
         expected="texts",
     )
-    jwt_issuer: OptionalText = setting(
-        None, "The token's iss must be this. Not set: it is not looked at.", expected="a text"
-    )
+    jwt_issuer: OptionalText = setting(None, "Required iss of the token. Not set: not checked.", expected="a text")
     jwt_leeway_ms: Number = setting(
-        5000, "How far the clocks of issuer and server may differ.", live=True, ge=0, le=3600000
+        5000, "Largest difference between the clocks of issuer and server.", live=True, ge=0, le=3600000
     )
     jwt_refresh_ms: Number = setting(
-        300000, "How long a JWK set that has an address is used before it is fetched again.", live=True, ge=1000
+        300000, "How long a JWK set is used before it is fetched again from its address.", live=True, ge=1000
     )
-    jwt_subject_claim: ClaimName = setting("sub", "Claim that holds the subject, joe of client/joe/1.")
+    jwt_subject_claim: ClaimName = setting("sub", "Claim with the subject, joe of client/joe/1.")
     jwt_subscribe_claim: ClaimName = setting(
         "subscribe", "Claim that lists the channels and patterns that may be subscribed to. Without it: none."
     )
@@ -71,7 +70,7 @@ class Security(Group):
     jwt_address_claim: ClaimName = setting(
         "address", "Claim that lists the subjects to which the client may address messages, or *. Without it: none."
     )
-    jwt_operator_claim: ClaimName = setting("operator", "Claim that makes an operator if it is true.")
+    jwt_operator_claim: ClaimName = setting("operator", "Claim that makes the client an operator if it is true.")
 
     @model_validator(mode="after")
     def _jwt_has_keys(self) -> "Security":
@@ -85,7 +84,7 @@ class Admin(Group):
 
     token: OptionalText = setting(
         None,
-        "Secret that makes an operator. Not set: a random one, kept in admin.token in storage.data_dir.",
+        "Secret of operators. Not set: a random one, kept in admin.token in storage.data_dir.",
         secret=True,
         expected=f"a text of at least {MIN_TOKEN} characters",
         min_length=MIN_TOKEN,
@@ -97,61 +96,63 @@ class Limits(Group):
 
     exempt_addresses: Networks = setting(
         ("127.0.0.0/8", "::1"),
-        "Rates do not hold for these addresses: what runs on the machine itself is no stranger. Caps do.",
+        "Addresses without rate limits. Caps still apply to them.",
     )
     max_sessions: Number = setting(
-        100000, "Most sessions in all. A handshake beyond is refused, with advice to come back later.", live=True, ge=0
+        100000, "Most sessions in total. Beyond it, a handshake is refused with advice to retry later.", live=True, ge=0
     )
     max_sessions_per_address: Number = setting(20000, "Most sessions of one address.", live=True, ge=0)
     max_sessions_per_subject: Number = setting(
         1000, "Most sessions of one subject, however many its logins allow.", live=True, ge=0
     )
-    max_subscriptions: Number = setting(500000, "Most subscriptions in all.", live=True, ge=0)
+    max_subscriptions: Number = setting(500000, "Most subscriptions in total.", live=True, ge=0)
     max_subscriptions_per_address: Number = setting(
         200000, "Most subscriptions of the sessions of one address.", live=True, ge=0
     )
     max_subscriptions_per_session: Number = setting(10000, "Most subscriptions of one session.", live=True, ge=0)
-    max_channels: Number = setting(
-        100000, "Most channels that clients may have published to and that live.", live=True, ge=0
-    )
+    max_channels: Number = setting(100000, "Most existing channels that clients have published to.", live=True, ge=0)
     max_queued_bytes: Number = setting(
         100663296,
-        "Most bytes of messages that wait in memory for all sessions together. Then the longest queues give way.",
+        "Most bytes of messages in memory for all sessions together. Beyond it, the longest queues overflow.",
         live=True,
         ge=0,
     )
     max_queued_bytes_per_session: Number = setting(
         104857600, "Largest queue that a login may ask for (`queue.maxBytes`).", live=True, ge=0
     )
-    max_calls_per_session: Number = setting(
-        1000, "Most remote calls of one session that wait for their result.", live=True, ge=0
-    )
+    max_calls_per_session: Number = setting(1000, "Most remote calls of one session without a result.", live=True, ge=0)
     max_history_entries: Number = setting(
-        1000000, "Longest history that a publish may ask for. Rules for topics may ask for more.", live=True, ge=0
+        1000000, "Longest history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )
-    handshakes_per_s: Number = setting(200, "Handshakes of one address.", unit="handshakes a second", live=True, ge=0)
-    handshakes_burst: Number = setting(10000, "Handshakes of one address at once, after a pause.", live=True, ge=1)
+    handshakes_per_s: Number = setting(
+        200, "Rate of handshakes of one address.", unit="handshakes a second", live=True, ge=0
+    )
+    handshakes_burst: Number = setting(10000, "Burst of handshakes of one address, after a pause.", live=True, ge=1)
     publishes_per_s: Number = setting(
         5000,
-        "Publishes of one address, and of one subject, to service channels too.",
+        "Rate of publishes of one address and of one subject, including service channels.",
         unit="publishes a second",
         live=True,
         ge=0,
     )
-    publishes_burst: Number = setting(50000, "The same at once, after a pause.", live=True, ge=1)
+    publishes_burst: Number = setting(50000, "Burst of the same, after a pause.", live=True, ge=1)
     subscribes_per_s: Number = setting(
-        2000, "Channels that one address, or one subject, subscribes to.", unit="channels a second", live=True, ge=0
+        2000,
+        "Rate of subscribed channels of one address and of one subject.",
+        unit="channels a second",
+        live=True,
+        ge=0,
     )
-    subscribes_burst: Number = setting(100000, "The same at once, after a pause.", live=True, ge=1)
+    subscribes_burst: Number = setting(100000, "Burst of the same, after a pause.", live=True, ge=1)
     channels_per_s: Number = setting(
-        200, "Channels that one address is the first to publish to.", unit="channels a second", live=True, ge=0
+        200, "Rate of new channels that one address publishes to.", unit="channels a second", live=True, ge=0
     )
-    channels_burst: Number = setting(10000, "The same at once, after a pause.", live=True, ge=1)
+    channels_burst: Number = setting(10000, "Burst of the same, after a pause.", live=True, ge=1)
     failed_tokens_per_s: Number = setting(
         10,
-        "Tokens of one address that do not hold, loopback included. Beyond, none is looked at.",
+        "Rate of invalid tokens of one address, including loopback. Beyond it, no token is checked.",
         unit="tokens a second",
         live=True,
         ge=0,
     )
-    failed_tokens_burst: Number = setting(200, "The same at once, after a pause.", live=True, ge=1)
+    failed_tokens_burst: Number = setting(200, "Burst of the same, after a pause.", live=True, ge=1)

@@ -44,32 +44,36 @@ class Http(Group):
     port: Number = setting(8080, "Port to listen on; 0 lets the system pick one.", ge=0, le=65535)
     allowed_origins: Origins = setting(
         (),
-        "Web pages of these origins may talk to the server, besides its own; * means all.",
+        "Further origins whose web pages may use the server; * means all.",
         expected="origins such as https://example.org, or *",
     )
     allowed_hosts: Hosts = setting(
         (),
-        "Names that a server on loopback answers to, besides localhost and public_url; * means any.",
+        "Further host names that a server on loopback accepts, in addition to localhost and public_url; * means any.",
         expected="host names such as chat.example.org, without a port, or *",
     )
     public_url: WebAddress = setting(
         None,
-        "Where browsers find the server, when a proxy hides it: makes the own origin.",
+        "Address of the server behind a proxy, as browsers see it. It becomes the server's own origin.",
         expected="an http or https address such as https://chat.example.org",
     )
-    trusted_proxies: Networks = setting((), "Peers whose X-Forwarded-* headers are believed.")
+    trusted_proxies: Networks = setting((), "Peers whose X-Forwarded-* headers are trusted.")
     tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). With tls_key: serve https.")
     tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.")
-    header_timeout_ms: Number = setting(10000, "A peer that has not sent its headers by then is cut off.", ge=1)
-    body_timeout_ms: Number = setting(30000, "A peer that has not sent its body by then is cut off.", live=True, ge=1)
+    header_timeout_ms: Number = setting(
+        10000, "Time for a peer to send its headers; then the connection is closed.", ge=1
+    )
+    body_timeout_ms: Number = setting(
+        30000, "Time for a peer to send its body; then the connection is closed.", live=True, ge=1
+    )
     keepalive_ms: Number = setting(
         75000,
-        "An idle connection is closed after this time, and one whose peer reads nothing of an answer for as long.",
+        "Time until an idle connection is closed, or one whose peer does not read its response.",
         ge=1,
     )
-    max_header_bytes: Number = setting(16384, "Longer request headers are refused.", ge=1024)
+    max_header_bytes: Number = setting(16384, "Largest request headers that are accepted.", ge=1024)
     fast_lane: bool = setting(
-        True, "Answer Bayeux POSTs at the connection. false: by aiohttp, slower, to the same effect."
+        True, "Handle Bayeux POSTs at the connection. false: by aiohttp, with the same result but slower."
     )
     demos: bool = setting(True, "Serve the pages at / and /chat/.")
 
@@ -79,22 +83,25 @@ class Bayeux(Group):
 
     path: str = setting(
         "/cometd",
-        "Where Bayeux is served, with everything below it.",
+        "Path where Bayeux is served, with everything below it.",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
         expected="a path that starts with / and does not end with one",
     )
     timeout_ms: Number = setting(
-        30000, "How long a /meta/connect is held when there is nothing to deliver.", live=True, ge=0
+        30000, "Time that a /meta/connect is held when there is nothing to deliver.", live=True, ge=0
     )
-    interval_ms: Number = setting(0, "Pause that clients are advised to make between connects.", live=True, ge=0)
+    interval_ms: Number = setting(0, "Pause between connects that the server advises to clients.", live=True, ge=0)
     max_interval_ms: Number = setting(
-        10000, "A session without a connect for longer than this, after its interval, is gone.", live=True, ge=0
+        10000, "Time without a connect, after its interval, until a session ends.", live=True, ge=0
     )
-    sweep_ms: Number = setting(1000, "How often sessions and channels that are over are looked for.", live=True, ge=10)
+    sweep_ms: Number = setting(1000, "Interval at which expired sessions and channels are removed.", live=True, ge=10)
     max_processing_ms: Number = setting(
-        -1, "A client that sends nothing for this long while its connect is held is gone; -1: never.", live=True, ge=-1
+        -1,
+        "Time until a session ends whose client sends nothing while its connect is held; -1: never.",
+        live=True,
+        ge=-1,
     )
-    max_lazy_ms: Number = setting(5000, "Longest wait of a message on a lazy channel.", live=True, ge=0)
+    max_lazy_ms: Number = setting(5000, "Longest delay of a message on a lazy channel.", live=True, ge=0)
     lazy_channels: Channels = setting(
         (),
         "Messages on these channels do not wake a held connect at once.",
@@ -104,21 +111,21 @@ class Bayeux(Group):
     max_batch_messages: Number = setting(1000, "Most messages in one request.", unit="messages", live=True, ge=1)
     max_depth: Number = setting(64, "Deepest nesting of JSON that is accepted.", unit="levels", live=True, ge=1, le=200)
     max_response_bytes: Number = setting(
-        524288, "A response takes messages up to this size; the rest waits for the next connect.", live=True, ge=1
+        524288, "Messages up to this size go into one response; the rest waits for the next connect.", live=True, ge=1
     )
     max_queue_messages: Number = setting(
         10000,
-        "Most messages that wait for one session. Then the oldest give way, or a session with ack ends.",
+        "Most messages in the queue of one session. Beyond it, the oldest are dropped, or a session with ack ends.",
         unit="messages",
         live=True,
         ge=1,
     )
     max_queue_bytes: Number = setting(
-        10485760, "Most bytes that wait for one session. What does not fit is treated like a message too many.", ge=1
+        10485760, "Most bytes in the queue of one session. Beyond it, the same happens as with too many messages.", ge=1
     )
     max_sessions_per_browser: Number = setting(
         1,
-        "Connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
+        "Most connects held at a time for one browser cookie; others poll. -1: no limit, 0: none held.",
         ge=-1,
     )
     multi_session_interval_ms: Number = setting(
@@ -131,7 +138,7 @@ class Bayeux(Group):
     )
     transports: Transports = setting(
         ("websocket", "long-polling"),
-        "Transports offered, in this order. callback-polling must be listed to be on.",
+        "Transports to offer, in this order. callback-polling is off unless listed.",
         min_length=1,
         expected="websocket, long-polling, callback-polling",
     )
@@ -140,28 +147,26 @@ class Bayeux(Group):
         "Extensions to load, in this order.",
         expected="names of extensions, or package.module:Class",
     )
-    broadcast_to_publisher: bool = setting(True, "A publisher that is subscribed hears its own messages.", live=True)
+    broadcast_to_publisher: bool = setting(True, "A publisher that is subscribed receives its own messages.", live=True)
     meta_connect_deliver_only: bool = setting(
-        False, "Deliver with replies to /meta/connect only, to all sessions.", live=True
+        False, "Deliver to all sessions with replies to /meta/connect only.", live=True
     )
-    allow_message_delivery_during_handshake: bool = setting(
-        False, "Messages may come with the handshake reply.", live=True
-    )
+    allow_message_delivery_during_handshake: bool = setting(False, "Allow messages in the handshake reply.", live=True)
     handshake_reconnect: bool = setting(
         False,
-        "Tell clients max_interval_ms, so that they handshake by themselves when it has passed.",
+        "Report max_interval_ms to clients, so that they handshake again when it has passed.",
         live=True,
     )
     duplicate_connect_status: Number = setting(
         500,
-        "HTTP status of a held connect that a newer one replaces; browsers repeat a 408.",
+        "HTTP status of a held connect that a newer one replaces. Browsers repeat a 408.",
         live=True,
         ge=400,
         le=599,
     )
     callback_parameter: str = setting(
         "jsonp",
-        "Query parameter that names the function in callback-polling.",
+        "Query parameter with the name of the function in callback-polling.",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         expected="a name of letters, digits and _",
     )
@@ -183,7 +188,7 @@ class Bayeux(Group):
     )
     cookie_max_age: Number = setting(-1, "Lifetime of that cookie; -1: until the browser closes.", unit="s", ge=-1)
     cookie_secure: bool = setting(
-        False, "Mark that cookie Secure in answers over https; always so when http.tls_cert is set."
+        False, "Mark that cookie Secure in responses over https; always on if http.tls_cert is set."
     )
     cookie_http_only: bool = setting(True, "Hide that cookie from scripts.")
     cookie_same_site: Annotated[
@@ -191,7 +196,7 @@ class Bayeux(Group):
         BeforeValidator(lambda given: given.lower() or None if isinstance(given, str) else given),
     ] = setting(
         None,
-        "SameSite attribute of that cookie; not set leaves it to the browser.",
+        "SameSite attribute of that cookie. Not set: the browser decides.",
         expected="lax, strict or none",
     )
     cookie_partitioned: bool = setting(False, "Partitioned attribute of that cookie, for pages framed by other sites.")
@@ -201,11 +206,11 @@ class WebSocket(Group):
     """What only the WebSocket transport looks at."""
 
     idle_timeout_ms: Number = setting(
-        300000, "A socket without a message for this long is closed; keep it above bayeux.timeout_ms.", ge=1
+        300000, "Time until a socket without a message is closed; keep it above bayeux.timeout_ms.", ge=1
     )
     protocol: OptionalText = setting(
         None,
-        "Sub-protocol that clients must offer; without it none is spoken.",
+        "Sub-protocol that clients must offer. Not set: none.",
         expected="a sub-protocol name",
     )
     require_handshake_per_connection: bool = setting(
@@ -218,15 +223,15 @@ class Activity(Group):
     """The `activity` extension."""
 
     max_inactivity_ms: Number = setting(
-        300000, "A session whose user did nothing for this long is disconnected.", live=True, ge=1
+        300000, "Time without activity of the user until the session is disconnected.", live=True, ge=1
     )
 
 
 class Log(Group):
     """What goes to stderr."""
 
-    format: Literal["auto", "json", "human"] = setting("auto", "auto: for people on a terminal, JSON otherwise.")
-    level: Literal["debug", "info", "warning", "error"] = setting("info", "Least important messages that are logged.")
+    format: Literal["auto", "json", "human"] = setting("auto", "auto: human on a terminal, JSON otherwise.")
+    level: Literal["debug", "info", "warning", "error"] = setting("info", "Lowest level of messages that are logged.")
 
 
 class Settings(BaseSettings):

