@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -25,20 +26,14 @@ from crewel.event_loop import TURN_S
 from crewel.security.grants import Grants
 
 
+@dataclass(eq=False)
 class BackendPublisher:
     """Publishes for back ends."""
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        limits: Limiter,
-        publish_handler: PublishHandler,
-        host: Host,
-    ) -> None:
-        self._outbound = outbound
-        self._limits = limits
-        self._publish_handler = publish_handler
-        self._host = host
+    _outbound: Outbound
+    _limits: Limiter
+    _publish_handler: PublishHandler
+    _host: Host
 
     async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
         """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import REPLIES, Channel
@@ -47,39 +48,27 @@ class StoragePlan(NamedTuple):
     """The groups of whose members one gets it."""
 
 
+@dataclass(eq=False)
 class Broadcaster:
     """Puts messages into queues."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        registry: Registry,
-        ids: Ids,
-        events: Events,
-        expiry: Expiry,
-        topics: Topics,
-        groups: ConsumerGroups,
-        options: SubscriptionOptions,
-        clock: Clock,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._registry = registry
-        self._ids = ids
-        self._events = events
-        self._expiry = expiry
-        self._topics = topics
-        self._groups = groups
-        self._options = options
-        self._clock = clock
-        self._access = access
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _registry: Registry
+    _ids: Ids
+    _events: Events
+    _expiry: Expiry
+    _topics: Topics
+    _groups: ConsumerGroups
+    _options: SubscriptionOptions
+    _clock: Clock
+    _access: StoreAccess
+
+    def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
+        self._metrics = self._runtime.metrics
 
     def plan_storage(self, channel: Channel, qos: PublishQos, publisher: Session | None = None) -> StoragePlan | None:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic

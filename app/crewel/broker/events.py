@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import groupby
 from time import time
 from typing import Any, Final
@@ -36,37 +37,35 @@ _CLOSE_TIMEOUT_S: Final = 1.0
 Fields = dict[str, Any]
 
 
+@dataclass(eq=False)
 class Events:
     """The events of one broker. Without a store there are none."""
 
-    def __init__(self, runtime: Runtime, access: StoreAccess, registry: Registry) -> None:
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._supervisor = runtime.supervisor
-        self._settings = runtime.settings.events
-        self._node = runtime.settings.node.name
-        self._access = access
-        self._registry = registry
-        self._level: Level | None = None
-        self.traffic: dict[str, list[int]] | None = None
-        """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
-        need be told."""
-        self._settled: dict[str, list[int]] | None = None
-        """By channel: the buckets, and the milliseconds that all took together."""
+    _runtime: Runtime
+    _access: StoreAccess
+    _registry: Registry
+    _level: Level | None = field(default=None, init=False)
+    traffic: dict[str, list[int]] | None = field(default=None, init=False)
+    """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
+    need be told."""
+    _settled: dict[str, list[int]] | None = field(default=None, init=False)
+    """By channel: the buckets, and the milliseconds that all took together."""
+    told: list[Entry] = field(default_factory=list, init=False)
+    """What receivers settle; whoever puts it here has looked at `tick`."""
+    _ticks: list[tuple[float, list[Entry]]] = field(default_factory=list, init=False)
+    _list: list[Fields] = field(default_factory=list, init=False)
+    _overflows: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
+    _redelivered: Counter[str] = field(default_factory=Counter, init=False)
+    _lost: int = field(default=0, init=False)
+    _token: str = field(default="", init=False)
+    _number: int = field(default=0, init=False)
+    _since: int = field(default=0, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self.tick = -1.0
         """When that was settled which is put into `told`; loop time, s."""
-        self.told: list[Entry] = []
-        """What receivers settle; whoever puts it here has looked at `tick`."""
-        self._ticks: list[tuple[float, list[Entry]]] = []
-        self._list: list[Fields] = []
-        self._overflows: Counter[tuple[str, str]] = Counter()
-        self._redelivered: Counter[str] = Counter()
         self._visitors = [0, 0]
-        self._lost = 0
-        self._token = ""
-        self._number = 0
-        self._since = 0
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """There is a store: begin."""
@@ -74,7 +73,7 @@ class Events:
         self._registry.session_removed.append(self._closed)
         self._since = _now_ms()
         self._obey()
-        self._task = self._supervisor.start("events", self._run)
+        self._task = self._runtime.supervisor.start("events", self._run)
 
     async def close(self) -> None:
         """Write what there is, if the store takes it at once."""
@@ -87,7 +86,7 @@ class Events:
 
     def _obey(self) -> None:
         """Look at the setting, which may change."""
-        self._level = level = Level(self._settings.level)
+        self._level = level = Level(self._runtime.settings.events.level)
         if level is not Level.ALL:
             self.traffic = None
         elif self.traffic is None:
@@ -148,12 +147,12 @@ class Events:
 
     def overflow(self, session: Session, policy: str) -> None:
         """A queue was full."""
-        if self._level is not None and len(self._overflows) < self._settings.max_group:
+        if self._level is not None and len(self._overflows) < self._runtime.settings.events.max_group:
             self._overflows[session.name, policy] += 1
 
     def redelivered(self, session: Session, count: int) -> None:
         """So many messages leave again for a session, or wait to."""
-        if self._settled is not None and len(self._redelivered) < self._settings.max_group:
+        if self._settled is not None and len(self._redelivered) < self._runtime.settings.events.max_group:
             self._redelivered[session.name] += count
 
     def settled(self, entries: Iterable[Entry]) -> None:
@@ -175,7 +174,7 @@ class Events:
         ticks, self._ticks, self.tick = self._ticks, [], -1.0
         if self._settled is None:
             return
-        since_us = (time() - self._loop.time()) * 1_000_000
+        since_us = (time() - self._runtime.loop.time()) * 1_000_000
         for now, entries in ticks:
             now_us = int(since_us + now * 1_000_000)
             for entry, same in groupby(entries):  # many acknowledge the same in one turn of the loop
@@ -187,7 +186,7 @@ class Events:
             return  # not stored; or shed from memory, so that nobody knows the channel
         buckets = self._settled.get(entry.channel)
         if buckets is None:
-            if len(self._settled) >= self._settings.max_group:
+            if len(self._settled) >= self._runtime.settings.events.max_group:
                 self._lost += count
                 return
             buckets = self._settled[entry.channel] = [0] * (len(BUCKETS_MS) + 2)
@@ -202,7 +201,7 @@ class Events:
         if counts is not None:
             counts[0] += 1
             counts[1] += receivers
-        elif len(self.traffic) < self._settings.max_group:
+        elif len(self.traffic) < self._runtime.settings.events.max_group:
             self.traffic[channel] = [1, receivers]
         else:
             self._lost += 1
@@ -210,7 +209,7 @@ class Events:
     def _note(self, name: str, **fields: Any) -> None:
         if self._level is None or not self._level.includes(_LEVEL_OF[name]):
             return
-        if len(self._list) >= self._settings.max_group:
+        if len(self._list) >= self._runtime.settings.events.max_group:
             self._lost += 1
             return
         self._list.append({"type": name, "at": _now_ms(), **fields})
@@ -219,7 +218,7 @@ class Events:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.flush_ms / 1000)
+            await asyncio.sleep(self._runtime.settings.events.flush_ms / 1000)
             self._obey()
             await self.flush()
 
@@ -231,18 +230,18 @@ class Events:
         group = self._group(access.token)
         if group is None:
             return
-        step = streams.write(access.keys, group, self._settings.max_bytes)
+        step = streams.write(access.keys, group, self._runtime.settings.events.max_bytes)
         try:
             await access.writing.ask(step)
         except StoreError as error:
-            self._metrics.events_lost += len(group["events"])
+            self._runtime.metrics.events_lost += len(group["events"])
             log.debug("a group of events is lost: %s", error)
 
     def _group(self, token: str) -> Fields | None:
         events = self._taken()
-        most = self._settings.max_group
+        most = self._runtime.settings.events.max_group
         lost, self._lost = self._lost + max(len(events) - most, 0), 0
-        self._metrics.events_lost += lost
+        self._runtime.metrics.events_lost += lost
         if not events and not lost:
             return None
         if token != self._token:
@@ -251,7 +250,7 @@ class Events:
         since, self._since = self._since, _now_ms()
         return {
             "v": SCHEMA,
-            "node": self._node,
+            "node": self._runtime.settings.node.name,
             "token": self._token,
             "n": self._number,
             "from": since,

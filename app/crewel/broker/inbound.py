@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
@@ -45,32 +46,24 @@ _TURN_OVER: Final = _TurnOver()
 _SHORT = 8  # elements that are processed without a look at the clock
 
 
+@dataclass(eq=False)
 class Inbound:
     """Processes what peers send."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        browsers: Browsers,
-        times: SessionTimes,
-        publish_handler: PublishHandler,
-        sessions: dict[str, Session],
-        meta: MetaHandlers,
-        host: Host,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._spawn = runtime.spawn
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._browsers = browsers
-        self._times = times
-        self._publish_handler = publish_handler
-        self._sessions = sessions
-        self._meta = meta
-        self._host = host
+    _runtime: Runtime
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _browsers: Browsers
+    _times: SessionTimes
+    _publish_handler: PublishHandler
+    _sessions: dict[str, Session]
+    _meta: MetaHandlers
+    _host: Host
+
+    def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
+        self._loop = self._runtime.loop
+        self._spawn = self._runtime.spawn
 
     def receive(self, peer: Peer, elements: list[Any]) -> asyncio.Task[None] | None:
         """Answer these elements through `peer.send`, at once; or, if something must be waited for, by the task returned."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from random import random
 from typing import Final
@@ -58,33 +59,27 @@ _RATES: Final[Mapping[str, Callable[[LimitSettings], Rate]]] = {
 """The settings of each kind of token bucket."""
 
 
+@dataclass(eq=False)
 class Limiter:
     """The limits of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        guard: Guard,
-        admin: AdminToken,
-        sessions: dict[str, Session],
-        topic_count: Callable[[], int],
-    ) -> None:
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._outbound = outbound
-        self._guard = guard
-        self._admin = admin
-        self._sessions = sessions
-        self._topic_count = topic_count
-        self._settings = runtime.settings.limits
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _guard: Guard
+    _admin: AdminToken
+    _sessions: dict[str, Session]
+    _topic_count: Callable[[], int]
+    calls: Counter[Session] = field(default_factory=Counter, init=False)
+    """Remote calls that wait for their results."""
+
+    def __post_init__(self) -> None:
+        self._loop = self._runtime.loop
+        self._metrics = self._runtime.metrics
+        self._settings = self._runtime.settings.limits
         self._exempt = [ip_network(network) for network in self._settings.exempt_addresses]
         self.addresses = Accounts(_MOST_ACCOUNTS)
         self.subjects = Accounts(_MOST_ACCOUNTS)
-        self.calls: Counter[Session] = Counter()
-        """Remote calls that wait for their results."""
 
     # Handshakes
 

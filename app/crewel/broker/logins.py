@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from math import ceil
 from time import time
 from typing import Any, Final
@@ -68,47 +69,28 @@ _ENDING_S: Final = 3.0
 _LOOK_S: Final = 0.05
 
 
+@dataclass(eq=False)
 class Logins:
     """The logins of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        unsettled: Unsettled,
-        guard: Guard,
-        limits: Limiter,
-        names: Names,
-        admin: AdminToken,
-        shared_queues: SharedQueues,
-        options: SubscriptionOptions,
-        times: SessionTimes,
-        access: StoreAccess,
-        durability: Durability,
-        table: SessionTable,
-        presence: Presence,
-        host: Host,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._unsettled = unsettled
-        self._guard = guard
-        self._limits = limits
-        self._names = names
-        self._admin = admin
-        self._shared_queues = shared_queues
-        self._options = options
-        self._times = times
-        self._access = access
-        self._durability = durability
-        self._table = table
-        self._presence = presence
-        self._host = host
-        self._busy: dict[str, asyncio.Future[None]] = {}
-        self._arriving: Counter[str] = Counter()
+    _runtime: Runtime
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _unsettled: Unsettled
+    _guard: Guard
+    _limits: Limiter
+    _names: Names
+    _admin: AdminToken
+    _shared_queues: SharedQueues
+    _options: SubscriptionOptions
+    _times: SessionTimes
+    _access: StoreAccess
+    _durability: Durability
+    _table: SessionTable
+    _presence: Presence
+    _host: Host
+    _busy: dict[str, asyncio.Future[None]] = field(default_factory=dict, init=False)
+    _arriving: Counter[str] = field(default_factory=Counter, init=False)
 
     # Handshakes
 
@@ -141,8 +123,8 @@ class Logins:
     def _read(self, message: Message) -> ConnectQos:
         if "session" not in message.ext:
             return NOTHING_ASKED
-        max_bytes = self._settings.limits.max_queued_bytes_per_session or MAX_NUMBER
-        return read_connect_qos(message.ext["session"], self._settings.bayeux.max_queue_messages, max_bytes)
+        max_bytes = self._runtime.settings.limits.max_queued_bytes_per_session or MAX_NUMBER
+        return read_connect_qos(message.ext["session"], self._runtime.settings.bayeux.max_queue_messages, max_bytes)
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
         """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
@@ -167,7 +149,7 @@ class Logins:
                 break
             yield asyncio.shield(under_way)
         self._names.admit(target.name if target is not None else f"client/{subject}")
-        done = self._loop.create_future()
+        done = self._runtime.loop.create_future()
         if key:
             self._busy[key] = done
         self._arriving[subject] += 1
@@ -205,7 +187,7 @@ class Logins:
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
         if session.grants is None and self._is_alive(there):
-            left = self._times.gone_in(there, self._loop.time())
+            left = self._times.gone_in(there, self._runtime.loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there
 
@@ -224,7 +206,7 @@ class Logins:
         """Whether its client connects: a connect is held, or the next one is not overdue."""
         if session.is_absent or session.state is not State.CONNECTED:
             return False
-        return not self._times.is_gone(session, self._loop.time())
+        return not self._times.is_gone(session, self._runtime.loop.time())
 
     def _make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
         if subject == ANONYMOUS:
@@ -232,7 +214,7 @@ class Logins:
         others = self._names.of_subject(subject)
         if qos.clear_sessions:
             others = self._clear(session, others)
-        most = self._settings.limits.max_sessions_per_subject or qos.max_sessions
+        most = self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions
         if len(others) + self._arriving[subject] > min(most, qos.max_sessions):
             told = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
             raise login_refusal(_TOO_MANY, f"client/{subject}", told)
@@ -271,15 +253,15 @@ class Logins:
 
     def _until_ended(self, name: str) -> Steps[None]:
         """Wait until an earlier session of this name has left the store. It takes a commit."""
-        deadline = self._loop.time() + _ENDING_S
+        deadline = self._runtime.loop.time() + _ENDING_S
         while name and (name in self._access.node.sessions or name in self._access.leaving):
-            if self._loop.time() > deadline:
+            if self._runtime.loop.time() > deadline:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
 
     def _apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
-        asked, delivery = qos.queue, self._settings.delivery
+        asked, delivery = qos.queue, self._runtime.settings.delivery
         session.log_in(qos)
         if is_stored:
             bounds = Bounds(
@@ -289,7 +271,7 @@ class Logins:
             )
             session.bound_stored(bounds)
         else:
-            max_bytes = asked.max_bytes or self._settings.bayeux.max_queue_bytes
+            max_bytes = asked.max_bytes or self._runtime.settings.bayeux.max_queue_bytes
             ends_when_full = asked.policy is OverflowPolicy.DISCONNECT
             session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
         self._dispatchers.configure(session, qos)
@@ -325,7 +307,7 @@ class Logins:
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; what it had is told that it is not any more."""
         peer = exchange.peer
-        self._names.supersede(target.id, target.name, self._loop.time())
+        self._names.supersede(target.id, target.name, self._runtime.loop.time())
         self._outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
         self._unsettled.renew(target)
@@ -337,7 +319,7 @@ class Logins:
             return
         dispatcher = session.dispatcher
         exchange.login = {
-            "name": f"/node/{self._settings.node.name}/{session.name}",
+            "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
             "queued": self._dispatchers.waiting(session),
             "resume": resume,
@@ -345,7 +327,7 @@ class Logins:
             **({"unclaimed": True} if dispatcher is not None and dispatcher.rules.tells else {}),
             "durable": session.durable is not None,
             "replyId": session.reply_id,
-            "maxMessageBytes": self._settings.bayeux.max_message_bytes,
+            "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }
 
     # The store's sessions
@@ -385,11 +367,11 @@ class Logins:
 
     def _expire_token(self, session: Session) -> None:
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
-        self._outbound.release(session, self._loop.time())
+        self._outbound.release(session, self._runtime.loop.time())
 
     def unknown(self, client_id: object) -> Verdict:
         """What a connect is answered whose `clientId` is nobody's."""
-        name = self._names.superseded(client_id, self._loop.time()) if isinstance(client_id, str) else None
+        name = self._names.superseded(client_id, self._runtime.loop.time()) if isinstance(client_id, str) else None
         return Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake()) if name is None else superseded(name)
 
 

@@ -7,6 +7,7 @@ the reply, or the steps to it if it may have to wait for a policy.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from crewel.bayeux import advice, replies
@@ -42,46 +43,30 @@ CONNECT: Final = "/meta/connect"
 Handler = Callable[[Exchange, Session, Message], "Reply | Steps[Reply]"]
 
 
+@dataclass(eq=False)
 class MetaHandlers:
     """The handlers, and `by_channel`, the table of them."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        guard: Guard,
-        limits: Limiter,
-        logins: Logins,
-        names: Names,
-        shared_queues: SharedQueues,
-        options: SubscriptionOptions,
-        permissions: Permissions,
-        browsers: Browsers,
-        times: SessionTimes,
-        subscriptions: SubscriptionStore,
-        durability: Durability,
-        table: SessionTable,
-        subscribe_handler: SubscribeHandler,
-    ) -> None:
-        self._channels = channels
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._guard = guard
-        self._limits = limits
-        self._logins = logins
-        self._names = names
-        self._shared_queues = shared_queues
-        self._options = options
-        self._permissions = permissions
-        self._browsers = browsers
-        self._times = times
-        self._subscriptions = subscriptions
-        self._durability = durability
-        self._table = table
-        self._subscribe_handler = subscribe_handler
-        self._transports = list(runtime.settings.bayeux.transports)
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _guard: Guard
+    _limits: Limiter
+    _logins: Logins
+    _names: Names
+    _shared_queues: SharedQueues
+    _options: SubscriptionOptions
+    _permissions: Permissions
+    _browsers: Browsers
+    _times: SessionTimes
+    _subscriptions: SubscriptionStore
+    _durability: Durability
+    _table: SessionTable
+    _subscribe_handler: SubscribeHandler
+
+    def __post_init__(self) -> None:
+        self._transports = list(self._runtime.settings.bayeux.transports)
         self.by_channel: Mapping[str, Handler] = {
             HANDSHAKE: self.handshake,
             CONNECT: self.connect,

@@ -5,6 +5,7 @@ Only sessions with a name of their own are told of. Someone who comes back to it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from crewel.bayeux.channel import parse
@@ -29,24 +30,18 @@ USER_LIST: Final = "/__sys__UserList"
 """All subjects that are there, in their order, whenever these are others than before."""
 
 
+@dataclass(eq=False)
 class Presence:
     """Tells the operators of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        registry: Registry,
-        ids: Ids,
-        names: Names,
-    ) -> None:
-        self._settings = runtime.settings
-        self._channels = channels
-        self._outbound = outbound
-        self._registry = registry
-        self._ids = ids
-        self._names = names
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _registry: Registry
+    _ids: Ids
+    _names: Names
+
+    def __post_init__(self) -> None:
         self._system = {name: channel for name in (LOGIN, LOGOUT, USER_LIST) if (channel := parse(name)) is not None}
         self._registry.session_removed.append(self._removed)
 
@@ -64,7 +59,7 @@ class Presence:
         if name is None or name.subject == ANONYMOUS:
             return
         if listening := self._listening(channel, session):
-            absolute = name.absolute(self._settings.node.name)
+            absolute = name.absolute(self._runtime.settings.node.name)
             properties = {"__publicSessionId": name.number, "__absoluteName": absolute}
             self._publish(listening, channel, name.subject, properties)
         names = self._names
@@ -76,7 +71,7 @@ class Presence:
 
     def _listening(self, channel: str, about: Session) -> list[Session]:
         """The operators that hear the channel and have room: no queue overflows for this."""
-        most = self._settings.bayeux.max_queue_messages
+        most = self._runtime.settings.bayeux.max_queue_messages
         return [
             session
             for session in self._channels.subscribers(self._system[channel])

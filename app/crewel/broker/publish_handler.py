@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -50,36 +51,26 @@ def scoped(key: str, channel: Channel, publisher: Session | None) -> str:
     return f"{'' if publisher is None else identity(publisher)} {channel.name} {key}" if key else ""
 
 
+@dataclass(eq=False)
 class PublishHandler:
     """Handles what clients publish."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        registry: Registry,
-        ids: Ids,
-        guard: Guard,
-        limits: Limiter,
-        topics: Topics,
-        broadcaster: Broadcaster,
-        destinations: Destinations,
-        pressure: BackPressure,
-    ) -> None:
-        self._settings = runtime.settings
-        self._metrics = runtime.metrics
-        self._spawn = runtime.spawn
-        self._channels = channels
-        self._outbound = outbound
-        self._registry = registry
-        self._ids = ids
-        self._guard = guard
-        self._limits = limits
-        self._topics = topics
-        self._broadcaster = broadcaster
-        self._destinations = destinations
-        self._pressure = pressure
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _registry: Registry
+    _ids: Ids
+    _guard: Guard
+    _limits: Limiter
+    _topics: Topics
+    _broadcaster: Broadcaster
+    _destinations: Destinations
+    _pressure: BackPressure
+
+    def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
+        self._metrics = self._runtime.metrics
+        self._spawn = self._runtime.spawn
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or

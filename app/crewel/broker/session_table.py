@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from crewel.broker.channels import Channels
 from crewel.broker.durability.subscription_store import SubscriptionStore
@@ -20,38 +21,22 @@ from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.entry import Entry
 
 
+@dataclass(eq=False)
 class SessionTable:
     """Adds sessions and ends them; every part that knows of a session hears of its end from here."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        registry: Registry,
-        limits: Limiter,
-        names: Names,
-        groups: ConsumerGroups,
-        options: SubscriptionOptions,
-        times: SessionTimes,
-        subscriptions: SubscriptionStore,
-        sessions: dict[str, Session],
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._registry = registry
-        self._limits = limits
-        self._names = names
-        self._groups = groups
-        self._options = options
-        self._times = times
-        self._subscriptions = subscriptions
-        self._sessions = sessions
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _registry: Registry
+    _limits: Limiter
+    _names: Names
+    _groups: ConsumerGroups
+    _options: SubscriptionOptions
+    _times: SessionTimes
+    _subscriptions: SubscriptionStore
+    _sessions: dict[str, Session]
 
     def disconnect(self, session: Session) -> None:
         """End the session as the server: the client gets a `/meta/disconnect` and its connect says not to come back."""
@@ -61,12 +46,12 @@ class SessionTable:
 
     def add(self, session: Session) -> None:
         """Let a session live whose handshake was granted."""
-        session.begin(self._loop.time(), connect_only=self._settings.bayeux.meta_connect_deliver_only)
+        session.begin(self._runtime.loop.time(), connect_only=self._runtime.settings.bayeux.meta_connect_deliver_only)
         self._sessions[session.id] = session
         self._limits.session_started(session)
         if session.peer is not None and session.peer.pushes:
             self._rebind(session.peer, session)
-        self._metrics.handshakes += 1
+        self._runtime.metrics.handshakes += 1
         self._times.arm_time_out(session, session.added_at)
         for added in self._registry.session_added:
             self._registry.call(added, session)
@@ -75,13 +60,13 @@ class SessionTable:
         """Let the client that shook hands as `newcomer` have this session: its clientId, its browser, its token."""
         del self._sessions[session.id]
         self._limits.session_ended(session)
-        session.hand_over(newcomer, peer, connect_only=self._settings.bayeux.meta_connect_deliver_only)
+        session.hand_over(newcomer, peer, connect_only=self._runtime.settings.bayeux.meta_connect_deliver_only)
         self._limits.session_started(session)
         self._sessions[session.id] = session
         if peer.pushes:
             self._rebind(peer, session)
-        self._metrics.handshakes += 1
-        self._times.arm_time_out(session, self._loop.time())
+        self._runtime.metrics.handshakes += 1
+        self._times.arm_time_out(session, self._runtime.loop.time())
 
     def remove(self, session: Session, event: Event) -> None:
         """End a session: by its disconnect, or by its silence."""
@@ -102,7 +87,7 @@ class SessionTable:
             self._subscriptions.end(session.durable)
             session.leave_store()
         if session.held is not None:
-            self._outbound.release(session, self._loop.time())
+            self._outbound.release(session, self._runtime.loop.time())
         if session.connect_only:
             # Only connects carry its messages, and none will come.
             session.drop_where(lambda entry: entry.channel != "/meta/disconnect")
@@ -117,12 +102,12 @@ class SessionTable:
         """Let a session live again that the store has, with what it is subscribed to. Its time begins now, and
         is longer than usual: no client is to blame that the server was away, and a client that finds none tries less and less
         often."""
-        session.revive(self._loop.time())
+        session.revive(self._runtime.loop.time())
         self._sessions[session.id] = session
         self._limits.session_started(session)
         for pattern in patterns:
             self._channels.subscribe(session, pattern)
-        self._times.arm_time_out(session, session.added_at + self._settings.delivery.restart_grace_ms / 1000)
+        self._times.arm_time_out(session, session.added_at + self._runtime.settings.delivery.restart_grace_ms / 1000)
         for added in self._registry.session_added:
             self._registry.call(added, session)
 
@@ -131,7 +116,7 @@ class SessionTable:
         self._limits.session_ended(session)
         self._channels.unsubscribe_all(session)
         self._options.forget(session)
-        self._outbound.release(session, self._loop.time())
+        self._outbound.release(session, self._runtime.loop.time())
         session.leave_socket()  # its next message finds the session that is brought back
         session.leave_store()
         self._sessions.pop(session.id, None)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from crewel.broker.channels import Channels
@@ -34,45 +35,29 @@ _WORKS_S: Final = 120.0
 """Seconds for which a request that is being worked on shows that its client is there."""
 
 
+@dataclass(eq=False)
 class Sweeper:
     """Sweeps one server."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        dispatchers: Dispatchers,
-        expiry: Expiry,
-        limits: Limiter,
-        logins: Logins,
-        topics: Topics,
-        shared_queues: SharedQueues,
-        times: SessionTimes,
-        durability: Durability,
-        table: SessionTable,
-        sessions: dict[str, Session],
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._dispatchers = dispatchers
-        self._expiry = expiry
-        self._limits = limits
-        self._logins = logins
-        self._topics = topics
-        self._shared_queues = shared_queues
-        self._times = times
-        self._durability = durability
-        self._table = table
-        self._sessions = sessions
+    _runtime: Runtime
+    _channels: Channels
+    _dispatchers: Dispatchers
+    _expiry: Expiry
+    _limits: Limiter
+    _logins: Logins
+    _topics: Topics
+    _shared_queues: SharedQueues
+    _times: SessionTimes
+    _durability: Durability
+    _table: SessionTable
+    _sessions: dict[str, Session]
 
     async def run_forever(self) -> None:
         """Sweep until cancelled."""
         while True:
-            due = self._loop.time() + self._settings.bayeux.sweep_ms / 1000
-            await asyncio.sleep(due - self._loop.time())
-            if has_stalled(due, self._loop.time()):
+            due = self._runtime.loop.time() + self._runtime.settings.bayeux.sweep_ms / 1000
+            await asyncio.sleep(due - self._runtime.loop.time())
+            if has_stalled(due, self._runtime.loop.time()):
                 await asyncio.sleep(GRACE_S)
             try:
                 self.sweep()
@@ -90,15 +75,15 @@ class Sweeper:
 
     def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
         """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
-        now, until = self._loop.time(), time.perf_counter() + TURN_S
-        silence = self._settings.bayeux.max_processing_ms / 1000
+        now, until = self._runtime.loop.time(), time.perf_counter() + TURN_S
+        silence = self._runtime.settings.bayeux.max_processing_ms / 1000
         for number, session in enumerate(sessions, 1):
             if not session.is_live:
                 continue
             if session.requests and now < session.last_seen + _WORKS_S:
                 pass  # a request of its client is being worked on: it is there
             elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
-                self._metrics.sessions_expired += 1
+                self._runtime.metrics.sessions_expired += 1
                 self._table.remove(session, Event.SILENCE)
             elif session.durable is not None and not session.is_absent and self._times.is_gone(session, now):
                 self._durability.on_disconnect(session)
@@ -106,5 +91,5 @@ class Sweeper:
             if session.grants is not None:
                 self._logins.check_token(session)
             if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
-                self._loop.call_soon(self._sweep_sessions, sessions)
+                self._runtime.loop.call_soon(self._sweep_sessions, sessions)
                 return

@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -49,33 +50,25 @@ _HOOK_LIMIT_S: Final = 60.0
 _COUNT_LIMIT_S: Final = 0.2
 
 
+@dataclass(eq=False)
 class Follower:
     """One who wants to know of letters: `show` gets them in their order, a few at a time."""
 
-    def __init__(
-        self,
-        name: str,
-        runtime: Runtime,
-        access: StoreAccess,
-        show: Callable[[list[DeadLetter]], Awaitable[None]],
-    ) -> None:
-        self._name = name
-        self._node = runtime.settings.node.name
-        self._metrics = runtime.metrics
-        self._supervisor = runtime.supervisor
-        self._access = access
-        self._show = show
-        self._waiting: deque[str] = deque()
-        self._task: asyncio.Task[None] | None = None
+    _name: str
+    _runtime: Runtime
+    _access: StoreAccess
+    _show: Callable[[list[DeadLetter]], Awaitable[None]]
+    _waiting: deque[str] = field(default_factory=deque, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def offer(self, dead_ids: Sequence[str]) -> None:
         """Let these letters be shown, as far as there is room."""
         room = MOST_WAITING - len(self._waiting)
         self._waiting.extend(islice(dead_ids, room))
         if len(dead_ids) > room:
-            self._metrics.letters_not_shown[self._name] += len(dead_ids) - room
+            self._runtime.metrics.letters_not_shown[self._name] += len(dead_ids) - room
         if self._task is None and self._waiting:
-            self._task = self._supervisor.start(f"dead letters for the {self._name}", self._follow)
+            self._task = self._runtime.supervisor.start(f"dead letters for the {self._name}", self._follow)
 
     async def _follow(self) -> None:
         while self._waiting:
@@ -96,50 +89,45 @@ class Follower:
 
     async def _read(self, ids: list[str]) -> list[DeadLetter]:
         access = self._access
-        return [DeadLetter.read(stored, self._node) for stored in await dead_letters.get(access.store, ids)]
+        return [
+            DeadLetter.read(stored, self._runtime.settings.node.name)
+            for stored in await dead_letters.get(access.store, ids)
+        ]
 
 
+@dataclass(eq=False)
 class DeadLetterNotifier:
     """The followers of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        registry: Registry,
-        ids: Ids,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._metrics = runtime.metrics
-        self._spawn = runtime.spawn
-        self._channels = channels
-        self._outbound = outbound
-        self._registry = registry
-        self._ids = ids
-        self._access = access
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _registry: Registry
+    _ids: Ids
+    _access: StoreAccess
+    _webhook: Webhook | None = field(default=None, init=False)
+    _posts: Follower | None = field(default=None, init=False)
+    _counting: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         channel = parse(CHANNEL)
         assert channel is not None
         self._channel: Channel = channel
-        self._live = Follower("channel", runtime, access, self._deliver)
-        self._hooks = Follower("hook", runtime, access, self._call)
-        self._webhook: Webhook | None = None
-        self._posts: Follower | None = None
+        self._live = Follower("channel", self._runtime, self._access, self._deliver)
+        self._hooks = Follower("hook", self._runtime, self._access, self._call)
         self._counts = (0, 0, 0)
-        self._counting: asyncio.Task[None] | None = None
-        self._metrics.gauge("letters_kept", lambda: self._counts[0])
-        self._metrics.gauge("letters_dropped", lambda: self._counts[1])
-        self._metrics.gauge("letters_returned", lambda: self._counts[2])
-        address = self._settings.delivery.dead_letter_webhook
+        self._runtime.metrics.gauge("letters_kept", lambda: self._counts[0])
+        self._runtime.metrics.gauge("letters_dropped", lambda: self._counts[1])
+        self._runtime.metrics.gauge("letters_returned", lambda: self._counts[2])
+        address = self._runtime.settings.delivery.dead_letter_webhook
         if address:
-            self._webhook = Webhook(address, self._settings.delivery, self._metrics)
-            self._posts = Follower("webhook", runtime, access, self._webhook.post)
+            self._webhook = Webhook(address, self._runtime.settings.delivery, self._runtime.metrics)
+            self._posts = Follower("webhook", self._runtime, self._access, self._webhook.post)
 
     def made(self, letters: Iterable[Letter]) -> None:
         """Count letters that the store has now."""
         for letter in letters:
-            self._metrics.letters[class_of(letter.code)] += 1
+            self._runtime.metrics.letters[class_of(letter.code)] += 1
 
     def stored(self, dead_ids: Sequence[str]) -> None:
         """The store has these letters since just now: show them to who follows."""
@@ -159,7 +147,7 @@ class DeadLetterNotifier:
         if not access.store.is_up:
             return
         if self._counting is None or self._counting.done():
-            self._counting = self._spawn(self._count(access.store))
+            self._counting = self._runtime.spawn(self._count(access.store))
         await asyncio.wait([self._counting], timeout=_COUNT_LIMIT_S)
 
     async def _count(self, store: Store) -> None:
@@ -181,7 +169,7 @@ class DeadLetterNotifier:
                 continue
             entry = letter.entry(fields, *self._ids.stamp())
             self._outbound.fan_out(entry, self._listening(), None)
-        self._metrics.letters_shown += len(letters)
+        self._runtime.metrics.letters_shown += len(letters)
 
     def _listening(self) -> list[Session]:
         """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
@@ -190,10 +178,10 @@ class DeadLetterNotifier:
         for session in self._channels.subscribers(self._channel):
             if not session.is_operator:
                 continue
-            if session.room(self._settings.bayeux.max_queue_messages):
+            if session.room(self._runtime.settings.bayeux.max_queue_messages):
                 listening.append(session)
             else:
-                self._metrics.letters_not_shown["channel"] += 1
+                self._runtime.metrics.letters_not_shown["channel"] += 1
         return listening
 
     # Functions of services
@@ -218,14 +206,14 @@ _MOST_BYTES: Final = 1_048_576
 _MAY_PASS: Final = frozenset((408, 425, 429))  # as does what is a fault of the server
 
 
+@dataclass(eq=False)
 class Webhook:
     """One address that is notified."""
 
-    def __init__(self, address: str, settings: Delivery, metrics: Metrics) -> None:
-        self._address = address
-        self._settings = settings
-        self._metrics = metrics
-        self._http: ClientSession | None = None
+    _address: str
+    _settings: Delivery
+    _metrics: Metrics
+    _http: ClientSession | None = field(default=None, init=False)
 
     async def post(self, letters: list[DeadLetter]) -> None:
         """Tell these letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""

@@ -92,24 +92,15 @@ class _Room:
         return True
 
 
+@dataclass(eq=False)
 class DeadLetterRedrive:
     """Operators' work on the letters of one broker's store."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        dispatchers: Dispatchers,
-        names: Names,
-        shared_queues: SharedQueues,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._dispatchers = dispatchers
-        self._names = names
-        self._shared_queues = shared_queues
-        self._access = access
+    _runtime: Runtime
+    _dispatchers: Dispatchers
+    _names: Names
+    _shared_queues: SharedQueues
+    _access: StoreAccess
 
     @property
     def access(self) -> StoreAccess:
@@ -131,7 +122,7 @@ class DeadLetterRedrive:
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
         """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
         to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
-        loop, report = self._loop, Report()
+        loop, report = self._runtime.loop, Report()
         start, moved = loop.time(), 0
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
         async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
@@ -147,7 +138,7 @@ class DeadLetterRedrive:
 
     async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
         """Throw letters away. Raises as `redrive` does."""
-        loop, report = self._loop, Report()
+        loop, report = self._runtime.loop, Report()
         start = loop.time()
         async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
             async for letters in portions:
@@ -155,7 +146,7 @@ class DeadLetterRedrive:
                 access = self.access
                 step = dead_letters.discard(access.keys, access.token, ids, access.facts_max, who)
                 discarded = await access.writing.ask(step)
-                self._metrics.letters_discarded += discarded
+                self._runtime.metrics.letters_discarded += discarded
                 report.done += discarded
                 if limits.is_interrupted() or loop.time() > start + limits.seconds:
                     break
@@ -207,7 +198,7 @@ class DeadLetterRedrive:
             if room is None or room.take(len(letter.body)):
                 asked.append((letter, self._ask(letter, receiver, room)))
             else:
-                self._metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
+                self._runtime.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
                 report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
         if not asked:
             return
@@ -237,7 +228,7 @@ class DeadLetterRedrive:
                 waiting, size = dispatchers.waiting(session), dispatchers.waiting_bytes(session)
                 rooms[receiver] = _Room(session.bounds, waiting, size)
             else:
-                delivery = self._settings.delivery
+                delivery = self._runtime.settings.delivery
                 rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
@@ -253,12 +244,12 @@ class DeadLetterRedrive:
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
         )
-        future: asyncio.Future[Redriven] = self._loop.create_future()
+        future: asyncio.Future[Redriven] = self._runtime.loop.create_future()
 
         def answered(answer: Any) -> None:
             # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
             if isinstance(answer, Redriven):
-                self._metrics.letters_redriven[answer.outcome.value] += 1
+                self._runtime.metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
                 self._arrived(letter, receiver, answer)
             resolve(future, answer)

@@ -6,6 +6,7 @@ Whatever is unusual about a message or about one of its receivers goes the gener
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -32,25 +33,18 @@ class Hearers(NamedTuple):
     others: list[Session]
 
 
+@dataclass(eq=False)
 class Audiences:
     """The hearers of channels, as long as they stay the same."""
 
-    def __init__(
-        self,
-        channels: Channels,
-        outbound: Outbound,
-        options: SubscriptionOptions,
-        access: StoreAccess,
-        deliver: Callable[[Durable, Entry, str], None],
-    ) -> None:
-        """`deliver` hands a message that was taken to a session to which something unusual applies."""
-        self._channels = channels
-        self._outbound = outbound
-        self._options = options
-        self._access = access
-        self._access = self._access
-        self._deliver = deliver
-        self._known: dict[str, Hearers] = {}
+    _channels: Channels
+    _outbound: Outbound
+    _options: SubscriptionOptions
+    _access: StoreAccess
+    _deliver: Callable[[Durable, Entry, str], None]
+    _known: dict[str, Hearers] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._version: tuple[Recent | None, int, int] = (None, 0, 0)
 
     def of(self, channel: Channel) -> Hearers | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
@@ -30,24 +31,22 @@ _LONGEST_PAUSE: Final = 5.0
 """Seconds before a read that failed is tried again; each pause is twice as long as the one before."""
 
 
+@dataclass(eq=False)
 class BacklogLoader:
     """The loads that are under way."""
 
-    def __init__(
-        self,
-        access: StoreAccess,
-        outbound: Outbound,
-        loop: asyncio.AbstractEventLoop,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-    ) -> None:
-        self._access = access
-        self._outbound = outbound
-        self._loop = loop
-        self._spawn = spawn
-        self.running: dict[Durable, asyncio.Future[None]] = {}
+    _access: StoreAccess
+    _outbound: Outbound
+    _loop: asyncio.AbstractEventLoop
+    _spawn: Callable[[Coroutine[Any, Any, None]], object]
+    running: dict[Durable, asyncio.Future[None]] = field(default_factory=dict, init=False)
+    _pauses: dict[Durable, float] = field(
+        default_factory=dict, init=False
+    )  # seconds until the next attempt, for sessions whose last read failed
+    _timers: dict[Durable, asyncio.TimerHandle] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(_READERS)
-        self._pauses: dict[Durable, float] = {}  # seconds until the next attempt, for sessions whose last read failed
-        self._timers: dict[Durable, asyncio.TimerHandle] = {}
 
     def close(self) -> None:
         """Try nothing again."""

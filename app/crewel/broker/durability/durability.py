@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
@@ -61,58 +62,44 @@ _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _RELOAD_PAUSE: Final = 0.5
 
 
+@dataclass(eq=False)
 class Durability:
     """The durable half of one broker. `start` before anything is served; `close` when nothing is served any more."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: StoreAccess,
-        backlog: BacklogLoader,
-        subscriptions: SubscriptionStore,
-        appender: LogAppender,
-        pressure: BackPressure,
-        topics: Topics,
-        shared_queues: SharedQueues,
-        dispatchers: Dispatchers,
-        dead_letters: DeadLetterNotifier,
-        events: Events,
-        ids: Ids,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._supervisor = runtime.supervisor
-        self._spawn = runtime.spawn
-        self._access = access
-        self.backlog = backlog
-        self.subscriptions = subscriptions
-        self.appender = appender
-        self._pressure = pressure
-        self._topics = topics
-        self._shared_queues = shared_queues
-        self._dispatchers = dispatchers
-        self._dead_letters = dead_letters
-        self._events = events
-        self._ids = ids
-        self.trimmer = LogTrimmer(access, runtime.settings, runtime.metrics)
-        self.lease = StoreLease(access, runtime.settings, runtime.supervisor)
-        access.on_lost = self._suspect
-        self.restore_session: Callable[[Durable, SessionRecord], None]
-        """Called with each session that the store has."""
-        self.set_aside: Callable[[Session], None]
-        """Called to let go of a session that will be read from the store again."""
-        self.end_session: Callable[[Session, Event], None]
-        """Called to end a session that the store has not, or not as its client was told."""
-        self.on_superseded: Callable[[], None]
-        """Called when another server has taken over the store."""
+    _runtime: Runtime
+    _access: StoreAccess
+    backlog: BacklogLoader
+    subscriptions: SubscriptionStore
+    appender: LogAppender
+    _pressure: BackPressure
+    _topics: Topics
+    _shared_queues: SharedQueues
+    _dispatchers: Dispatchers
+    _dead_letters: DeadLetterNotifier
+    _events: Events
+    _ids: Ids
+    restore_session: Callable[[Durable, SessionRecord], None] = field(init=False)
+    """Called with each session that the store has."""
+    set_aside: Callable[[Session], None] = field(init=False)
+    """Called to let go of a session that will be read from the store again."""
+    end_session: Callable[[Session, Event], None] = field(init=False)
+    """Called to end a session that the store has not, or not as its client was told."""
+    on_superseded: Callable[[], None] = field(init=False)
+    """Called when another server has taken over the store."""
+    _waiting: list[asyncio.Future[None]] = field(
+        default_factory=list, init=False
+    )  # for the commit of all that has happened before
+    _is_recovering: bool = field(default=False, init=False)
+    _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
+    _incarnation: str = field(default="", init=False)  # the run of the store that the sessions were read from
+    _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
+
+    def __post_init__(self) -> None:
+        self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
+        self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
+        self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
         self._hurry = asyncio.Event()  # somebody waits for the next commit
-        self._waiting: list[asyncio.Future[None]] = []  # for the commit of all that has happened before
-        self._is_recovering = False
-        self._epoch = 0  # which start of a server on this store this is
-        self._incarnation = ""  # the run of the store that the sessions were read from
-        self._under_way: Commit | None = None  # was asked for, and is not applied for certain
 
     # Life
 
@@ -126,7 +113,7 @@ class Durability:
             await self.lease.end()
             raise
         self._access.store.watch(self._store_is_back, lambda: None)
-        start = self._supervisor.start
+        start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
 
@@ -315,7 +302,7 @@ class Durability:
     async def _commit_forever(self) -> None:
         while not self._closing.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.delivery.commit_ms / 1000):
+                async with asyncio.timeout(self._runtime.settings.delivery.commit_ms / 1000):
                     await self._hurry.wait()
             self._hurry.clear()
             try:
@@ -329,7 +316,7 @@ class Durability:
         """Wait until the store knows how all has ended that has ended so far, or has its letter withheld; or until nothing is
         committed any more. Not for the letters: in a flood some are withheld all the time."""
         if not (self._closing.is_set() or self._access.is_superseded):
-            done: asyncio.Future[None] = self._loop.create_future()
+            done: asyncio.Future[None] = self._runtime.loop.create_future()
             self._waiting.append(done)
             self._hurry.set()
             await done
@@ -365,7 +352,7 @@ class Durability:
         if commit is None:
             return False
         self._under_way = commit
-        delivery = self._settings.delivery
+        delivery = self._runtime.settings.delivery
         bounds = (self._access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes)
         steps = stored_log.commit(self._access.keys, self._access.token, commit, *bounds)
         try:
@@ -394,7 +381,7 @@ class Durability:
         self._access.low = commit.low
         self.count(commit.ended)
         for alike in commit.settled:
-            self._metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
+            self._runtime.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
         for name in fenced:
             durable = self._access.node.sessions.get(name)
             if durable is not None:
@@ -406,7 +393,7 @@ class Durability:
     def count(self, ended: Iterable[Ended]) -> None:
         """Count how messages ended."""
         for each in ended:
-            self._metrics.ended[each.reason] += len(each.ids)
+            self._runtime.metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_back(self) -> None:
         if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
@@ -415,7 +402,7 @@ class Durability:
             self._suspect(Behind("the store has started anew"))
 
     def _suspect(self, error: StoreError) -> None:
-        self._spawn(self._lost(error))
+        self._runtime.spawn(self._lost(error))
 
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,18 +32,18 @@ _END_LIMIT_S: Final = 1.0
 _ADVICE: Final = ": end it first, or take the store from it with `crewel serve --take-over`"
 
 
+@dataclass(eq=False)
 class StoreLease:
     """The claim of one server. `claim` may be called again, under another token, by a server that has lost its place."""
 
-    def __init__(self, access: StoreAccess, settings: Settings, supervisor: Supervisor) -> None:
-        self._access = access
-        self._settings = settings
-        self._supervisor = supervisor
-        self._lock: int | None = None
-        self._is_first = True
-        self._own: list[str] = []
-        self._owner: Owner | None = None  # this process, as the lease has it
-        self._renewing: asyncio.Task[None] | None = None
+    _access: StoreAccess
+    _settings: Settings
+    _supervisor: Supervisor
+    _lock: int | None = field(default=None, init=False)
+    _is_first: bool = field(default=True, init=False)
+    _own: list[str] = field(default_factory=list, init=False)
+    _owner: Owner | None = field(default=None, init=False)  # this process, as the lease has it
+    _renewing: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def claim(self) -> LogId:
         """Register under the server's token. Returns the newest log id; raises StoreTaken if another server lives."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
@@ -47,49 +48,33 @@ _Stored = tuple["PendingPublish", LogId, PublishOutcome]
 """A message that the store has, and what it did with it."""
 
 
+@dataclass(eq=False)
 class LogAppender:
     """Appends what is published, and takes what has been appended."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        registry: Registry,
-        ids: Ids,
-        expiry: Expiry,
-        topics: Topics,
-        groups: ConsumerGroups,
-        shared_queues: SharedQueues,
-        options: SubscriptionOptions,
-        access: StoreAccess,
-        backlog: BacklogLoader,
-        overflow: Overflow,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._spawn = runtime.spawn
-        self._channels = channels
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._registry = registry
-        self._ids = ids
-        self._expiry = expiry
-        self._topics = topics
-        self._groups = groups
-        self._shared_queues = shared_queues
-        self._options = options
-        self._access = access
-        self._backlog = backlog
-        self._overflow = overflow
-        self._access = access = self._access
-        self._overflow = overflow
-        self._backlog = backlog
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _registry: Registry
+    _ids: Ids
+    _expiry: Expiry
+    _topics: Topics
+    _groups: ConsumerGroups
+    _shared_queues: SharedQueues
+    _options: SubscriptionOptions
+    _access: StoreAccess
+    _backlog: BacklogLoader
+    _overflow: Overflow
+
+    def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
+        self._loop = self._runtime.loop
+        self._metrics = self._runtime.metrics
+        self._spawn = self._runtime.spawn
         self._heard = LogId(0)  # what is not beyond it has reached those who do not acknowledge
-        self._audiences = Audiences(channels, outbound, options, access, self._deliver)
-        access.writing.serve(self._append, self._appended)
+        self._audiences = Audiences(self._channels, self._outbound, self._options, self._access, self._deliver)
+        self._access.writing.serve(self._append, self._appended)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:
         access = self._access

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from crewel.delivery.durable import Durable
@@ -35,6 +36,7 @@ _BOUNDS: Final = {"facts": "storage.facts_max_entries and storage.facts_max_byte
 _LOOKS_PER_COUNT: Final = 5  # a flood of letters is not to flood the log
 
 
+@dataclass(eq=False)
 class FactsTrimmer:
     """Keeps the facts within their bound in bytes, and says when facts or dead letters had to give way.
 
@@ -42,12 +44,11 @@ class FactsTrimmer:
     store a little: that is done here, about once a second.
     """
 
-    def __init__(self, access: StoreAccess, settings: Settings, metrics: Metrics) -> None:
-        self._access = access
-        self._settings = settings
-        self._metrics = metrics
-        self._dead_letters: int | None = None  # that had been dropped when it was said last
-        self._looks = 0
+    _access: StoreAccess
+    _settings: Settings
+    _metrics: Metrics
+    _dead_letters: int | None = field(default=None, init=False)  # that had been dropped when it was said last
+    _looks: int = field(default=0, init=False)
 
     async def look(self) -> None:
         """Look once. Raises StoreError."""
@@ -81,14 +82,17 @@ class FactsTrimmer:
             )
 
 
+@dataclass(eq=False)
 class LogTrimmer:
     """Trims and spills about once a second, if there is anything to trim or to spill."""
 
-    def __init__(self, access: StoreAccess, settings: Settings, metrics: Metrics) -> None:
-        self._access = access
-        self._settings = settings
-        self._lag = PipelineLag(access, metrics)
-        self._facts = FactsTrimmer(access, settings, metrics)
+    _access: StoreAccess
+    _settings: Settings
+    _metrics: Metrics
+
+    def __post_init__(self) -> None:
+        self._lag = PipelineLag(self._access, self._metrics)
+        self._facts = FactsTrimmer(self._access, self._settings, self._metrics)
         self._trimmed_at = LogId(-1)
 
     async def run_forever(self) -> None:
@@ -131,14 +135,16 @@ class LogTrimmer:
         access.node.boxed(durable, await access.writing.ask(step))
 
 
+@dataclass(eq=False)
 class PipelineLag:
     """Compares what was trimmed with how far the pipeline has told that it is."""
 
-    def __init__(self, access: StoreAccess, metrics: Metrics) -> None:
-        self._access = access
-        self._metrics = metrics
-        self._known: dict[str, int] = {}  # by stream: up to which entry what was missed has been told
-        self._looks = 0
+    _access: StoreAccess
+    _metrics: Metrics
+    _known: dict[str, int] = field(
+        default_factory=dict, init=False
+    )  # by stream: up to which entry what was missed has been told
+    _looks: int = field(default=0, init=False)
 
     async def look(self) -> None:
         """Look, once in a while. Raises StoreError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
@@ -31,33 +32,22 @@ if TYPE_CHECKING:
     import asyncio
 
 
+@dataclass(eq=False)
 class SubscriptionStore:
     """Asks the store about subscriptions and ends. What a question was about stays with the node that asked it: another one
     may be there when the answer comes, with everything read again."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        dispatchers: Dispatchers,
-        expiry: Expiry,
-        requeue: Requeue,
-        options: SubscriptionOptions,
-        dead_letters: DeadLetterNotifier,
-        access: StoreAccess,
-        backlog: BacklogLoader,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._dispatchers = dispatchers
-        self._expiry = expiry
-        self._requeue = requeue
-        self._options = options
-        self._dead_letters = dead_letters
-        self._access = access
-        self._backlog = backlog
-        self._access = self._access
-        self._in_doubt: Counter[Durable] = Counter()  # nobody knows yet what the store did about subscriptions of these
+    _runtime: Runtime
+    _dispatchers: Dispatchers
+    _expiry: Expiry
+    _requeue: Requeue
+    _options: SubscriptionOptions
+    _dead_letters: DeadLetterNotifier
+    _access: StoreAccess
+    _backlog: BacklogLoader
+    _in_doubt: Counter[Durable] = field(
+        default_factory=Counter, init=False
+    )  # nobody knows yet what the store did about subscriptions of these
 
     def subscribe(
         self,
@@ -69,7 +59,7 @@ class SubscriptionStore:
         """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
         those of a group. `begin` is called with the ids after which the others hold, before the session hears anything by
         them. The future raises StoreError, and then nothing has changed."""
-        done: asyncio.Future[None] = self._loop.create_future()
+        done: asyncio.Future[None] = self._runtime.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -101,7 +91,7 @@ class SubscriptionStore:
     def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
         """End these subscriptions. The future raises StoreError, and then they go on; after StoreUncertain they end as soon
         as the store can say where."""
-        done: asyncio.Future[None] = self._loop.create_future()
+        done: asyncio.Future[None] = self._runtime.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -127,7 +117,7 @@ class SubscriptionStore:
         """The topic of this channel was erased. `ends`: the session's subscription to its name ends, but not for a group for
         which something waits. `tells`: the session gets the notice, behind all that came before. The future raises StoreError,
         and then nothing has changed."""
-        done: asyncio.Future[None] = self._loop.create_future()
+        done: asyncio.Future[None] = self._runtime.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
@@ -221,7 +211,7 @@ class SubscriptionStore:
     def end_stored(self, durable: Durable) -> None:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
-        makes_letters = durable.is_named or self._settings.delivery.letters_for_anonymous
+        makes_letters = durable.is_named or self._runtime.settings.delivery.letters_for_anonymous
         makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
         node = self._access.node
         node.leave(durable)
@@ -235,8 +225,8 @@ class SubscriptionStore:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
         for each in ended:
-            self._metrics.ended[each.reason] += len(each.less(returning).ids)
-        delivery = self._settings.delivery
+            self._runtime.metrics.ended[each.reason] += len(each.less(returning).ids)
+        delivery = self._runtime.settings.delivery
         bounds = (self._access.facts_max, delivery.dead_letters_max)
         attempts = {log_id: waiting.attempts for log_id, waiting in returning.items()}
         step = stored_sessions.end(
@@ -261,7 +251,7 @@ class SubscriptionStore:
         made = [letter for letter in letters if letter.id not in gone]
         # What was sent again and had not reached this server, the store has buried by itself.
         beyond = max(len(left.letters) - len(made), 0)
-        ended = self._metrics.ended
+        ended = self._runtime.metrics.ended
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)

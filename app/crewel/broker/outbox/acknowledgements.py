@@ -8,6 +8,7 @@ which the extensions are called.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewel.bayeux.message import Message
@@ -26,25 +27,17 @@ from crewel.delivery.records import BATCH_BLOCK
 _SPARE = 500  # batch numbers that are reserved ahead of need
 
 
+@dataclass(eq=False)
 class Acknowledgements:
     """What sessions that acknowledge were sent, and what becomes of it."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: StoreAccess,
-        dispatchers: Dispatchers,
-        durability: Durability,
-        events: Events,
-        options: SubscriptionOptions,
-    ) -> None:
-        self._metrics = runtime.metrics
-        self._access = access
-        self._dispatchers = dispatchers
-        self._durability = durability
-        self._events = events
-        self._options = options
-        self._read_statuses: Callable[[Session, Message], None] | None = None
+    _runtime: Runtime
+    _access: StoreAccess
+    _dispatchers: Dispatchers
+    _durability: Durability
+    _events: Events
+    _options: SubscriptionOptions
+    _read_statuses: Callable[[Session, Message], None] | None = field(default=None, init=False)
 
     # For `ack`
 
@@ -89,7 +82,7 @@ class Acknowledgements:
         if again:
             # What was to be sent again, and is not in this response, waits as all others do.
             session.queue = in_order(session.queue)
-            self._metrics.resends += again
+            self._runtime.metrics.resends += again
             self._events.redelivered(session, again)
         session.retained += len(entries)
 

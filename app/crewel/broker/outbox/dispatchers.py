@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from time import time
 from typing import Any, Final
@@ -47,51 +47,39 @@ _NAMED_CHANNELS: Final = 3
 _SKIPPED: Final = "an operator has taken it out of the queue"
 
 
+@dataclass(eq=False)
 class Dispatchers:
     """The dispatchers of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: StoreAccess,
-        sessions: dict[str, Session],
-        outbound: Outbound,
-        unsettled: Unsettled,
-        expiry: Expiry,
-        times: SessionTimes,
-        events: Events,
-        backlog: BacklogLoader,
-        overflow: Overflow,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._access = access
-        self._sessions = sessions
-        self._outbound = outbound
-        self.unsettled = unsettled
-        self._expiry = expiry
-        self._times = times
-        self._events = events
-        self._backlog = backlog
-        self._overflow = overflow
-        self.on_able: Callable[[Session], None]
-        """Called when a session takes messages again that may go to any of several."""
-        self.on_room: Callable[[Session], None]
-        """Called when a session may have room again for such messages."""
-        self.on_blocked: Callable[[Session], None]
-        """Called when a session takes no more of them for the time being."""
-        self.try_other: Callable[[Session, Entry, str, str, int], bool]
-        """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
-        self.end_session: Callable[[Session, Event], None]
-        """Called to end a session whose client has failed for good."""
-        self.is_offered = False
-        """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
-        self.updated: set[Session] = set()
-        """The sessions that receive `ext.update`, including those that acknowledge nothing."""
-        self.pings = Pings(runtime, outbound)
-        self._metrics.gauge("held_sessions", self._count_held)
-        self._metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
+    _runtime: Runtime
+    _access: StoreAccess
+    _sessions: dict[str, Session]
+    _outbound: Outbound
+    unsettled: Unsettled
+    _expiry: Expiry
+    _times: SessionTimes
+    _events: Events
+    _backlog: BacklogLoader
+    _overflow: Overflow
+    on_able: Callable[[Session], None] = field(init=False)
+    """Called when a session takes messages again that may go to any of several."""
+    on_room: Callable[[Session], None] = field(init=False)
+    """Called when a session may have room again for such messages."""
+    on_blocked: Callable[[Session], None] = field(init=False)
+    """Called when a session takes no more of them for the time being."""
+    try_other: Callable[[Session, Entry, str, str, int], bool] = field(init=False)
+    """Asked whether another session gets a message that this one has failed: its code, reason, and attempts."""
+    end_session: Callable[[Session, Event], None] = field(init=False)
+    """Called to end a session whose client has failed for good."""
+    is_offered: bool = field(default=False, init=False)
+    """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
+    updated: set[Session] = field(default_factory=set, init=False)
+    """The sessions that receive `ext.update`, including those that acknowledge nothing."""
+
+    def __post_init__(self) -> None:
+        self.pings = Pings(self._runtime, self._outbound)
+        self._runtime.metrics.gauge("held_sessions", self._count_held)
+        self._runtime.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
 
     # Logins
 
@@ -100,7 +88,7 @@ class Dispatchers:
         rules = self._rules(session, qos)
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
-            session.timeout_ms = min(qos.ping_interval_ms, self._settings.bayeux.timeout_ms)
+            session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
         if session.dispatcher is not None:
             was_sink = session.dispatcher.sink is not None
             session.dispatcher.revive(rules)
@@ -118,7 +106,7 @@ class Dispatchers:
         self._apply_state(session)
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
-        delivery, asked = self._settings.delivery, qos.dispatcher or Retries()
+        delivery, asked = self._runtime.settings.delivery, qos.dispatcher or Retries()
         retries = delivery.retries if asked.retries is None else asked.retries
         delay = (delivery.delay_ms if asked.delay_ms is None else asked.delay_ms) / 1000
         wait_ms = delivery.ack_wait_ms if qos.ack_wait_ms is None else qos.ack_wait_ms
@@ -170,11 +158,11 @@ class Dispatchers:
         self._expiry.leave(session)
         self.unsettled.leave_attempts(session)
         if durable is not None and (
-            durable.is_named or durable.death is not None or self._settings.delivery.letters_for_anonymous
+            durable.is_named or durable.death is not None or self._runtime.settings.delivery.letters_for_anonymous
         ):
             self.unsettled.dead_letter_transients(session, *(durable.death or (DEAD_SESSION, "the session has ended")))
         elif session.is_reliable:
-            self._metrics.ended[EndReason.LAPSED] += len(session.transients())
+            self._runtime.metrics.ended[EndReason.LAPSED] += len(session.transients())
         if session.is_paused:
             self._pause(session, is_paused=False)
             session.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
@@ -185,13 +173,13 @@ class Dispatchers:
         if not waiting or not session.is_reliable:
             return
         durable = session.durable
-        keeps = self._settings.delivery.letters_for_anonymous
+        keeps = self._runtime.settings.delivery.letters_for_anonymous
         is_kept = durable is not None and (durable.is_named or durable.death is not None or keeps)
         log.log(
             logging.WARNING if is_kept else logging.INFO,
             "the session %s has ended (%s): %d waiting messages %s",
             session.name or "of a client without a name",
-            cause(session, event, self._times, self._loop.time()),
+            cause(session, event, self._times, self._runtime.loop.time()),
             waiting,
             "become dead letters, or go back to their subject or group" if is_kept else "lapse",
         )
@@ -218,7 +206,7 @@ class Dispatchers:
         if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
-        now, now_ms = self._loop.time(), int(time() * 1000)
+        now, now_ms = self._runtime.loop.time(), int(time() * 1000)
         had_unclaimed = bool(dispatcher.unclaimed)
         judgement = dispatcher.judge(statuses, session.name, now, now_ms)
         if judgement.unclaimed and not had_unclaimed:
@@ -236,7 +224,7 @@ class Dispatchers:
         dispatcher = session.dispatcher
         if dispatcher is None or not session.is_live:
             return
-        death = dispatcher.conclude(self._loop.time())
+        death = dispatcher.conclude(self._runtime.loop.time())
         if death is not None:
             self._end_failed(session, *death)
         else:
@@ -257,7 +245,7 @@ class Dispatchers:
             session.take_back(entry)
         if put_back:
             unsettled.recall(session, put_back)
-        self._metrics.redeliveries += len(judgement.put_back)
+        self._runtime.metrics.redeliveries += len(judgement.put_back)
         session.note_retained()
         if judgement.holdback is not None:
             self._events.held(session, judgement.holdback)
@@ -328,7 +316,7 @@ class Dispatchers:
         session.note_retained()
         if session.dispatcher is not None:
             session.dispatcher.flushes = has_backlog
-            session.dispatcher.restart_wait(self._loop.time())
+            session.dispatcher.restart_wait(self._runtime.loop.time())
             self._outbound.timers.at(session, session.dispatcher.next_at())
         self.on_able(session)
 
@@ -359,7 +347,7 @@ class Dispatchers:
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
         is_gone = session.is_absent or session.state is not State.CONNECTED
-        is_gone = is_gone or self._times.is_gone(session, self._loop.time())
+        is_gone = is_gone or self._times.is_gone(session, self._runtime.loop.time())
         if session.dispatcher is None:
             return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
         return session.dispatcher.observe(is_gone=is_gone)

@@ -7,6 +7,7 @@ away or held back. What a client has got while it is there stays open, for it ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
@@ -16,19 +17,14 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
 
 
+@dataclass(eq=False)
 class Expiry:
     """Takes them out. `clock` tells seconds since 1970."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: StoreAccess,
-        clock: Callable[[], float],
-    ) -> None:
-        self._metrics = runtime.metrics
-        self._access = access
-        self.clock = clock
-        self._watched: set[Session] = set()  # sessions with such messages in memory
+    _runtime: Runtime
+    _access: StoreAccess
+    clock: Callable[[], float]
+    _watched: set[Session] = field(default_factory=set, init=False)  # sessions with such messages in memory
 
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -85,7 +81,9 @@ class Expiry:
 
     def _end_transients(self, session: Session, gone: list[Entry]) -> None:
         if session.is_reliable:
-            self._metrics.ended[EndReason.EXPIRED] += sum(not (entry.position or entry.is_oneway) for entry in gone)
+            self._runtime.metrics.ended[EndReason.EXPIRED] += sum(
+                not (entry.position or entry.is_oneway) for entry in gone
+            )
 
     def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
         durable.expire(places)

@@ -5,6 +5,7 @@ It is asked when a message arrives: one of the log when it is taken, a transient
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -88,25 +89,18 @@ class _Seen(NamedTuple):
     opened: int
 
 
+@dataclass(eq=False)
 class Overflow:
     """The bounds of the sessions that the store has."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        outbound: Outbound,
-        unsettled: Unsettled,
-        events: Events,
-        expiry: Expiry,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._metrics = runtime.metrics
-        self._outbound = outbound
-        self._unsettled = unsettled
-        self._events = events
-        self._expiry = expiry
-        self._access = access
+    _runtime: Runtime
+    _outbound: Outbound
+    _unsettled: Unsettled
+    _events: Events
+    _expiry: Expiry
+    _access: StoreAccess
+
+    def __post_init__(self) -> None:
         self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
@@ -157,7 +151,7 @@ class Overflow:
         recovered = session.recovered
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
             policy = OverflowPolicy.DISCONNECT  # who was told that nothing is missing sees no gap
-        self._metrics.dropped[policy.value] += 1
+        self._runtime.metrics.dropped[policy.value] += 1
         self._events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):
             return True
@@ -172,9 +166,9 @@ class Overflow:
 
     def _makes_letters(self, durable: Durable) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
-        if durable.is_named or self._settings.delivery.letters_for_anonymous:
+        if durable.is_named or self._runtime.settings.delivery.letters_for_anonymous:
             return True
-        self._metrics.dropped["noLetter"] += 1
+        self._runtime.metrics.dropped["noLetter"] += 1
         return False
 
     def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:

@@ -6,6 +6,7 @@ A held connect that is released empty is the question, and the client's next con
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
@@ -13,18 +14,13 @@ from crewel.broker.session import Session
 from crewel.errors import NotReached
 
 
+@dataclass(eq=False)
 class Pings:
     """The pings that are under way."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        outbound: Outbound,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._outbound = outbound
-        self._waiting: dict[Session, dict[asyncio.Future[float], float]] = {}
+    _runtime: Runtime
+    _outbound: Outbound
+    _waiting: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
 
     def __bool__(self) -> bool:
         """Whether any connect is waited for."""
@@ -33,12 +29,12 @@ class Pings:
     async def ping(self, session: Session) -> float:
         """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
         time."""
-        loop = self._loop
+        loop = self._runtime.loop
         answer: asyncio.Future[float] = loop.create_future()
         self._waiting.setdefault(session, {})[answer] = loop.time()
         self._outbound.release(session, loop.time())
         session.advised_on = None  # so that the next connect is looked at
-        limit = self._settings.delivery.ping_timeout_ms / 1000
+        limit = self._runtime.settings.delivery.ping_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit):
                 return await answer
@@ -57,7 +53,7 @@ class Pings:
         """A connect came: if it was waited for, that is the answer."""
         for answer, started in self._waiting.pop(session, {}).items():
             if not answer.done():
-                answer.set_result((self._loop.time() - started) * 1000)
+                answer.set_result((self._runtime.loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
         """The session is over: nobody will answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.broker.durability.access import StoreAccess
@@ -26,20 +27,14 @@ from crewel.qos.update import Origin
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Unsettled:
     """Moves and ends messages of sessions that are live here."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        ids: Ids,
-        expiry: Expiry,
-        access: StoreAccess,
-    ) -> None:
-        self._metrics = runtime.metrics
-        self._ids = ids
-        self._expiry = expiry
-        self._access = access
+    _runtime: Runtime
+    _ids: Ids
+    _expiry: Expiry
+    _access: StoreAccess
 
     # Waiting
 
@@ -119,7 +114,7 @@ class Unsettled:
         durable = session.durable
         has_none = entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM)
         if durable is None or has_none:
-            self._metrics.dropped["noLetter"] += 1
+            self._runtime.metrics.dropped["noLetter"] += 1
             if entry.position and durable is not None:
                 durable.settle(entry.position, EndReason.DROPPED)
         else:
@@ -200,7 +195,7 @@ class Unsettled:
             dict.fromkeys((*entries, *(each for each in session.in_memory() if each.position in places)))
         )
         if session.is_reliable:
-            self._metrics.ended[reason] += len(entries)
+            self._runtime.metrics.ended[reason] += len(entries)
         if durable is not None and places:
             durable.end_many(places, reason)
             self._access.node.touch(durable)

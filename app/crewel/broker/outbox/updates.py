@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from math import inf
 
 from crewel.bayeux.channel import parse
@@ -16,13 +17,13 @@ from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 
 
+@dataclass(eq=False)
 class OnewayUpdates(SessionPart):
     """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""
 
-    def __init__(self, updated: set[Session], unsettled: Unsettled, expiry: Expiry) -> None:
-        self._updated = updated
-        self._unsettled = unsettled
-        self._expiry = expiry
+    _updated: set[Session]
+    _unsettled: Unsettled
+    _expiry: Expiry
 
     def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
         """The messages with `ext.update`, in the encoding that all receivers share. A message
@@ -40,20 +41,14 @@ class OnewayUpdates(SessionPart):
         return told
 
 
+@dataclass(eq=False)
 class Updates:
     """Encodes what leaves for such sessions."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        outbound: Outbound,
-        unsettled: Unsettled,
-        expiry: Expiry,
-    ) -> None:
-        self._loop = loop
-        self._outbound = outbound
-        self._unsettled = unsettled
-        self._expiry = expiry
+    _loop: asyncio.AbstractEventLoop
+    _outbound: Outbound
+    _unsettled: Unsettled
+    _expiry: Expiry
 
     def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a

@@ -80,31 +80,19 @@ class _Outgoing:
         return dict.fromkeys(each for one in self.routes for each in one.sessions if each.durable is None)
 
 
+@dataclass(eq=False)
 class Destinations:
     """Sends messages to those to whom they are addressed."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        ids: Ids,
-        expiry: Expiry,
-        names: Names,
-        shared_queues: SharedQueues,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._ids = ids
-        self._expiry = expiry
-        self._names = names
-        self._shared_queues = shared_queues
-        self._access = access
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _ids: Ids
+    _expiry: Expiry
+    _names: Names
+    _shared_queues: SharedQueues
+    _access: StoreAccess
 
     def send(
         self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
@@ -118,7 +106,7 @@ class Destinations:
         load, next_of = self._dispatchers.waiting, self._shared_queues.next_of
         routes = [resolve_destination(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
-            self._metrics.publishes += 1  # else its subscribers get it too, and it is counted there
+            self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
         if not (qos.persistent or self._must_wait(routes, qos)):
             return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
@@ -207,7 +195,7 @@ class Destinations:
 
     def _deliveries(self, routes: Iterable[Route]) -> list[Delivery]:
         """What the store has to put where; whom two destinations mean, gets the message once."""
-        most = self._settings.ptp.subject_queue_max_entries
+        most = self._runtime.settings.ptp.subject_queue_max_entries
         wanted: dict[str, Delivery] = {}
         for each in routes:
             if each.queue:

@@ -7,6 +7,7 @@ The store remembers failures with the message while that lies in its queue; here
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
@@ -31,25 +32,18 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 
 
+@dataclass(eq=False)
 class Requeue:
     """Puts messages of sessions back, for others."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        unsettled: Unsettled,
-        groups: ConsumerGroups,
-        access: StoreAccess,
-        shared_queues: SharedQueues,
-    ) -> None:
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._spawn = runtime.spawn
-        self._unsettled = unsettled
-        self._groups = groups
-        self._access = access
-        self._shared_queues = shared_queues
-        self._expected: dict[Durable, set[str]] = {}  # queues to look at when these sessions have ended
+    _runtime: Runtime
+    _unsettled: Unsettled
+    _groups: ConsumerGroups
+    _access: StoreAccess
+    _shared_queues: SharedQueues
+    _expected: dict[Durable, set[str]] = field(
+        default_factory=dict, init=False
+    )  # queues to look at when these sessions have ended
 
     # While the session lives
 
@@ -114,10 +108,10 @@ class Requeue:
 
         def answered(count: int | StoreError) -> None:
             if isinstance(count, StoreUnavailable) and access.node.sessions.get(durable.name) is durable:
-                self._loop.call_later(_PAUSE_S, ask)
+                self._runtime.loop.call_later(_PAUSE_S, ask)
                 return
             if not isinstance(count, StoreError):
-                self._metrics.ended[EndReason.RETURNED] += len(places)
+                self._runtime.metrics.ended[EndReason.RETURNED] += len(places)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for name in sources:
                 self._shared_queues.refresh(name)
@@ -153,7 +147,7 @@ class Requeue:
         them. Of those that are not among `returning`, this server had not known."""
         shared, expected = self._shared_queues, self._expected.pop(durable, set())
         if any(place not in returning for place in returned) and not expected:
-            self._spawn(shared.load_again())
+            self._runtime.spawn(shared.load_again())
         # Also of those that are not told: a repeated end does not tell of what the first one did.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
             shared.refresh(name)

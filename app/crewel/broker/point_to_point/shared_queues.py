@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from operator import attrgetter
@@ -64,39 +65,31 @@ class SharedQueue:
         """Whether there was reason meanwhile to ask it again."""
 
 
+@dataclass(eq=False)
 class SharedQueues:
     """The shared queues of one broker."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-        unsettled: Unsettled,
-        registry: Registry,
-        names: Names,
-        groups: ConsumerGroups,
-        dead_letters: DeadLetterNotifier,
-        access: StoreAccess,
-    ) -> None:
-        self._settings = runtime.settings
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._spawn = runtime.spawn
-        self._outbound = outbound
-        self._dispatchers = dispatchers
-        self._unsettled = unsettled
-        self._registry = registry
-        self._names = names
-        self._groups = groups
-        self._dead_letters = dead_letters
-        self._access = access
-        self._known: dict[str, SharedQueue] = {}
+    _runtime: Runtime
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+    _unsettled: Unsettled
+    _registry: Registry
+    _names: Names
+    _groups: ConsumerGroups
+    _dead_letters: DeadLetterNotifier
+    _access: StoreAccess
+    _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
+    blocked: set[str] = field(default_factory=set, init=False)
+    """Queues with messages for which nobody who is there has room."""
+
+    def __post_init__(self) -> None:
+        self._settings = self._runtime.settings
+        self._loop = self._runtime.loop
+        self._metrics = self._runtime.metrics
+        self._spawn = self._runtime.spawn
         self.failures = Failures()
-        self.requeue = Requeue(runtime, unsettled, groups, access, self)
+        self.requeue = Requeue(self._runtime, self._unsettled, self._groups, self._access, self)
         self._turns = count(1)
-        self.blocked: set[str] = set()
-        """Queues with messages for which nobody who is there has room."""
         self._registry.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 

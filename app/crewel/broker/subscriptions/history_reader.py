@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -58,12 +59,12 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
+@dataclass(eq=False)
 class HistoryReader:
     """Reads histories without a subscription."""
 
-    def __init__(self, access: StoreAccess, options: SubscriptionOptions) -> None:
-        self._access = access
-        self._options = options
+    _access: StoreAccess
+    _options: SubscriptionOptions
 
     async def read(self, channel: Channel, count: int | None, room: Room | None = None) -> list[Entry]:
         """The newest so many messages of the history, or all, as far as there is room for them; oldest first. Nothing is
@@ -90,23 +91,18 @@ class HistoryReader:
         return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
 
 
+@dataclass(eq=False)
 class GetService:
     """The remote call. One session reads one history at a time, and all together a few: what was read and not yet queued is
     bounded, however many calls come in one request."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        reader: HistoryReader,
-        permissions: Permissions,
-        outbound: Outbound,
-        dispatchers: Dispatchers,
-    ) -> None:
-        self._settings = settings
-        self._reader = reader
-        self._permissions = permissions
-        self._outbound = outbound
-        self._dispatchers = dispatchers
+    _settings: Settings
+    _reader: HistoryReader
+    _permissions: Permissions
+    _outbound: Outbound
+    _dispatchers: Dispatchers
+
+    def __post_init__(self) -> None:
         self._all = asyncio.Semaphore(_AT_ONCE)
         self._own: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()
 

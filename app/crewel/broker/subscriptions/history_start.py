@@ -223,28 +223,24 @@ class HistoryReads:
         return Room(max(room - len(durable.parked), 0), max(bounds.max_bytes - durable.size, 0))
 
 
+@dataclass(eq=False)
 class HistoryRead:
     """The histories of one subscribe, on their way from the store. `result` gets what is in them."""
 
-    def __init__(
-        self,
-        readers: HistoryReads,
-        session: Session,
-        wanted: Mapping[str, Choices],
-        starts: Sequence[ReplayRequest],
-        result: ReplayResult,
-    ) -> None:
-        self._readers = readers
-        self._access = readers.access
-        self._session = session
-        self._wanted = {start.channel: wanted[start.pattern] for start in starts}
-        self._starts = starts
-        self._result = result
-        self._answers: list[History] = []
-        self._error: StoreError | None = None
+    _readers: HistoryReads
+    _session: Session
+    _wanted: Mapping[str, Choices]
+    _starts: Sequence[ReplayRequest]
+    _result: ReplayResult
+    _answers: list[History] = field(default_factory=list, init=False)
+    _error: StoreError | None = field(default=None, init=False)
+    _awaited: int = field(default=0, init=False)
+    _done: Callable[[], None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._access = self._readers.access
+        self._wanted = {start.channel: self._wanted[start.pattern] for start in self._starts}
         self._room = Room(0)
-        self._awaited = 0
-        self._done: Callable[[], None] | None = None
 
     def ask(self, done: Callable[[], None] | None = None) -> None:
         """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""

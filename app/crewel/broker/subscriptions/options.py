@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -168,32 +169,27 @@ Choices = tuple[Choice, ...]
 """What a session wants of one channel or pattern: what any of these wants. Empty: everything."""
 
 
+@dataclass(eq=False)
 class SubscriptionOptions:
     """Knows which sessions choose among the messages of their channels."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        channels: Channels,
-        outbound: Outbound,
-        unsettled: Unsettled,
-        topics: Topics,
-        groups: ConsumerGroups,
-    ) -> None:
-        self._loop = runtime.loop
-        self._metrics = runtime.metrics
-        self._channels = channels
-        self._outbound = outbound
-        self._unsettled = unsettled
-        self._topics = topics
-        self._groups = groups
-        self.filtered: dict[Session, dict[str, Choices]] = {}
-        """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
-        asked about."""
-        self.numbers: Numbers | None = None
-        """Numbers events for the replay extension; None: it is not loaded."""
-        self._budgets = Budgets(runtime.metrics, runtime.loop.time)
-        self._question: FilterContext | None = None  # about the message that sessions are being asked about
+    _runtime: Runtime
+    _channels: Channels
+    _outbound: Outbound
+    _unsettled: Unsettled
+    _topics: Topics
+    _groups: ConsumerGroups
+    filtered: dict[Session, dict[str, Choices]] = field(default_factory=dict, init=False)
+    """The sessions that do not want every message as it comes, and what they want by pattern; all others need not be
+    asked about."""
+    numbers: Numbers | None = field(default=None, init=False)
+    """Numbers events for the replay extension; None: it is not loaded."""
+    _question: FilterContext | None = field(
+        default=None, init=False
+    )  # about the message that sessions are being asked about
+
+    def __post_init__(self) -> None:
+        self._budgets = Budgets(self._runtime.metrics, self._runtime.loop.time)
 
     # Messages
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from crewel.bayeux import replies
@@ -36,26 +37,17 @@ _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 """What a subscribe without `ext.subscribe` asks for."""
 
 
+@dataclass(eq=False)
 class SubscribeHandler:
     """Answers such subscribes."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        topics: Topics,
-        options: SubscriptionOptions,
-        permissions: Permissions,
-        access: StoreAccess,
-        subscriptions: SubscriptionStore,
-        readers: HistoryReads,
-    ) -> None:
-        self._guard = guard
-        self._topics = topics
-        self._options = options
-        self._permissions = permissions
-        self._access = access
-        self._subscriptions = subscriptions
-        self._readers = readers
+    _guard: Guard
+    _topics: Topics
+    _options: SubscriptionOptions
+    _permissions: Permissions
+    _access: StoreAccess
+    _subscriptions: SubscriptionStore
+    _readers: HistoryReads
 
     def asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
@@ -211,22 +203,15 @@ def _told(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[st
 # The beginning
 
 
+@dataclass(eq=False)
 class Permissions:
     """Asks the policy, channel by channel."""
 
-    def __init__(
-        self,
-        channels: Channels,
-        guard: Guard,
-        groups: ConsumerGroups,
-        options: SubscriptionOptions,
-        subscriptions: SubscriptionStore,
-    ) -> None:
-        self._channels = channels
-        self._guard = guard
-        self._groups = groups
-        self._options = options
-        self._subscriptions = subscriptions
+    _channels: Channels
+    _guard: Guard
+    _groups: ConsumerGroups
+    _options: SubscriptionOptions
+    _subscriptions: SubscriptionStore
 
     def grant(
         self, session: Session, message: Message, channels: list[Channel]

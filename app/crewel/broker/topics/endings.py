@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -39,52 +40,45 @@ _REST: Final = 50
 """Looking through the queues is rested from this many times as long as it took."""
 
 
+@dataclass(eq=False)
 class Endings:
     """Watches the topics of one server, and ends them."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        topics: Topics,
-        queued: QueuedTopics,
-        access: StoreAccess,
-        channels: Channels,
-        groups: ConsumerGroups,
-        shared_queues: SharedQueues,
-        clock: Clock,
-    ) -> None:
-        self._loop = runtime.loop
-        self._spawn = runtime.spawn
-        self._topics = topics
-        self._queued = queued
-        self._access = access
-        self._channels = channels
-        self._groups = groups
-        self._shared_queues = shared_queues
-        self._clock = clock
-        self.eraser: TopicEraser
-        """Parts sessions from topics that are erased."""
+    _runtime: Runtime
+    _topics: Topics
+    _queued: QueuedTopics
+    _access: StoreAccess
+    _channels: Channels
+    _groups: ConsumerGroups
+    _shared_queues: SharedQueues
+    _clock: Clock
+    eraser: TopicEraser = field(init=False)
+    """Parts sessions from topics that are erased."""
+    _suspects: dict[Topic, None] = field(default_factory=dict, init=False)  # that may be without any reference
+    _rests_until: float = field(default=0.0, init=False)
+    _is_looking: bool = field(default=False, init=False)
+    _is_expiring: bool = field(default=False, init=False)
+    erasing: Counter[str] = field(default_factory=Counter, init=False)
+    """Topics that are being erased: subscriptions to their names are about to end."""
+    _parting: dict[str, set[str]] = field(
+        default_factory=dict, init=False
+    )  # erased topics, and the queues of the groups that still have messages
+
+    def __post_init__(self) -> None:
         self._round: Iterator[Topic] = iter(())
-        self._suspects: dict[Topic, None] = {}  # that may be without any reference
-        self._rests_until = 0.0
-        self._is_looking = False
-        self._is_expiring = False
-        self.erasing: Counter[str] = Counter()
-        """Topics that are being erased: subscriptions to their names are about to end."""
-        self._parting: dict[str, set[str]] = {}  # erased topics, and the queues of the groups that still have messages
 
     # By time
 
     def sweep(self) -> None:
         """Take what has expired out of histories, and look for topics that nothing refers to any more."""
         self._expire()
-        now = self._loop.time()
+        now = self._runtime.loop.time()
         for topic in self._next():
             if self._is_suspect(topic, now):
                 self._suspects[topic] = None
         if (self._suspects or self._parting) and self._rests_until <= now and not self._is_looking:
             self._is_looking = True
-            self._spawn(self._look_everywhere())
+            self._runtime.spawn(self._look_everywhere())
 
     async def _look_everywhere(self) -> None:
         began = perf_counter()
@@ -101,10 +95,10 @@ class Endings:
             self._is_looking = False
 
     def _rest(self, began: float) -> None:
-        self._rests_until = self._loop.time() + (perf_counter() - began) * _REST
+        self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
 
     def _look_at_all(self, counts: Mapping[str, int]) -> None:
-        now = self._loop.time()
+        now = self._runtime.loop.time()
         suspects, self._suspects = self._suspects, {}
         for topic in suspects:
             self._look(topic, counts, now)
@@ -178,8 +172,8 @@ class Endings:
         delay = topic.settings.destroy_delay_ms
         if delay < 0:
             return None
-        since = self._loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
-        return max(0, round((since - self._loop.time()) * 1000) + delay)
+        since = self._runtime.loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
+        return max(0, round((since - self._runtime.loop.time()) * 1000) + delay)
 
     def forget(self, topic: Topic) -> None:
         """Know the topic no more."""
@@ -277,7 +271,7 @@ class Endings:
     def _erase_stored(self, name: str, topic: Topic | None, *, force: bool) -> asyncio.Future[LogId]:
         """Erase what the store has. The future has the place up to which all that was published before has been taken when the
         store answers, and nothing that is published after; it raises StoreError."""
-        done: asyncio.Future[LogId] = self._loop.create_future()
+        done: asyncio.Future[LogId] = self._runtime.loop.create_future()
         access = self._access
         if not access.has_store:
             self._emptied(name, topic)

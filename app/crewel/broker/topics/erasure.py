@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from crewel.bayeux.channel import Channel, parse
@@ -68,36 +69,22 @@ class StoredSubscriptions(Protocol):
         """End the subscription to an erased topic, send the notice, or both."""
 
 
+@dataclass(eq=False)
 class TopicEraser:
     """Parts sessions from topics that are erased."""
 
-    def __init__(
-        self,
-        channels: Channels,
-        outbound: Outbound,
-        unsettled: Unsettled,
-        ids: Ids,
-        groups: ConsumerGroups,
-        shared_queues: SharedQueues,
-        access: StoreAccess,
-        sessions: dict[str, Session],
-        queued: QueuedTopics,
-        options: Options,
-        subscriptions: StoredSubscriptions,
-        committed: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._channels = channels
-        self._outbound = outbound
-        self._unsettled = unsettled
-        self._ids = ids
-        self._groups = groups
-        self._shared_queues = shared_queues
-        self._access = access
-        self._sessions = sessions
-        self._queued = queued
-        self._options = options
-        self._subscriptions = subscriptions
-        self._committed = committed
+    _channels: Channels
+    _outbound: Outbound
+    _unsettled: Unsettled
+    _ids: Ids
+    _groups: ConsumerGroups
+    _shared_queues: SharedQueues
+    _access: StoreAccess
+    _sessions: dict[str, Session]
+    _queued: QueuedTopics
+    _options: Options
+    _subscriptions: StoredSubscriptions
+    _committed: Callable[[], Awaitable[None]]
 
     async def end_subscriptions(self, name: str, groups: Iterable[str]) -> None:
         """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
@@ -236,16 +223,12 @@ def _channel(value: object) -> Channel:
 _CHECKS: Final[Mapping[str, Check]] = {"channel": _channel, "force": flag}
 
 
+@dataclass(eq=False)
 class EraseService:
     """Answers the remote call."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        topics: Topics,
-    ) -> None:
-        self._guard = guard
-        self._topics = topics
+    _guard: Guard
+    _topics: Topics
 
     async def erase(self, session: Session, data: Any) -> Fields:
         """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
@@ -37,18 +38,13 @@ _MOST_SHARED: Final = 10_000
 _AT_ONCE: Final = 500
 
 
+@dataclass(eq=False)
 class QueuedTopics:
     """Looks up which topics the queues refer to."""
 
-    def __init__(
-        self,
-        shared_queues: SharedQueues,
-        access: StoreAccess,
-        sessions: dict[str, Session],
-    ) -> None:
-        self._shared_queues = shared_queues
-        self._access = access
-        self._sessions = sessions
+    _shared_queues: SharedQueues
+    _access: StoreAccess
+    _sessions: dict[str, Session]
 
     def queued(self) -> Counter[str]:
         """How many messages of each channel wait for a session: in its queue, with its client, or in the store. Counted once
@@ -157,24 +153,16 @@ def channel_of(name: str) -> Channel:
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Looks:
     """Finds out what refers to topics."""
 
-    def __init__(
-        self,
-        topics: Topics,
-        queued: QueuedTopics,
-        access: StoreAccess,
-        channels: Channels,
-        groups: ConsumerGroups,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._topics = topics
-        self._queued = queued
-        self._access = access
-        self._channels = channels
-        self._groups = groups
-        self._loop = loop
+    _topics: Topics
+    _queued: QueuedTopics
+    _access: StoreAccess
+    _channels: Channels
+    _groups: ConsumerGroups
+    _loop: asyncio.AbstractEventLoop
 
     async def state(self, name: str) -> State:
         """The state of this topic."""

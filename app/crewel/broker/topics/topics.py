@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from asyncio import Future, gather
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -38,31 +38,35 @@ from crewel.topics.rules import HISTORY_MAX, USUAL, TopicSettings
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Topics:
     """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: StoreAccess,
-        channels: Channels,
-        groups: ConsumerGroups,
-        shared_queues: SharedQueues,
-        limits: Limiter,
-        clock: Clock,
-        queued: QueuedTopics,
-    ) -> None:
-        self._loop = runtime.loop
-        self._access = access
-        self._channels = channels
-        self._groups = groups
-        self._limits = limits
-        self._rules = read_rules(runtime.settings)
-        self.known: dict[str, Topic] = {}
-        """Those that are configured, and those that were erased and still have messages in queues."""
-        self.queued = queued
-        self.looks = Looks(self, queued, access, channels, groups, runtime.loop)
-        self.endings = Endings(runtime, self, queued, access, channels, groups, shared_queues, clock)
+    _runtime: Runtime
+    _access: StoreAccess
+    _channels: Channels
+    _groups: ConsumerGroups
+    _shared_queues: SharedQueues
+    _limits: Limiter
+    _clock: Clock
+    queued: QueuedTopics
+    known: dict[str, Topic] = field(default_factory=dict, init=False)
+    """Those that are configured, and those that were erased and still have messages in queues."""
+
+    def __post_init__(self) -> None:
+        self._loop = self._runtime.loop
+        self._rules = read_rules(self._runtime.settings)
+        self.looks = Looks(self, self.queued, self._access, self._channels, self._groups, self._runtime.loop)
+        self.endings = Endings(
+            self._runtime,
+            self,
+            self.queued,
+            self._access,
+            self._channels,
+            self._groups,
+            self._shared_queues,
+            self._clock,
+        )
 
     # What a publish asks
 
