@@ -46,7 +46,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "ptp": session.takes_ptp,
         "lastFailure": _failure(session),
         "reliable": session.is_reliable,
-        "update": session.dispatcher is not None and session.dispatcher.rules.tells,
+        "update": session.dispatcher.rules.tells,
         "durable": session.durable is not None,
         "operator": session.is_operator,
         "transport": _transport(session),
@@ -108,7 +108,7 @@ def _absolute(admin: Administration, session: Session) -> str:
 
 
 def _failure(session: Session) -> dict[str, str] | None:
-    if session.dispatcher is None or session.dispatcher.last_failure is None:
+    if session.dispatcher.last_failure is None:
         return None
     code, reason = session.dispatcher.last_failure
     return {"code": code, "reason": reason}
@@ -131,7 +131,7 @@ def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
 def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
     """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
     dispatcher = session.dispatcher
-    if dispatcher is None or not dispatcher.waits_until:
+    if not dispatcher.waits_until:
         return None
     at = int(admin.clock_ms(dispatcher.waits_until))
     return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
@@ -191,7 +191,7 @@ def _polling_since(call: Call) -> str:
     if call.admin.dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
     dispatcher = session.dispatcher
-    if dispatcher is not None and dispatcher.waits_until > 0:
+    if dispatcher.waits_until > 0:
         since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
     elif session.state is State.CONNECTED:
         away = (broker.times.pause_ms(session) + broker.settings.bayeux.max_interval_ms) / 1000
@@ -203,23 +203,20 @@ def _polling_since(call: Call) -> str:
 
 
 def _is_stalled(call: Call) -> bool:
-    dispatcher = call.session.dispatcher
-    return dispatcher is not None and dispatcher.waits_until > 0
+    return call.session.dispatcher.waits_until > 0
 
 
 def _last_failure(call: Call) -> str:
-    dispatcher = call.session.dispatcher
-    return "" if dispatcher is None or dispatcher.last_failure is None else ": ".join(dispatcher.last_failure)
+    return ": ".join(call.session.dispatcher.last_failure or ())
 
 
 def _forget_failure(call: Call) -> str:
-    if call.session.dispatcher is not None:
-        call.session.dispatcher.last_failure = None
+    call.session.dispatcher.last_failure = None
     return "OK"
 
 
 def _failures(call: Call) -> int:
-    return 0 if call.session.dispatcher is None else call.session.dispatcher.failures
+    return call.session.dispatcher.failures
 
 
 async def _set_active(call: Call) -> None:

@@ -221,7 +221,7 @@ class Inbound:
             session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe
         passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
-        if session is not None and session.dispatcher is not None and session.dispatcher.reported:
+        if session is not None and session.dispatcher.reported:
             self._conclude(exchange, session, channel)
         return self._answer(exchange, session, message, passes=passes)
 

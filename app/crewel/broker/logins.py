@@ -317,14 +317,14 @@ class Logins:
     def _tell(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        dispatcher = session.dispatcher
+        has_update = session.dispatcher.rules.tells
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
             "queued": self._dispatchers.waiting(session),
             "resume": resume,
-            "update": dispatcher is not None and dispatcher.rules.tells,
-            **({"unclaimed": True} if dispatcher is not None and dispatcher.rules.tells else {}),
+            "update": has_update,
+            **({"unclaimed": True} if has_update else {}),
             "durable": session.durable is not None,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,

@@ -18,6 +18,7 @@ from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
 
 
@@ -81,7 +82,8 @@ class SessionTable:
         self._options.forget(session)
         if session.name:
             self._names.forget(session)
-        if session.dispatcher is not None or session.durable is not None or session in self._dispatchers.updated:
+        has_dispatcher = session.dispatcher is not NO_DISPATCHER
+        if has_dispatcher or session.durable is not None or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
         if session.durable is not None:
             self._subscriptions.end(session.durable)

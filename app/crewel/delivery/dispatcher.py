@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, Outcome, outcome_of
@@ -322,6 +322,10 @@ class Dispatcher:
                 self._put_back(message_id, judgement)
                 self.reported.append((Outcome.RETRY, NO_STATUS, reason))
         return judgement
+
+
+NO_DISPATCHER: Final = Dispatcher(Rules())
+"""The dispatcher of every session that needs none. It is shared: nothing is sent through it, so it stays empty and active."""
 
 
 def _failures_last(statuses: Iterable[Status]) -> list[Status]:

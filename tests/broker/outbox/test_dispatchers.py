@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
@@ -228,7 +229,6 @@ class TestAbsence:
         assert joe.take() == []
         assert len(stored.ended()) == 2
         assert stored.broker.dispatchers.waiting(joe.session) == 0
-        assert joe.session.dispatcher is not None
         assert joe.session.dispatcher.open == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
@@ -363,7 +363,7 @@ class TestHoldback:
         with pytest.raises(IllegalArgument) as refused:
             stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
-        assert client.session.dispatcher is None
+        assert client.session.dispatcher is NO_DISPATCHER
         assert (dispatchers.waiting(client.session), dispatchers.holdback(client.session)) == (0, None)
 
     def test_without_a_store_it_holds_in_memory(self, make_world: MakeWorld) -> None:
@@ -508,7 +508,6 @@ class TestRetries:
         assert data(each for each in lost.answer if "data" in each) == [1]
         (again,) = joe.take(failed(message, GONE))  # which acknowledges what came before that answer
         assert origin(again)["redeliver"] == 2
-        assert joe.session.dispatcher is not None
         assert joe.session.dispatcher.failures == 1
 
     def test_more_failures_in_a_row_than_retries_end_the_session_with_letters(self, stored: StoredWorld) -> None:
@@ -591,7 +590,6 @@ class TestAckWait:
             stored.advance(2.5)
             assert "ext" not in joe.tell({"id": origin(message)["id"], "state": "WORKING"})
         assert joe.take() == []
-        assert joe.session.dispatcher is not None
         assert joe.session.dispatcher.failures == 0
 
     def test_without_retries_it_becomes_a_letter_and_the_session_lives(self, stored: StoredWorld) -> None:

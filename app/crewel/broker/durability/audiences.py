@@ -15,6 +15,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.recent import Audience, Recent
@@ -94,7 +95,7 @@ class Audiences:
                 session.queue
                 or session.retained
                 or session.is_absent
-                or session.dispatcher is not None
+                or session.dispatcher is not NO_DISPATCHER
                 or durable.parked
                 or lazy
             ):

@@ -20,6 +20,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.batches import Batches
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order
 from crewel.delivery.records import BATCH_BLOCK
@@ -50,7 +51,7 @@ class Acknowledgements:
     def take_last(self, session: Session, batches: Batches) -> None:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
         durable = session.durable
-        if durable is None or session.dispatcher is not None:
+        if durable is None or session.dispatcher is not NO_DISPATCHER:
             self._take(session, batches, batches.number - 1)
         else:
             session.retained = 0
@@ -95,13 +96,14 @@ class Acknowledgements:
 
     def _take(self, session: Session, batches: Batches, batch: int | None) -> None:
         session.retained = 0  # what is still open is in the queue again, or open in the dispatcher
-        if session.durable is None and session.dispatcher is None:
+        if session.durable is None and session.dispatcher is NO_DISPATCHER:
             session.queue = batches.acknowledge(batch, session.queue)
             return
         acknowledged: list[Entry] = []
         session.queue = batches.acknowledge(batch, session.queue, acknowledged)
-        if session.dispatcher is not None:
-            acknowledged = self._dispatchers.acknowledged(session, session.dispatcher, acknowledged)
+        if session.dispatcher.rules.tells:
+            acknowledged = session.dispatcher.acknowledge(acknowledged)
+            session.note_retained()
         places = [entry.position for entry in acknowledged if entry.position]
         if places and session.durable is not None:
             self._durability.settle(session.durable, places)

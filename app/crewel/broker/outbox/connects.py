@@ -131,7 +131,7 @@ class Connects(ABC):
     def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
         """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
         passes = self.pipe.rcv_meta(session, message)
-        if session.dispatcher is not None and session.dispatcher.reported:
+        if session.dispatcher.reported:
             self.conclude(session)
         if (
             passes

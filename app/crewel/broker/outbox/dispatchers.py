@@ -27,7 +27,7 @@ from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
-from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
 from crewel.delivery.order import comes_before
@@ -89,7 +89,7 @@ class Dispatchers:
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
             session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
-        if session.dispatcher is not None:
+        if session.dispatcher is not NO_DISPATCHER:
             was_sink = session.dispatcher.sink is not None
             session.dispatcher.revive(rules)
             if was_sink:
@@ -125,7 +125,8 @@ class Dispatchers:
 
     def rules(self, session: Session) -> Rules:
         """What the session's dispatcher goes by, or would."""
-        return self._rules(session, session.asked) if session.dispatcher is None else session.dispatcher.rules
+        has_none = session.dispatcher is NO_DISPATCHER
+        return self._rules(session, session.asked) if has_none else session.dispatcher.rules
 
     def restore(self, session: Session, record: SessionRecord) -> None:
         """The session came back from the store: its dispatcher stands where it stood."""
@@ -145,7 +146,7 @@ class Dispatchers:
         acknowledge: nothing waits for it."""
         if not session.is_reliable:
             raise IllegalArgument("dispatcherActive", f"{session.name} does not acknowledge: nothing is kept for it")
-        if session.dispatcher is None:
+        if session.dispatcher is NO_DISPATCHER:
             session.dispatcher = Dispatcher(self._rules(session, session.asked))
         return session.dispatcher
 
@@ -186,14 +187,6 @@ class Dispatchers:
 
     # What clients say
 
-    def acknowledged(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[Entry]:
-        """The client has got these; returns those that are settled by that."""
-        if not dispatcher.rules.tells:
-            return entries
-        settled = dispatcher.acknowledge(entries)
-        session.note_retained()
-        return settled
-
     def handle_statuses(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
@@ -203,7 +196,7 @@ class Dispatchers:
         if batch is not None and session.batches is not None:
             repeated = {entry.origin.id for entry in session.batches.beyond(batch) if entry.origin is not None}
             statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
-        if dispatcher is None or not dispatcher.rules.tells or not session.is_live:
+        if not (dispatcher.rules.tells and session.is_live):
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
         now, now_ms = self._runtime.loop.time(), int(time() * 1000)
@@ -222,7 +215,7 @@ class Dispatchers:
     def conclude(self, session: Session) -> None:
         """The request that reported failures is read to its end: carry out what they mean for the client itself."""
         dispatcher = session.dispatcher
-        if dispatcher is None or not session.is_live:
+        if not session.is_live:
             return
         death = dispatcher.conclude(self._runtime.loop.time())
         if death is not None:
@@ -270,7 +263,6 @@ class Dispatchers:
     def _reject_all(self, session: Session) -> None:
         """What waits and what arrives becomes dead letters."""
         session.reject_all()
-        assert session.dispatcher is not None
         assert session.dispatcher.sink is not None
         self.unsettled.dead_letter_all(session, *session.dispatcher.sink)
 
@@ -279,7 +271,7 @@ class Dispatchers:
     def _apply_state(self, session: Session) -> None:
         """Pause the session or let it go on, as its dispatcher stands."""
         dispatcher = session.dispatcher
-        if dispatcher is None:
+        if dispatcher is NO_DISPATCHER:
             return
         if dispatcher.is_paused is not session.is_paused:
             self._pause(session, is_paused=dispatcher.is_paused)
@@ -299,7 +291,7 @@ class Dispatchers:
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""
         dispatcher = session.dispatcher
-        if dispatcher is None or not session.is_live:
+        if not session.is_live:
             return inf
         if dispatcher.resume(now):
             self._apply_state(session)
@@ -314,7 +306,7 @@ class Dispatchers:
     def back(self, session: Session, *, has_backlog: bool) -> None:
         """The client was away, and is there again."""
         session.note_retained()
-        if session.dispatcher is not None:
+        if session.dispatcher is not NO_DISPATCHER:
             session.dispatcher.flushes = has_backlog
             session.dispatcher.restart_wait(self._runtime.loop.time())
             self._outbound.timers.at(session, session.dispatcher.next_at())
@@ -322,13 +314,12 @@ class Dispatchers:
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
-        if session.dispatcher is not None:
-            session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
+        session.expires_at = min(session.expires_at, now + session.dispatcher.rules.gives_up)
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
         durable, access, dispatcher = session.durable, self._access, session.dispatcher
-        if durable is None or dispatcher is None:
+        if durable is None:
             return None
         told: dict[str, Any] | None = None
         if dispatcher.holdback is not None:
@@ -348,8 +339,6 @@ class Dispatchers:
         """Where the session's dispatcher stands."""
         is_gone = session.is_absent or session.state is not State.CONNECTED
         is_gone = is_gone or self._times.is_gone(session, self._runtime.loop.time())
-        if session.dispatcher is None:
-            return DispatcherState.POLLING if is_gone else DispatcherState.ALIVE
         return session.dispatcher.observe(is_gone=is_gone)
 
     def _count_held(self) -> int:
@@ -357,7 +346,7 @@ class Dispatchers:
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""
-        return None if session.dispatcher is None else session.dispatcher.holdback
+        return session.dispatcher.holdback
 
     def waiting(self, session: Session) -> int:
         """How many messages wait, are sent, or are open for the session."""
@@ -365,7 +354,7 @@ class Dispatchers:
 
     def unclaimed(self, session: Session) -> int:
         """How many of them no listener of the client takes, as far as it says."""
-        return 0 if session.dispatcher is None else len(session.dispatcher.unclaimed)
+        return len(session.dispatcher.unclaimed)
 
     def waiting_bytes(self, session: Session) -> int:
         """Their bytes."""
@@ -384,7 +373,7 @@ class Dispatchers:
     async def activate(self, session: Session) -> None:
         """Let the session's messages go to it again, the held one in its old place."""
         dispatcher = session.dispatcher
-        if dispatcher is not None and dispatcher.holdback is not None:
+        if dispatcher.holdback is not None:
             dispatcher.holdback = None
             self._events.released(session)
             self._apply_state(session)
@@ -393,7 +382,7 @@ class Dispatchers:
 
     def retry(self, session: Session) -> bool:
         """Send again what its client could not take, without waiting longer; whether it was waited with."""
-        if session.dispatcher is None or not session.dispatcher.retry():
+        if not session.dispatcher.retry():
             return False
         self._apply_state(session)
         self.on_able(session)
@@ -465,7 +454,7 @@ class Dispatchers:
         if not durable.arrived(place, waiting):
             return
         self._access.node.touch(durable)
-        if session.dispatcher is not None and session.dispatcher.sink is not None:
+        if session.dispatcher.sink is not None:
             self.unsettled.dead_letter_stored(session, place, *session.dispatcher.sink)
             return
         if entry is not None and not self._overflow.has_room(session, durable, entry):

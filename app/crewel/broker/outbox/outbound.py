@@ -267,7 +267,7 @@ class Outbound(Connects):
                 entries = self.pipe.departing(session, entries)
             self._metrics.deliveries += len(entries)
             dispatcher = session.dispatcher
-            if dispatcher is not None and dispatcher.rules.tells:
+            if dispatcher.rules.tells:
                 return self.encode_updates(session, dispatcher, entries)
             return [entries[0].wire] if len(entries) == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
@@ -281,7 +281,7 @@ class Outbound(Connects):
             session.urgent = session.urgent or bool(session.queue)
             if session.urgent and not (session.requests or session.is_paused):
                 self._wake(session, now)
-        due = session.lazy_at if session.dispatcher is None else min(session.lazy_at, self.on_timer(session, now))
+        due = min(session.lazy_at, self.on_timer(session, now))
         held = session.held
         if held is None:
             return due
@@ -300,7 +300,7 @@ class Outbound(Connects):
         if session is not None:
             if session.state is State.NEW:
                 session = None
-            elif session.dispatcher is not None and session.dispatcher.reported:
+            elif session.dispatcher.reported:
                 self.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live and self._hold(exchange, session):
             return

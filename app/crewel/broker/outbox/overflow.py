@@ -105,8 +105,7 @@ class Overflow:
 
     def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
-        bounds, dispatcher = session.bounds, session.dispatcher
-        sink = None if dispatcher is None else dispatcher.sink
+        bounds, sink = session.bounds, session.dispatcher.sink
         if sink is None:
             # Counted in a hurry: what is open at the client and waits again counts twice.
             waiting = len(session.queue) + session.retained + len(durable.parked)
@@ -133,13 +132,13 @@ class Overflow:
     def _transients(self, session: Session, stored: int) -> int:
         """How many messages wait for the session that are not stored. A full queue is asked about every message that arrives,
         so they are counted again only after something has come or gone."""
-        batches, dispatcher = session.batches, session.dispatcher
+        batches = session.batches
         seen = _Seen(
             session.last_seen,
             stored,
             len(session.queue),
             0 if batches is None else len(batches) + batches.resending,
-            0 if dispatcher is None else len(dispatcher.open),
+            len(session.dispatcher.open),
         )
         known = self._counted.get(session)
         if known is None or known[0] != seen:

@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from crewel.delivery.batches import Batches
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.order import in_order
 from crewel.delivery.records import LogId
 from crewel.qos.connect import Bounds, Burst
@@ -73,8 +74,8 @@ class Outbox:
     """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
     durable: Durable | None
     """What the log owes it; None unless the store has the session."""
-    dispatcher: Dispatcher | None
-    """What decides about its failures; None while nothing needs one."""
+    dispatcher: Dispatcher
+    """What decides about its failures; NO_DISPATCHER while nothing needs one."""
     bounds: Bounds | None
     """The bounds of its queue, if the store has it."""
     queue_limit: int
@@ -102,7 +103,7 @@ class Outbox:
         self.batches = None
         self.retained = 0
         self.durable = None
-        self.dispatcher = None
+        self.dispatcher = NO_DISPATCHER
         self.bounds = None
         self.queue_limit = 0
         self.queue_max_bytes = max_bytes
@@ -174,7 +175,7 @@ class Outbox:
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
-        if self.dispatcher is not None and self.dispatcher.rules.tells:
+        if self.dispatcher.rules.tells:
             resending = 0 if self.batches is None else self.batches.resending
             self.retained = max(len(self.dispatcher.open) - resending, 0)
 
@@ -197,8 +198,7 @@ class Outbox:
         self.queue = [entry.shed() for entry in self.queue]
         if self.batches is not None:
             self.batches.shed()
-        if self.dispatcher is not None:
-            self.dispatcher.shed()
+        self.dispatcher.shed()
 
     def come_back(self) -> list[LogId]:
         """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
@@ -231,8 +231,7 @@ class Outbox:
     def take_out(self, entry: Entry) -> None:
         """The entry is neither to be sent nor to be acknowledged any more."""
         self.take_back(entry)
-        if self.dispatcher is not None:
-            self.dispatcher.close(entry)
+        self.dispatcher.close(entry)
 
     def take_back(self, entry: Entry) -> None:
         """The entry belongs to no batch and waits no more; its status is still awaited."""
@@ -245,9 +244,8 @@ class Outbox:
             self.queue = self.batches.take_out_many(gone, self.queue)
         else:
             self.drop_where(gone.__contains__)
-        if self.dispatcher is not None:
-            for entry in gone:
-                self.dispatcher.close(entry)
+        for entry in gone:
+            self.dispatcher.close(entry)
 
     def expire(self, now: int, *, is_away: bool) -> list[Entry]:
         """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
@@ -257,9 +255,8 @@ class Outbox:
             self.drop_where(lambda entry: entry.is_over(now))
         else:
             self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
-        if self.dispatcher is not None:
-            for entry in gone:
-                self.dispatcher.close(entry)
+        for entry in gone:
+            self.dispatcher.close(entry)
         return gone
 
     def expire_at(self, expires: int) -> None:
@@ -296,4 +293,4 @@ class Outbox:
         ]
 
     def _opened(self) -> list[Entry]:
-        return [] if self.dispatcher is None else [entry for entry, _ in self.dispatcher.open.values()]
+        return [entry for entry, _ in self.dispatcher.open.values()]

@@ -197,7 +197,7 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     gone_in = times.gone_in(session, now)
     if gone_in is None:
         return Outlook(inf, "")
-    gives_up = session.dispatcher.rules.gives_up if session.dispatcher is not None else inf
+    gives_up = session.dispatcher.rules.gives_up
     if session.durable is not None and gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
         ends_at = session.expires_at if session.is_absent else min(session.expires_at, now + gone_in + gives_up)

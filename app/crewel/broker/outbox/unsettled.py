@@ -16,6 +16,7 @@ from crewel.broker.ids import Ids
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
@@ -71,7 +72,7 @@ class Unsettled:
 
     def renew(self, session: Session) -> None:
         """Another client continues the session: all that was sent goes out again."""
-        if session.dispatcher is None:
+        if session.dispatcher is NO_DISPATCHER:
             session.forget_sent()
         else:
             sent = [] if session.batches is None else session.batches.forget()
@@ -83,7 +84,7 @@ class Unsettled:
         """What was sent to tell that the topics of these, which wait again, were erased: it comes after them, so it waits
         again too. Nothing waits for its status any more."""
         durable, dispatcher = session.durable, session.dispatcher
-        if dispatcher is None or durable is None or not durable.notices:
+        if durable is None or not durable.notices:
             return []
         found = [durable.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
@@ -164,7 +165,7 @@ class Unsettled:
         """The parked message at this place ends. The queue does not have it, and is not looked through."""
         durable, dispatcher = session.durable, session.dispatcher
         sent = () if session.batches is None else session.batches.unacknowledged
-        if any(each.position == place for each in sent) or (dispatcher is not None and str(place) in dispatcher.open):
+        if any(each.position == place for each in sent) or str(place) in dispatcher.open:
             self.drop_stored(session, place)
         elif durable is not None:
             durable.forget_parked(place)
@@ -179,8 +180,7 @@ class Unsettled:
             self.end(session, entry, EndReason.DROPPED)
             return
         session.drop_at(index)
-        if session.dispatcher is not None:
-            session.dispatcher.close(entry)
+        session.dispatcher.close(entry)
         if entry.position and session.durable is not None:
             session.durable.settle(entry.position, EndReason.DROPPED)
             self._access.node.touch(session.durable)
@@ -241,12 +241,12 @@ class Unsettled:
     def _attempts(session: Session, message_id: str) -> int:
         """How often this server may have sent the message."""
         dispatcher = session.dispatcher
-        return 0 if dispatcher is None else dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.open)
+        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.open)
 
     def leave_attempts(self, session: Session) -> None:
         """The session ends: the letters of what is stored are written by its durable half, which has to know."""
         dispatcher, durable = session.dispatcher, session.durable
-        if dispatcher is not None and durable is not None:
+        if durable is not None:
             for message_id in {*dispatcher.tries, *dispatcher.open}:
                 if message_id.isdecimal():
                     durable.attempted(LogId(int(message_id)), self._attempts(session, message_id))
