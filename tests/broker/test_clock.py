@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.broker.clock import Clock
-from crewel.broker.ids import KEY_LIFETIME, Ids
+from crewel.broker.ids import KEY_LIFETIME, Clock, Ids
 
 
 class Machine:

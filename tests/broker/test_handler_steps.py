@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.handler_steps import Promise, Steps, Then, complete, resume, start, wait
+from crewel.broker.handler_steps import Promise, Steps, complete, start, wait
 
 
 def double(value: Any) -> Steps[int]:
@@ -67,46 +67,6 @@ async def test_a_cancellation_is_not_a_failure_to_handle() -> None:
         await task
 
 
-def told(result: Any) -> str:
-    if isinstance(result, ValueError):
-        raise result
-    return f"told {result}"
-
-
-def asks(promise: Promise[Any]) -> Steps[str]:
-    return (yield from Then(promise, told))
-
-
-def test_a_function_after_a_promise_is_steps_that_wait_once() -> None:
-    promise: Promise[int] = Promise()
-    steps = Then(promise, told)
-    assert start(steps) == (promise, None)
-    assert resume(steps, 4) == (None, "told 4")
-
-
-@pytest.mark.parametrize("make", [lambda promise: Then(promise, told), asks])
-@pytest.mark.parametrize("is_late", [False, True])
-async def test_it_is_told_the_result_or_what_took_its_place(make: Any, is_late: bool) -> None:
-    for result, wanted in ((4, "told 4"), (KeyError("k"), "told 'k'")):
-        promise: Promise[Any] = Promise()
-        steps = make(promise)
-        waiting, _ = start(steps)
-        assert waiting is promise
-        if is_late:
-            asyncio.get_running_loop().call_soon(promise.keep, result)
-        else:
-            promise.keep(result)
-        assert await complete(steps, promise) == wanted
-
-
-@pytest.mark.parametrize("make", [lambda promise: Then(promise, told), asks])
-def test_what_the_function_raises_comes_out(make: Any) -> None:
-    steps = make(Promise())
-    start(steps)
-    with pytest.raises(ValueError, match="no"):
-        resume(steps, ValueError("no"))
-
-
 def test_a_promise_that_is_kept_refers_to_nobody_any_more() -> None:
     """Or each would be left to the garbage collector, for whoever waits for a promise refers to it."""
 
@@ -123,5 +83,5 @@ def test_a_promise_that_is_kept_refers_to_nobody_any_more() -> None:
     seen = weakref.ref(waiting)
     del waiting
     assert seen() is not None
-    promise.keep(1)
+    promise.resolve(1)
     assert seen() is None

@@ -10,12 +10,10 @@ from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
-from crewel.broker.clock import Clock
-from crewel.broker.durability.access import StoreAccess
-from crewel.broker.durability.write_queue import PendingPublish, Published
+from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import Promise
-from crewel.broker.ids import Ids
+from crewel.broker.ids import Clock, Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
@@ -100,7 +98,7 @@ class Broadcaster:
         first = self._ids.stored.first_of(key) if key else None
         if first is not None:
             known: Promise[Published] = Promise()
-            known.keep(Published(first, is_repeated=True))
+            known.resolve(Published(first, is_repeated=True))
             return known
         self._metrics.publishes += 1
         heard = dict(fields) if self._registry.hearers else None

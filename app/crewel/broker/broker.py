@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, no_object
 from crewel.broker.broadcaster import StoragePlan
+from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.write_queue import Published
 from crewel.broker.handler_steps import finished
 from crewel.broker.parts import Parts
 from crewel.broker.pipe import Hooks, Pipe

@@ -1,7 +1,7 @@
-"""Handlers that can wait, without a task where nothing has to be waited for.
+"""Handler generators: what answers a client and may have to wait, without a task where nothing has to be waited for.
 
-A handler is a generator. What it yields is an awaitable that it needs the result of; most run through without yielding,
-and then a request costs no task, no future and no turn of the event loop.
+A handler yields an awaitable that it needs the result of. Most run through without yielding, and then a request costs no task,
+no future and no turn of the event loop. All other code that waits is a coroutine; both can wait for a `Promise`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from inspect import isawaitable
 from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 Steps = Generator[Awaitable[Any], Any, T]
 
 
@@ -34,7 +33,7 @@ class Promise(Generic[T]):
         else:
             function(self._result)
 
-    def keep(self, result: T | Exception) -> None:
+    def resolve(self, result: T | Exception) -> None:
         """The result is there. It is never None."""
         self._result = result
         function, self._function = self._function, None  # it mostly refers to whoever waits for this: a circle
@@ -45,24 +44,6 @@ class Promise(Generic[T]):
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.then(partial(resolve, future))
         return (yield from future.__await__())
-
-
-class Then(Generic[T_co]):
-    """Steps that wait once, for a promise, at the cost of a call: `function` makes the result of what was promised, or of the
-    exception that took its place. Other steps may `yield from` it."""
-
-    __slots__ = ("function", "promise")
-
-    def __init__(self, promise: Promise[Any], function: Callable[[Any], T_co]) -> None:
-        self.promise = promise
-        self.function = function
-
-    def __iter__(self) -> Steps[T_co]:
-        try:
-            result = yield self.promise
-        except Exception as error:  # noqa: BLE001 - the function is told
-            result = error
-        return self.function(result)
 
 
 def resolve(future: asyncio.Future[Any], result: Any) -> None:
@@ -82,33 +63,29 @@ def wait(value: Any) -> Steps[Any]:
     return value
 
 
-def start(steps: Steps[T] | Then[T]) -> tuple[Awaitable[Any] | None, T | None]:
+def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:
     """Run to the end, `(None, result)`, or to the first thing that must be waited for, `(awaitable, None)`."""
-    if isinstance(steps, Then):
-        return steps.promise, None
     try:
         return next(steps), None
     except StopIteration as end:
         return None, end.value
 
 
-def resume(steps: Steps[T] | Then[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
+def resume(steps: Steps[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
     """Go on with what was waited for, or with the exception that took its place, as `start` does."""
-    if isinstance(steps, Then):
-        return None, steps.function(result)
     try:
         return steps.throw(result) if isinstance(result, Exception) else steps.send(result), None
     except StopIteration as end:
         return None, end.value
 
 
-async def finished(steps: Steps[T] | Then[T]) -> T:
+async def finished(steps: Steps[T]) -> T:
     """Run to the end, waiting for whatever comes."""
     waiting, done = start(steps)
     return cast("T", done) if waiting is None else await complete(steps, waiting)
 
 
-async def complete(steps: Steps[T] | Then[T], waiting: Awaitable[Any]) -> T:
+async def complete(steps: Steps[T], waiting: Awaitable[Any]) -> T:
     """Wait for this, then run to the end, waiting for whatever comes."""
     further: Awaitable[Any] | None = waiting
     done: T | None = None

@@ -11,30 +11,30 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.handler_steps import Promise, Steps, Then, complete, resume, start
+from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.meta import HANDSHAKE, MetaHandlers
-from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.publish_handler import PublishHandler
+from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session, State, new_secret
-from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, denied
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
 from crewel.event_loop import TURN_S
 
 log = logging.getLogger(__name__)
 
-_Outcome = Reply | Steps[Reply] | Then[Reply]
+_Outcome = Reply | Steps[Reply]
 """What a handler gives: the reply, or the steps to it."""
 
-_Pending = tuple[Message, Steps[Reply] | Then[Reply], Awaitable[Any]]
+_Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 """A message whose handler waits for something."""
 
 
@@ -263,19 +263,3 @@ def _is_only_stored(element: object) -> bool:
         and asked.get("persistent") is True
         and not (asked.get("destination") or asked.get("administrative"))
     )
-
-
-def refusal(element: object, message: Message | None, failure: Exception) -> Reply:
-    """The reply to a message that was refused, or that could not be handled."""
-    if not isinstance(failure, Refused):
-        log.error("a message could not be handled", exc_info=failure)
-        failure = Refused(BayeuxCode.INTERNAL_ERROR)
-    if message is None:
-        return replies.refused(element, failure.error)
-    reply = replies.failed(message, failure.error)
-    asked = "subscribe" if message.channel.is_meta else "publish"
-    if failure.code and asked in message.ext:
-        reply["ext"] = {asked: {"errorCode": failure.code, "message": failure.message}}
-        if isinstance(failure, Limited):
-            reply["ext"][asked]["retryAfter"] = failure.wait_ms
-    return reply

@@ -22,7 +22,7 @@ from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.names import Names
-from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.outbox.outbound import Outbound

@@ -10,10 +10,8 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 
-from crewel.broker.backend_publisher import BackendPublisher
 from crewel.broker.broadcaster import Broadcaster
 from crewel.broker.channels import Channels
-from crewel.broker.clock import Clock
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.dead_letters.redrive import DeadLetterRedrive
 from crewel.broker.durability.access import StoreAccess
@@ -24,14 +22,14 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
-from crewel.broker.ids import Ids
+from crewel.broker.ids import Clock, Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.meta import MetaHandlers
 from crewel.broker.names import BEYOND_STORED, Names
 from crewel.broker.outbox.acknowledgements import Acknowledgements
-from crewel.broker.outbox.browsers import Browsers
+from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
@@ -44,7 +42,7 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.destinations import Destinations
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.presence import Presence
-from crewel.broker.publish_handler import PublishHandler
+from crewel.broker.publish_handler import BackendPublisher, PublishHandler
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
+from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Channel
+from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.broadcaster import Broadcaster, StoragePlan
 from crewel.broker.channels import Channels
+from crewel.broker.durability.access import Published
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.durability.log_appender import readonly
-from crewel.broker.durability.write_queue import Published
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
-from crewel.broker.handler_steps import Steps, Then, wait
+from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, resume, start, wait
 from crewel.broker.ids import Ids
 from crewel.broker.limiter import Limiter
 from crewel.broker.names import identity
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.point_to_point.destinations import Destinations
+from crewel.broker.refusals import refusal
 from crewel.broker.registry import Registry, RemoteCall
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session
+from crewel.broker.session import Event, Host, Session
 from crewel.broker.topics.topics import Topics
 from crewel.errors import (
+    DENIED_BY_POLICY,
     BayeuxCode,
     Denied,
     IllegalArgument,
@@ -39,7 +43,9 @@ from crewel.errors import (
     coded,
     denied,
 )
+from crewel.event_loop import TURN_S
 from crewel.qos.publish import PublishQos, read_publish_qos
+from crewel.security.grants import Grants
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +78,7 @@ class PublishHandler:
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
 
-    def publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
+    def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
         not anybody hears it."""
         channel = message.channel
@@ -123,7 +129,7 @@ class PublishHandler:
                 told = f"the grant to publish on {channel.name} does not cover messages to {subject}"
                 raise Refused(coded(NOT_AUTHORIZED, f"client/{subject}"), NOT_AUTHORIZED, told)
 
-    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply] | Then[Reply]:
+    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         channel = message.channel
         ext = message.fields.get("ext")
         if type(ext) is dict and "publish" in ext:
@@ -152,9 +158,7 @@ class PublishHandler:
             reply["ext"] = {"service": {"handled": False}}
         return reply
 
-    def _publish_with_qos(
-        self, session: Session, message: Message, qos: PublishQos
-    ) -> Reply | Steps[Reply] | Then[Reply]:
+    def _publish_with_qos(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
         if message.channel.is_reply and (qos.destinations or qos.administrative):
             # No policy is asked about an answer, so it must do nothing but answer.
             raise IllegalArgument("publish", "an answer goes to who asked, and is kept nowhere")
@@ -181,7 +185,7 @@ class PublishHandler:
                 raise _not_stored(error) from error
         return _published(message, self._ids.new())
 
-    def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Then[Reply]:
+    def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
         channel = message.channel
         key = scoped(qos.key, channel, session) if qos.key else ""
         plan = self._broadcaster.plan_storage(channel, qos, session)
@@ -198,22 +202,14 @@ class PublishHandler:
 
     def _publish_stored(
         self, session: Session, message: Message, qos: PublishQos, plan: StoragePlan, key: str
-    ) -> Then[Reply]:
+    ) -> Steps[Reply]:
         try:
-            promise = self._broadcaster.store(
+            published: Published = yield self._broadcaster.store(
                 message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
             )
         except StoreError as error:
             raise _not_stored(error) from error
-
-        def stored(result: Published | Exception) -> Reply:
-            if isinstance(result, StoreError):
-                raise _not_stored(result) from result
-            if isinstance(result, Exception):
-                raise result
-            return _published(message, result.id)
-
-        return Then(promise, stored)
+        return _published(message, published.id)
 
     def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
         """All destinations are tried, and then the subscribers; one failure among them makes the publish unsuccessful."""
@@ -334,3 +330,69 @@ def _failure(message: Message, error: Exception) -> Any:
     # The caller learns that it failed, not how: a traceback is the server's own affair.
     log.error("the remote call on %s failed", message.channel.name, exc_info=error)
     return {"message": "internal error"}
+
+
+@dataclass(eq=False)
+class BackendPublisher:
+    """Publishes for back ends."""
+
+    _outbound: Outbound
+    _limits: Limiter
+    _publish_handler: PublishHandler
+    _host: Host
+
+    async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
+        """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;
+        what is to be stored waits for the store together. Raises Limited, and has published nothing, if the first is one too
+        many."""
+        session = Session(self._host, "")
+        session.authenticate(grants)
+        session.use_name(f"client/{grants.identity}")
+        self._limits.post(session, address)
+        session.move(Event.GRANTED)
+        try:
+            waiting = []
+            until = perf_counter() + TURN_S
+            for element in elements:
+                if perf_counter() >= until:
+                    await asyncio.sleep(0)
+                    until = perf_counter() + TURN_S
+                waiting.append(await self._begin(session, element))
+            return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
+        finally:
+            session.move(Event.DISCONNECT)
+
+    async def _begin(self, session: Session, element: Any) -> Reply | asyncio.Task[Reply]:
+        """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
+        comes first, so that messages that follow do not overtake this one."""
+        message: Message | None = None
+        try:
+            if type(element) is not dict:
+                raise Refused(BayeuxCode.CHANNEL_MISSING)
+            message = Message.read(element)
+            outcome = self._publish(session, message)
+            if isinstance(outcome, dict):
+                return outcome
+            pending, reply = start(outcome)
+            while pending is not None and not isinstance(pending, Promise):
+                pending, reply = resume(outcome, await outcome_of(pending))
+            if pending is not None:
+                return asyncio.ensure_future(_end(outcome, pending, message))
+            assert reply is not None
+        except Exception as error:  # noqa: BLE001 - it becomes the reply
+            return refusal(element, message, error)
+        return reply
+
+    def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        if message.channel.kind is Kind.META:
+            raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
+        if not self._outbound.pipe.rcv(session, message):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        return self._publish_handler.publish(session, message)
+
+
+async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:
+    try:
+        return await complete(steps, pending)
+    except Exception as error:  # noqa: BLE001 - it becomes the reply
+        return refusal(message.fields, message, error)

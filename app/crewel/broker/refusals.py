@@ -1,4 +1,4 @@
-"""What a client is answered whose login is refused, or whose session is not its own any more.
+"""What a client is answered whose message or login is refused, or whose session is not its own any more.
 
 A refused login says `403:<name>:<dotted code>` and that it is final; beside it, in `ext.session`, why. What only the store
 stands in the way of may be tried again.
@@ -6,6 +6,7 @@ stands in the way of may be tried again.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from crewel.bayeux import advice, replies
@@ -15,6 +16,8 @@ from crewel.broker.session import Verdict
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
 from crewel.qos.names import parse_name
 from crewel.security.policy import Refusal
+
+log = logging.getLogger(__name__)
 
 IDENTICAL: Final = "user.configuration.identicalClient"
 
@@ -97,3 +100,19 @@ def denied(message: Message, refusal: Refusal) -> Reply:
 def superseded(name: str) -> Verdict:
     """What a connect is answered whose session another client has taken over."""
     return Verdict(coded(IDENTICAL, name, 402), advice.none())
+
+
+def refusal(element: object, message: Message | None, failure: Exception) -> Reply:
+    """The reply to a message that was refused, or that could not be handled."""
+    if not isinstance(failure, Refused):
+        log.error("a message could not be handled", exc_info=failure)
+        failure = Refused(BayeuxCode.INTERNAL_ERROR)
+    if message is None:
+        return replies.refused(element, failure.error)
+    reply = replies.failed(message, failure.error)
+    asked = "subscribe" if message.channel.is_meta else "publish"
+    if failure.code and asked in message.ext:
+        reply["ext"] = {asked: {"errorCode": failure.code, "message": failure.message}}
+        if isinstance(failure, Limited):
+            reply["ext"][asked]["retryAfter"] = failure.wait_ms
+    return reply

@@ -7,12 +7,15 @@ a module for `crewel serve --service module`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, failure, reply_channel
 from crewel.bayeux.channel import parse
+from crewel.bayeux.message import Accepted
 from crewel.broker.registry import RemoteCall
-from crewel.broker.requests import OnRequest, responder
 from crewel.errors import ServiceError
 from crewel.security.policy import Authorizer, SecurityPolicy
 
@@ -176,3 +179,54 @@ def _pattern(name: str) -> str:
 
 def _add(table: dict[str, list[Any]], pattern: str, function: Callable[..., Any]) -> None:
     table.setdefault(pattern, []).append(function)
+
+
+log = logging.getLogger(__name__)
+
+OnRequest = Callable[[Accepted], Any]
+"""What answers a request: returns the answer's data, or an awaitable of it."""
+Publish = Callable[..., None]
+"""Publishes as the server: `publish(channel, data, ext=None)`."""
+
+
+def responder(publish: Publish, answer: OnRequest) -> Callable[[Accepted], Awaitable[None] | None]:
+    """What hears a channel for a function that answers the requests on it. Messages that are no requests are let pass."""
+
+    def hear(message: Accepted) -> Awaitable[None] | None:
+        reply_to = reply_channel(message.fields)
+        if reply_to is None:
+            return None
+        try:
+            result = answer(message)
+        except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
+            _fail(publish, reply_to, message, error)
+            return None
+        if isawaitable(result):
+            return _answer_later(publish, reply_to, message, result)
+        _answer(publish, reply_to, message, result)
+        return None
+
+    return hear
+
+
+async def _answer_later(publish: Publish, reply_to: str, message: Accepted, pending: Awaitable[Any]) -> None:
+    try:
+        result = await pending
+    except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
+        _fail(publish, reply_to, message, error)
+    else:
+        _answer(publish, reply_to, message, result)
+
+
+def _answer(publish: Publish, reply_to: str, message: Accepted, data: Any) -> None:
+    try:
+        publish(reply_to, data)
+    except TypeError as error:  # JSON cannot say it
+        _fail(publish, reply_to, message, error)
+
+
+def _fail(publish: Publish, reply_to: str, message: Accepted, error: Exception) -> None:
+    code, text, data = failure(error)
+    if (code, text) == (FAULT, UNTOLD) and data is None:
+        log.error("a responder on %s failed", message.channel.name, exc_info=error)
+    publish(reply_to, data, ext=error_answer(code, text))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.clock import Clock
+from crewel.broker.ids import Clock
 from crewel.broker.session import Session
 from crewel.delivery.records import EndReason, LogId
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from crewel.broker.outbox.fan_out import FanOuts
+from crewel.broker.outbox.outbound import FanOuts
 from tests.broker.clock import ControlledLoop
 from tests.broker.stored_world import Receiver, StoredWorld, data, store
 from tests.broker.world import Client, World, data_of

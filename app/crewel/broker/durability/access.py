@@ -6,18 +6,25 @@ A server without a store has this object too. It answers each step that it has n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redis.asyncio import Redis
 
-from crewel.broker.durability.write_queue import PendingPublish, WriteQueue
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Fields
+from crewel.broker.handler_steps import Promise, resolve
+from crewel.broker.session import Session
 from crewel.delivery.node import Node
-from crewel.delivery.records import LogId
+from crewel.delivery.records import LogId, Submission
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
+from crewel.qos.publish import PublishQos
 from crewel.settings import Settings
 from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
+from crewel.storage.log import Appended
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
@@ -101,3 +108,230 @@ class StoreAccess:
         """The store has answered something that means that this server, or the store, is not what it was."""
         if isinstance(error, Fenced | Behind):
             self.on_lost(error)
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_PUBLISHES: Final = 256
+"""Publishes that one step carries at most."""
+_MOST_STEPS: Final = 256
+_PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
+
+
+class Published(NamedTuple):
+    """What a persistent publish is answered with."""
+
+    id: str
+    is_repeated: bool = False
+    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
+
+
+class PendingPublish(Promise[Published]):
+    """A persistent publish of this node between its acceptance and its answer."""
+
+    __slots__ = ("channel", "excluded", "heard", "lazy", "qos", "submission")
+
+    def __init__(
+        self,
+        channel: Channel,
+        submission: Submission,
+        excluded: Session | None,
+        heard: Fields | None,
+        qos: PublishQos,
+        *,
+        lazy: bool,
+    ) -> None:
+        self._function = self._result = None  # and no call of Promise's: each publish comes by here
+        self.channel = channel
+        self.submission = submission
+        self.excluded = excluded
+        """The session that does not hear it, if any."""
+        self.heard = heard
+        """The message as the services of this server hear it, if any do."""
+        self.qos = qos
+        self.lazy = lazy
+
+
+class _Request(Generic[T]):
+    """One step, and who wants its answer."""
+
+    __slots__ = ("done", "retries", "step")
+
+    def __init__(self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool) -> None:
+        self.step = step
+        self.done = done
+        self.retries = retries
+
+    def asked(self) -> Step[T]:
+        return self.step
+
+    def answered(self, answer: T | StoreError) -> None:
+        self.done(answer)
+
+
+class Publishes(Generic[T]):
+    """Publishes that go into the log together, each with what its publisher wants to find again."""
+
+    __slots__ = ("append", "done", "submissions", "waiting")
+    retries = False
+
+    def __init__(
+        self,
+        append: Callable[[list[Submission]], Step[Appended]],
+        done: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
+    ) -> None:
+        self.append = append
+        self.done = done
+        self.submissions: list[Submission] = []
+        self.waiting: list[T] = []
+
+    def asked(self) -> Step[Appended]:
+        """The step that appends them all."""
+        return self.append(self.submissions)
+
+    def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
+        """Tell all publishers; what is returned must be waited for, and then all have been told."""
+        return self.done(self.waiting, answer)
+
+
+class WriteQueue(Generic[T]):
+    """The queue. It is closed until `open` gives it a store."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._append: Callable[[list[Submission]], Step[Appended]]
+        self._published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None]
+        self._queue: deque[_Request[Any] | Publishes[T]] = deque()
+        self._is_busy = False
+        self._idle: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
+        self._paused: set[asyncio.TimerHandle] = set()
+        self.is_closed = True
+
+    def open(self, store: Store) -> None:
+        """Ask this store from now on."""
+        self._store, self.is_closed = store, False
+
+    def serve(
+        self,
+        append: Callable[[list[Submission]], Step[Appended]],
+        published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
+    ) -> None:
+        """Let `append` make the step of a group of publishes, and tell `published(waiting, answer)` what became of it: that
+        returns something only if the answers that follow have to wait for it."""
+        self._append, self._published = append, published
+
+    def publish(self, submission: Submission, waiting: T) -> None:
+        """Put one more publish into the last group, or begin a new one."""
+        group = self._queue[-1] if self._queue else None
+        if not isinstance(group, Publishes) or len(group.submissions) >= MOST_PUBLISHES:
+            group = Publishes(self._append, self._published)
+            self._queue.append(group)
+        group.submissions.append(submission)
+        group.waiting.append(waiting)
+        self._wake()
+
+    def submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
+        """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for
+        a step that may be repeated; only a refusal comes back as an error then."""
+        self._queue.append(_Request(step, done, retries=retries))
+        self._wake()
+
+    def probe(self) -> None:
+        """Append nothing: the answer shows what has been appended without our knowing."""
+        self._queue.append(Publishes(self._append, self._published))
+        self._wake()
+
+    def probe_later(self) -> None:
+        """The same, after a pause."""
+        self._after_pause(self.probe)
+
+    def ask(self, step: Step[Any], *, retries: bool = False) -> asyncio.Future[Any]:
+        """Ask the store; the future has the answer, or raises the StoreError."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.submit(step, lambda answer: resolve(future, answer), retries=retries)
+        return future
+
+    async def close(self) -> None:
+        """Wait for what is under way and in the queue. What retries and finds no store is given up."""
+        self.is_closed = True
+        for timer in self._paused:
+            timer.cancel()
+        if self.under_way is not None:
+            await asyncio.wait([self.under_way])
+
+    @property
+    def under_way(self) -> asyncio.Future[None] | None:
+        """Done when nothing is under way and in the queue any more; None if that is so."""
+        if self._is_busy and self._idle is None:
+            self._idle = self._loop.create_future()
+        return self._idle
+
+    def _wake(self) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
+
+    def _ask(self) -> None:
+        if len(self._queue) > _MOST_STEPS:
+            requests = [self._queue.popleft() for _ in range(_MOST_STEPS)]
+        else:
+            requests = [*self._queue]
+            self._queue.clear()
+
+        def answered(answers: list[Any]) -> None:
+            self._hand_over(zip(requests, answers, strict=True))
+
+        try:
+            self._store.submit([each.asked() for each in requests], answered)
+        except Exception as error:
+            log.exception("the store could not be asked")
+            answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
+
+    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]) -> None:
+        for request, answer in answers:
+            if request.retries and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+                self._ask_later(request)
+                continue
+            try:
+                waiting = request.answered(answer)
+            except Exception:
+                log.exception("what the store answered could not be used")
+                continue
+            if waiting is not None:
+                self._task = self._loop.create_task(self._hand_over_later(waiting, answers))
+                return
+        self._is_busy = False
+        if self._queue:
+            self._wake()
+        elif self._idle is not None:
+            resolve(self._idle, None)
+            self._idle = None
+
+    async def _hand_over_later(
+        self, waiting: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T], Any]]
+    ) -> None:
+        try:
+            await waiting
+        except Exception:
+            log.exception("what the store answered could not be used")
+        finally:
+            self._hand_over(answers)
+
+    def _ask_later(self, request: _Request[Any] | Publishes[T]) -> None:
+        def again() -> None:
+            self._queue.append(request)
+            self._wake()
+
+        self._after_pause(again)
+
+    def _after_pause(self, function: Callable[[], None]) -> None:
+        def call() -> None:
+            self._paused.discard(timer)
+            function()
+
+        timer = self._loop.call_later(_PAUSE, call)
+        self._paused.add(timer)

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.outbox.fan_out import FanOuts
+from crewel.broker.outbox.outbound import FanOuts
 from crewel.broker.runtime import Runtime
 from crewel.delivery.pending_letters import MOST_LETTERS
 from crewel.errors import StoreError, StoreUnavailable

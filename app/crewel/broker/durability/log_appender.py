@@ -14,10 +14,9 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.channels import Channels
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.access import PendingPublish, Published, StoreAccess
 from crewel.broker.durability.audiences import Audiences, is_owed
 from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.durability.write_queue import PendingPublish, Published
 from crewel.broker.ids import Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
@@ -91,7 +90,7 @@ class LogAppender:
             for outgoing in group:
                 if not isinstance(answer, StoreUncertain):
                     self._topics.refused(outgoing.channel.name)
-                outgoing.keep(answer)
+                outgoing.resolve(answer)
             self._access.suspect(answer)
             return None
         if answer.prev > self._access.node.cursor:
@@ -117,13 +116,13 @@ class LogAppender:
                 if is_next:
                     self._access.node.skip(log_id)
             elif outcome is PublishOutcome.REFUSED:
-                outgoing.keep(readonly(outgoing.channel))
+                outgoing.resolve(readonly(outgoing.channel))
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._topics.kept(outgoing.channel.name, log_id)
             if outgoing.submission.key:
                 self._ids.stored.remember(outgoing.submission.key, str(log_id))
-            outgoing.keep(Published(str(log_id), outcome is PublishOutcome.REPEATED))
+            outgoing.resolve(Published(str(log_id), outcome is PublishOutcome.REPEATED))
         return []
 
     async def _answer_rest(self, rest: list[_Stored], *, is_next: bool) -> None:

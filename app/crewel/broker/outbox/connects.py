@@ -10,20 +10,17 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.bayeux import replies
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.outbox.browsers import Browsers
 from crewel.broker.outbox.exchange import CONNECT_CHANNEL, Exchange, Held, Peer, connect_reply, encode_reply
 from crewel.broker.outbox.timers import SessionTimes, Timers
 from crewel.broker.pipe import Pipe
-from crewel.broker.session import Session, State, Verdict
+from crewel.broker.session import Session, State, Verdict, new_secret
 from crewel.metrics import Metrics
-
-if TYPE_CHECKING:
-    from crewel.settings import Settings
+from crewel.settings import Settings
 
 REPEATED_S: Final = 1.0
 """How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
@@ -314,3 +311,54 @@ class Connects(ABC):
             self._let_go(session, held)
             now = self._loop.time()
             self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
+
+
+class Browsers:
+    """The cookie binding, and the count of held connects a cookie."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.bayeux
+        self._holding: dict[str, int] = {}
+        self.has_limit = self._settings.max_sessions_per_browser >= 0
+        """Whether connects need counting at all."""
+
+    def bind_new(self, session: Session, peer: Peer) -> None:
+        """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
+        the session open to the first HTTP request that shows its `clientId`."""
+        if peer.browser is None and not peer.pushes:
+            _mint(peer)
+        session.browser = peer.browser
+
+    def may_speak_for(self, session: Session, peer: Peer) -> bool:
+        """Whether this HTTP request belongs to the session's browser; the first one to use a session that was made over
+        a socket binds it."""
+        if session.browser == peer.browser and peer.browser is not None:
+            return True
+        if session.browser is None:
+            if peer.browser is None:
+                _mint(peer)
+            session.browser = peer.browser
+        return self._settings.trust_client_session or session.browser == peer.browser
+
+    def admits(self, session: Session) -> bool:
+        """Whether one more connect of this browser may be held."""
+        limit = self._settings.max_sessions_per_browser
+        return limit < 0 or session.browser is None or self._holding.get(session.browser, 0) < limit
+
+    def hold(self, session: Session) -> None:
+        """Count a connect that is held over HTTP; there is no need to where nothing is limited."""
+        browser = session.browser
+        if browser is not None and self.has_limit:
+            self._holding[browser] = self._holding.get(browser, 0) + 1
+
+    def release(self, session: Session) -> None:
+        """Count it no more."""
+        if self._holding and session.browser is not None:
+            left = self._holding.pop(session.browser, 0) - 1
+            if left > 0:
+                self._holding[session.browser] = left
+
+
+def _mint(peer: Peer) -> None:
+    peer.browser = new_secret()
+    peer.mints_cookie = True

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Final
 
 from crewel.bayeux.channel import Kind
-from crewel.broker.outbox.browsers import Browsers
-from crewel.broker.outbox.connects import Connects
+from crewel.broker.outbox.connects import Browsers, Connects
 from crewel.broker.outbox.exchange import Exchange, encode_reply
 from crewel.broker.outbox.expiry import Expiry
-from crewel.broker.outbox.fan_out import FanOuts, handed_out
 from crewel.broker.outbox.overflow import Backlog
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.session import Session, State
@@ -25,12 +24,92 @@ from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import insert, least
+from crewel.event_loop import TURN_S
 from crewel.metrics import Metrics
-
-if TYPE_CHECKING:
-    from crewel.settings import Settings
+from crewel.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+_MOST_WAITING: Final = 1000
+"""Pieces of work beyond which the publisher that adds one does a turn's worth first. Publishers that can wait do so before."""
+
+
+class FanOuts:
+    """Long work for the receivers of a channel, a few milliseconds a turn of the event loop. A piece of work is an iterator
+    that does a small step each time. Work of one channel is done in its order, so that no receiver gets a later message of a
+    channel before an earlier one; channels take turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.at_once = 256
+        """Receivers that are served without looking at the clock: about two milliseconds."""
+        self.step = 32
+        """Receivers between two looks at the clock."""
+        self.slice_s = TURN_S
+        """How long one turn is, nearly."""
+        self.waiting: dict[str, deque[Iterator[None]]] = {}
+        """By channel, in the order of their turns."""
+        self.count = 0
+        """How many pieces wait."""
+
+    def add(self, channel: str, work: Iterator[None]) -> None:
+        """Do this when all that was begun for the channel is done. The first step comes with a later turn."""
+        if not self.waiting:
+            self._loop.call_soon(self._go_on)
+        self.waiting.setdefault(channel, deque()).append(work)
+        self.count += 1
+        if self.count > _MOST_WAITING:
+            self._work()
+
+    async def finished(self, channel: str) -> None:
+        """Wait until all that was begun for this channel by now is done: what follows must come after it."""
+        if channel in self.waiting:
+            done = self._loop.create_future()
+            self.add(channel, _marker(done))
+            await done
+
+    def _go_on(self) -> None:
+        self._work()
+        if self.waiting:
+            first = next(iter(self.waiting))
+            self.waiting[first] = self.waiting.pop(first)  # another channel is next
+            self._loop.call_soon(self._go_on)
+
+    def _work(self) -> None:
+        """Work for one turn."""
+        end = self._loop.time() + self.slice_s
+        while self.waiting:
+            channel = next(iter(self.waiting))
+            if not self._step(self.waiting[channel][0]):
+                self._done(channel)
+            if self._loop.time() >= end:
+                break
+
+    def _done(self, channel: str) -> None:
+        works = self.waiting[channel]
+        works.popleft()
+        self.count -= 1
+        if not works:
+            del self.waiting[channel]
+
+    def _step(self, work: Iterator[None]) -> bool:
+        """Do one step; False if that was all."""
+        try:
+            next(work)
+        except StopIteration:
+            return False
+        except Exception:
+            log.exception("a message could not be handed to all of its receivers")
+            return False
+        return True
+
+
+def _marker(done: asyncio.Future[None]) -> Iterator[None]:
+    """No work, but a sign that what was begun before is done."""
+    if not done.done():
+        done.set_result(None)
+    yield
 
 
 class Outbound(Connects):
@@ -74,13 +153,13 @@ class Outbound(Connects):
         and those for which an older message of the channel is on its way, have it in later turns, unless this is one."""
         fan_outs = self.fan_outs
         if fan_outs.waiting and not in_turn and entry.channel in fan_outs.waiting:
-            fan_outs.add(entry.channel, handed_out(self, entry, list(sessions), publisher))
+            fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))
             return
         parts = [entry.wire]
         pushed, most = 0, fan_outs.at_once
         for index, session in enumerate(sessions):
             if index == most:
-                fan_outs.add(entry.channel, handed_out(self, entry, list(sessions)[most:], publisher))
+                fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions)[most:], publisher))
                 break
             if session is publisher:
                 continue
@@ -95,6 +174,13 @@ class Outbound(Connects):
             else:
                 self.enqueue(session, entry)
         self._metrics.deliveries += pushed
+
+    def _fan_out_in_turns(self, entry: Entry, sessions: Sequence[Session], publisher: Session | None) -> Iterator[None]:
+        """The same for many, a few at a time. Those that have ended meanwhile are left out."""
+        step = self.fan_outs.step
+        for at in range(0, len(sessions), step):
+            self.fan_out(entry, [each for each in sessions[at : at + step] if each.is_live], publisher, in_turn=True)
+            yield
 
     def enqueue(self, session: Session, entry: Entry) -> None:
         """Put the entry into the session's queue and mark the session ready."""

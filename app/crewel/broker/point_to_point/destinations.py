@@ -209,7 +209,7 @@ class Destinations:
     def _answered(self, outgoing: _Outgoing, step: Step[Sent], answer: Sent | StoreError) -> None:
         access = self._access
         if isinstance(answer, StoreError):
-            outgoing.promise.keep(answer)
+            outgoing.promise.resolve(answer)
             if isinstance(answer, StoreUncertain):
                 # The publisher need not wait for it, but what is there must be known.
                 def known(late: Sent | StoreError) -> None:
@@ -221,10 +221,10 @@ class Destinations:
                 access.writing.submit(step, known, retries=True)
             access.suspect(answer)
         elif answer.is_repeated:
-            outgoing.promise.keep(self._told(outgoing, answer))
+            outgoing.promise.resolve(self._told(outgoing, answer))
         else:
             self._take(outgoing, answer)
-            outgoing.promise.keep(self._told(outgoing, answer))
+            outgoing.promise.resolve(self._told(outgoing, answer))
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""

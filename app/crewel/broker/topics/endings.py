@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.channels import Channels
-from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import resolve
+from crewel.broker.ids import Clock
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime

@@ -16,9 +16,9 @@ from typing import Any
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.broker.channels import Channels
-from crewel.broker.clock import Clock
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.handler_steps import resolve
+from crewel.broker.ids import Clock
 from crewel.broker.limiter import Limiter
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.shared_queues import SharedQueues
