@@ -16,7 +16,8 @@ from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.meta import HANDSHAKE, MetaHandlers
+from crewel.broker.handshake import HANDSHAKE
+from crewel.broker.meta import MetaHandlers
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange, Peer

@@ -22,6 +22,7 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
+from crewel.broker.handshake import HandshakeHandler
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.limiter import Limiter
@@ -306,7 +307,9 @@ class Parts:
     def _make_meta(self, host: Host) -> None:
         runtime, outbound = self.runtime, self.outbound
         readers = HistoryReads(runtime.loop, runtime.settings, self.access, outbound, self.subscription_options)
-        handler = SubscribeHandler(
+        subscribes = SubscribeHandler(
+            self.channels,
+            self.limits,
             self.guard,
             self.topics,
             self.subscription_options,
@@ -315,24 +318,26 @@ class Parts:
             self.subscriptions,
             readers,
         )
-        meta = MetaHandlers(
+        handshakes = HandshakeHandler(
             runtime,
-            self.channels,
-            outbound,
-            self.dispatchers,
             self.guard,
             self.limits,
             self.logins,
-            self.names,
-            self.shared_queues,
-            self.subscription_options,
             self.permissions,
             self.browsers,
             self.times,
-            self.subscriptions,
+            self.table,
+        )
+        meta = MetaHandlers(
+            outbound,
+            self.dispatchers,
+            self.logins,
+            self.names,
+            self.shared_queues,
             self.durability,
             self.table,
-            handler,
+            handshakes,
+            subscribes,
         )
         self.inbound = Inbound(
             runtime,

@@ -1,4 +1,4 @@
-"""Subscribes that ask for more than to hear a channel from now on (`ext.subscribe`, `ext.replay`; design, section 3.8)."""
+"""Subscribe and unsubscribe; what `ext.subscribe` and `ext.replay` ask for beyond a channel (design, section 3.8)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import Steps
+from crewel.broker.limiter import Limiter
+from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.session import Session
@@ -39,8 +41,10 @@ _NOTHING_OLD: Final = SubscribeQos(initial_update=False)
 
 @dataclass(eq=False)
 class SubscribeHandler:
-    """Answers such subscribes."""
+    """Answers subscribes and unsubscribes."""
 
+    _channels: Channels
+    _limits: Limiter
     _guard: Guard
     _topics: Topics
     _options: SubscriptionOptions
@@ -49,7 +53,39 @@ class SubscribeHandler:
     _subscriptions: SubscriptionStore
     _readers: HistoryReads
 
-    def asks_for_more(self, session: Session, message: Message) -> bool:
+    def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
+        """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
+        channels = message.subscriptions()
+        self._limits.subscribe(session, len(channels))
+        if self._asks_for_more(session, message):
+            return self._subscribe_with_options(session, message, channels)
+        if session.durable is not None or not all(map(self._guard.is_open, channels)):
+            return self._subscribe_granted(session, message, channels)
+        for channel in channels:
+            if channel.kind is Kind.BROADCAST:
+                self._channels.subscribe(session, channel.name)
+        return replies.ok(message)
+
+    def _subscribe_granted(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+        granted, error = yield from self._permissions.grant(session, message, channels)
+        failure = yield from self._store_subscriptions(session, [channel.name for channel in granted])
+        error = error or failure
+        return replies.ok(message) if error is None else replies.failed(message, error)
+
+    def _store_subscriptions(self, session: Session, names: list[str]) -> Steps[str | None]:
+        """Subscribe to what was granted; the error, if the store could not take it."""
+        if session.durable is None or not session.is_live:
+            for name in names:
+                self._channels.subscribe(session, name)
+            return None
+        if names:
+            try:
+                yield self._subscriptions.subscribe(session, session.durable, dict.fromkeys(names, ()))
+            except StoreError as failure:
+                return coded(failure.code)
+        return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
+
+    def _asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
         for more of the same channels before."""
         if session in self._options.filtered:
@@ -59,7 +95,7 @@ class SubscribeHandler:
             return False
         return "subscribe" in ext or ("replay" in ext and self._options.numbers is not None)
 
-    def subscribe(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
+    def _subscribe_with_options(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
         """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
         asked = message.ext
         qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
@@ -172,6 +208,37 @@ class SubscribeHandler:
                 yield subscriptions.unsubscribe(session, durable, new)
             raise failures[0]
 
+    def unsubscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
+        """MUST carry `subscription`. Names are taken one by one, as in subscribe."""
+        given_up: list[str] = []
+        error: str | None = None
+        for channel in message.subscriptions():
+            if channel.name in META_CHANNELS:
+                error = BayeuxCode.UNSUBSCRIBE_FAILED
+            elif not (
+                channel.kind is Kind.SERVICE or channel.name in self._channels or channel.name in session.subscriptions
+            ):
+                error = BayeuxCode.CHANNEL_MISSING
+            if error is not None:
+                break
+            given_up.append(channel.name)
+        if session.durable is not None:
+            return self._unsubscribe_later(session, message, given_up, error)
+        for name in given_up:
+            self._options.leave(session, name)
+        return replies.ok(message) if error is None else replies.failed(message, error)
+
+    def _unsubscribe_later(
+        self, session: Session, message: Message, names: list[str], error: str | None
+    ) -> Steps[Reply]:
+        stored = [name for name in names if name in session.subscriptions]
+        if stored and session.durable is not None:
+            try:
+                yield self._subscriptions.unsubscribe(session, session.durable, stored)
+            except StoreError as failure:
+                error = error or coded(failure.code)
+        return replies.ok(message) if error is None else replies.failed(message, error)
+
 
 def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
     """Raise what refuses a subscribe that asks for what cannot be had."""
@@ -198,9 +265,6 @@ def _told(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[st
     if is_again and not qos.multi_subscribe:
         told["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
     return told
-
-
-# The beginning
 
 
 @dataclass(eq=False)
