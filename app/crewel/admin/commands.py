@@ -91,7 +91,7 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
                 )
             return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
         case Level.TOPIC:
-            if await admin.broker.topics.state(order.name) is State.DEAD:
+            if await admin.broker.topics.views.state(order.name) is State.DEAD:
                 raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList has them all")
             return Call(admin, who, order.name, [], value)
         case Level.NODE:

@@ -47,7 +47,7 @@ async def _alive(call: Call) -> list[str]:
 
 async def _topics(call: Call) -> list[str]:
     """The topics that were published to and not erased since, in order."""
-    views = await call.admin.broker.topics.views()
+    views = await call.admin.broker.topics.views.all()
     return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
 
 

@@ -58,7 +58,7 @@ def _of_view(read: Callable[[TopicView], Any], if_dead: Any) -> Callable[[Call],
     """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has died."""
 
     async def answer(call: Call) -> Any:
-        view = await call.admin.broker.topics.view(call.name)
+        view = await call.admin.broker.topics.views.of(call.name)
         return if_dead if view is None else read(view)
 
     return answer
@@ -193,7 +193,7 @@ TOPIC_COMMANDS: Final = (
     _operate(
         "eraseTopic",
         "Erases it: with true at once, else when its queued messages are delivered; returns whether it existed.",
-        lambda c: c.admin.broker.topics.erase(c.name, force=bool(c.value)),
+        lambda c: c.admin.broker.topics.endings.erase(c.name, force=bool(c.value)),
         FLAG._replace(default=False),
     ),
 )
@@ -221,7 +221,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
     count = fields.get("count", PAGE)
-    found = [view async for view in in_turns(await broker.topics.views()) if _is_wanted(view, fields)]
+    found = [view async for view in in_turns(await broker.topics.views.all()) if _is_wanted(view, fields)]
     page = found[:count]
     return {
         "topics": [_view(broker, view) for view in page],
@@ -251,7 +251,7 @@ def _channel(ask: Ask) -> Channel:
 async def _found(ask: Ask) -> TopicView:
     """The topic that the path names."""
     channel = _channel(ask)
-    view = await ask.admin.broker.topics.view(channel.name)
+    view = await ask.admin.broker.topics.views.of(channel.name)
     if view is None:
         raise NotThere(f"there is no topic {channel.name}")
     return view
@@ -265,9 +265,9 @@ async def _erase(ask: Ask) -> dict[str, Any]:
     channel, topics = _channel(ask), ask.admin.broker.topics
     force = ask.fields.get("force", False)
     ask.admin.note(ask.who, "erase topic", channel=channel.name, force=force)
-    if not await topics.erase(channel.name, force=force):
+    if not await topics.endings.erase(channel.name, force=force):
         raise NotThere(f"there is no topic {channel.name}")
-    return {"channel": channel.name, "state": (await topics.state(channel.name)).value}
+    return {"channel": channel.name, "state": (await topics.views.state(channel.name)).value}
 
 
 async def _history(ask: Ask) -> dict[str, Any]:

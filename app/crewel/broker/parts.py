@@ -100,8 +100,8 @@ class Parts:
         self.events = Events(runtime, access, self.registry)
         self.expiry = outbound.expiry = Expiry(runtime, access, self.clock)
         self.unsettled = Unsettled(runtime, self.ids, self.expiry, access)
-        self.backlog = BacklogLoader(access, outbound, runtime.loop, runtime.spawn)
         self.overflow = Overflow(runtime, outbound, self.unsettled, self.events, self.expiry, access)
+        self.backlog = BacklogLoader(access, outbound, self.unsettled, self.overflow, runtime.loop, runtime.spawn)
         self.dispatchers = Dispatchers(
             runtime,
             access,
@@ -112,7 +112,6 @@ class Parts:
             self.times,
             self.events,
             self.backlog,
-            self.overflow,
         )
         self.updates = Updates(runtime.loop, outbound, self.unsettled, self.expiry)
 
@@ -125,7 +124,7 @@ class Parts:
         self.shared_queues = SharedQueues(
             runtime,
             outbound,
-            self.dispatchers,
+            self.backlog,
             self.unsettled,
             self.registry,
             self.names,
@@ -136,7 +135,7 @@ class Parts:
         self.limits = Limiter(
             runtime, channels, outbound, self.guard, self.admin, self.sessions, lambda: len(self.topics.known)
         )
-        self.redrive = DeadLetterRedrive(runtime, self.dispatchers, self.names, self.shared_queues, access)
+        self.redrive = DeadLetterRedrive(runtime, self.unsettled, self.backlog, self.names, self.shared_queues, access)
 
     def _make_topics(self) -> None:
         """Topics, and what sessions want of them."""
@@ -150,7 +149,6 @@ class Parts:
         )
         self.subscriptions = SubscriptionStore(
             runtime,
-            self.dispatchers,
             self.expiry,
             self.shared_queues.requeue,
             self.subscription_options,
@@ -230,7 +228,17 @@ class Parts:
             access,
         )
         self.destinations = Destinations(
-            runtime, channels, outbound, dispatchers, self.ids, self.expiry, names, shared, access
+            runtime,
+            channels,
+            outbound,
+            dispatchers,
+            self.unsettled,
+            self.backlog,
+            self.ids,
+            self.expiry,
+            names,
+            shared,
+            access,
         )
         self.publish_handler = PublishHandler(
             runtime,

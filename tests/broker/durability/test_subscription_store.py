@@ -61,12 +61,9 @@ class Store:
         )
         letters: Any = SimpleNamespace(made=self.dead_letters.extend, stored=lambda dead_ids: None)
         returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
-        dispatchers: Any = None
         expiring: Any = SimpleNamespace(now=lambda: 0)
         backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)
-        return SubscriptionStore(
-            runtime, dispatchers, expiring, returning, subscribing, letters, self._access(), backlog
-        )
+        return SubscriptionStore(runtime, expiring, returning, subscribing, letters, self._access(), backlog)
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
         self.asked.append((step, done, retries))

@@ -28,13 +28,13 @@ def publish(client: Client, name: str, value: Any = 1, **qos: Any) -> None:
 
 
 def erase(world: World, name: str, *, force: bool = False) -> bool:
-    erased = world.loop.run_until_complete(world.broker.topics.erase(name, force=force))
+    erased = world.loop.run_until_complete(world.broker.topics.endings.erase(name, force=force))
     world.settle()
     return erased
 
 
 def state(world: World, name: str) -> State:
-    return world.loop.run_until_complete(world.broker.topics.state(name))
+    return world.loop.run_until_complete(world.broker.topics.views.state(name))
 
 
 class TestTime:
@@ -52,7 +52,7 @@ class TestTime:
         left = []
         for _ in range(4):
             world.sweep_after(1)
-            (view,) = world.loop.run_until_complete(world.broker.topics.views())
+            (view,) = world.loop.run_until_complete(world.broker.topics.views.all())
             left.append(view.dies_in_ms)
         assert left == [10_000, 10_000, 9000, 8000]
 
@@ -79,7 +79,7 @@ class TestTime:
 
     def test_one_that_never_dies_tells_no_time(self, world: World) -> None:
         publish(Client(world).joined(), "/a", destroyDelay=-1)
-        (view,) = world.loop.run_until_complete(world.broker.topics.views())
+        (view,) = world.loop.run_until_complete(world.broker.topics.views.all())
         assert view.dies_in_ms is None
 
     def test_a_subscription_to_its_name_keeps_it_and_a_wildcard_does_not(self, world: World) -> None:
@@ -333,7 +333,7 @@ class TestErase:
         publish(sender, "/a/b", 1, persistent=True, history={"maxEntries": 3})
         erase(stored, "/a/b")
         publish(sender, "/a/b", 2, persistent=True, history={"maxEntries": 7})
-        view = stored.wait(stored.broker.topics.view("/a/b"))
+        view = stored.wait(stored.broker.topics.views.of("/a/b"))
         assert view is not None
         assert (view.state, view.history, view.settings.history_max) == (State.ALIVE, 1, 7)
         assert data(reader.take()) == [1, None, 2]
@@ -368,14 +368,14 @@ class TestErase:
         topics, broker = stored.broker.topics, stored.broker
 
         async def both() -> None:
-            erasing = broker.loop.create_task(topics.erase("/a", force=True))
+            erasing = broker.loop.create_task(topics.endings.erase("/a", force=True))
             while (topic := topics.known["/a"]) and not topic.is_erased:
                 await asyncio.sleep(0)
             await broker.publish_stored("/a", 2, qos={"history": {"maxEntries": 5}})
             await erasing
 
         stored.wait(both())
-        view = stored.wait(topics.view("/a"))
+        view = stored.wait(topics.views.of("/a"))
         assert view is not None
         assert (view.state, view.history, view.settings.history_max) == (State.ALIVE, 1, 5)
 
@@ -439,7 +439,7 @@ class TestSharedQueues:
             stored.wait(stored.store.reader.ping())
             stored.settle()
         assert state(stored, "/a") is State.ALIVE
-        (view,) = [each for each in stored.wait(stored.broker.topics.views()) if each.name == "/a"]
+        (view,) = [each for each in stored.wait(stored.broker.topics.views.all()) if each.name == "/a"]
         assert view.queued == 1
 
     def test_gently_erased_it_is_dead_when_the_message_has_been_delivered(self, stored: StoredWorld) -> None:

@@ -353,7 +353,7 @@ class TestPortions:
 
         async def counted() -> None:
             nonlocal count
-            erasing = stored.loop.create_task(stored.broker.topics.erase("/a/b", force=force))
+            erasing = stored.loop.create_task(stored.broker.topics.endings.erase("/a/b", force=force))
             while not erasing.done():
                 count += 1
                 await asyncio.sleep(0)

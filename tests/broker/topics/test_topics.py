@@ -39,7 +39,7 @@ def administer(world: World, **changed: Any) -> Any:
 
 
 def state(world: World, name: str) -> State:
-    return world.loop.run_until_complete(world.broker.topics.state(name))
+    return world.loop.run_until_complete(world.broker.topics.views.state(name))
 
 
 def history(name: str, count: int) -> str:
@@ -158,9 +158,9 @@ class TestTheStore:
         sender = Receiver(world).started()
         publish(sender, "/a", 1, history={"maxEntries": 3}, destroyDelay=-1)
         publish(sender, "/a", 2)
-        before = world.wait(world.broker.topics.view("/a"))
+        before = world.wait(world.broker.topics.views.of("/a"))
         world.crash()
-        view = (again := make_stored(prefix=world.prefix)).wait(again.broker.topics.view("/a"))
+        view = (again := make_stored(prefix=world.prefix)).wait(again.broker.topics.views.of("/a"))
         assert before is not None
         assert view is not None
         assert (view.state, view.history, view.settings) == (State.ALIVE, 2, TopicSettings(3, destroy_delay_ms=-1))
@@ -209,7 +209,7 @@ class TestTheStore:
         sender = Receiver(world).started()
         publish(sender, "/a", 1, history={"maxEntries": 3})
         publish(sender, "/a", 2, administrative=True, history={"maxEntries": 0})
-        view = world.wait(world.broker.topics.view("/a"))
+        view = world.wait(world.broker.topics.views.of("/a"))
         assert view is not None
         assert (view.state, view.history) == (State.UNREFERENCED, 0)
         publish(sender, "/a", 3)
@@ -226,7 +226,7 @@ class TestTheStore:
             publish(sender, "/a", value, history={"maxEntries": 5})
         publish(sender, "/a", administrative=True, history={"maxEntries": 2})
         topic = world.broker.topics.find("/a")
-        view = world.wait(world.broker.topics.view("/a"))
+        view = world.wait(world.broker.topics.views.of("/a"))
         assert topic is not None
         assert view is not None
         assert topic.history_count == view.history == 2
@@ -241,7 +241,7 @@ class TestTheStore:
         for value in range(5):
             sender.publish("/a", value)
         topic = world.broker.topics.find("/a")
-        view = world.wait(world.broker.topics.view("/a"))
+        view = world.wait(world.broker.topics.views.of("/a"))
         assert topic is not None
         assert view is not None
         assert topic.history_count == view.history == 2
@@ -424,11 +424,11 @@ class TestTheStore:
         sender = Receiver(stored).started()
         publish(sender, "/a", 1, history={"maxEntries": 3})
         sender.publish("/plain", 1)
-        before = stored.wait(stored.broker.topics.view("/a"))
+        before = stored.wait(stored.broker.topics.views.of("/a"))
         stored.access.is_reloading = True
         stored.broker.topics.restore(stored.wait(stored.broker.topics.stored()))
         stored.access.is_reloading = False
-        view = stored.wait(stored.broker.topics.view("/a"))
+        view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
         assert view is not None
         assert view.epoch not in {"", before.epoch}
@@ -448,10 +448,10 @@ class TestTheStore:
         sender = Receiver(stored).started("/a")
         publish(sender, "/a", 1, history={"maxEntries": 3})
         publish(sender, "/a", 2)
-        before = stored.wait(stored.broker.topics.view("/a"))
+        before = stored.wait(stored.broker.topics.views.of("/a"))
         assert stored.wait(stored.broker.topics.clear("/a")) == 2
         assert stored.wait(stored.broker.topics.clear("/unknown")) == 0
-        view = stored.wait(stored.broker.topics.view("/a"))
+        view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
         assert view is not None
         assert (view.state, view.history, view.settings.history_max) == (State.ALIVE, 0, 3)
@@ -479,7 +479,7 @@ class TestTheStore:
     def test_a_history_that_somebody_has_deleted_is_seen_to_be_gone(self, stored: StoredWorld) -> None:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
         stored.wait(stored.store.reader.delete(stored.store.keys.history("/a")))
-        view = stored.wait(stored.broker.topics.view("/a"))
+        view = stored.wait(stored.broker.topics.views.of("/a"))
         assert view is not None
         assert (view.state, view.history) == (State.UNREFERENCED, 0)
 
@@ -508,7 +508,7 @@ class TestLooking:
         publish(sender, "/kept", 1, history={"maxEntries": 3})
         sender.publish("/gone", 1)
         publish(sender, "/w/a", 1, persistent=True)
-        views = {view.name: view for view in stored.wait(stored.broker.topics.views())}
+        views = {view.name: view for view in stored.wait(stored.broker.topics.views.all())}
         assert {name: view.state for name, view in views.items()} == {
             "/gone": State.UNREFERENCED,
             "/kept": State.ALIVE,
@@ -522,7 +522,7 @@ class TestLooking:
         assert reader.is_known
 
     def test_there_is_nothing_to_see_of_a_topic_that_is_dead(self, stored: StoredWorld) -> None:
-        assert stored.wait(stored.broker.topics.view("/a")) is None
+        assert stored.wait(stored.broker.topics.views.of("/a")) is None
 
     def test_what_waits_is_counted_once_for_each_session(self, stored: StoredWorld) -> None:
         for _ in range(2):
@@ -531,14 +531,14 @@ class TestLooking:
         sender = Receiver(stored).started()
         publish(sender, "/a/b", 1, persistent=True)
         publish(sender, "/a/b", 2)
-        view = stored.wait(stored.broker.topics.view("/a/b"))
+        view = stored.wait(stored.broker.topics.views.of("/a/b"))
         assert view is not None
         assert view.queued == 6
 
     def test_answers_of_the_server_are_of_no_topic(self, world: World) -> None:
         client = Client(world).joined()
         world.broker.deliver(client.session, "/service/x", 1)
-        assert world.loop.run_until_complete(world.broker.topics.views()) == []
+        assert world.loop.run_until_complete(world.broker.topics.views.all()) == []
 
     def test_without_the_store_it_is_told_as_this_server_knows_it(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
@@ -549,6 +549,6 @@ class TestLooking:
             raise StoreError("away")
 
         monkeypatch.setattr(stored.access.writing, "ask", refused)
-        view = stored.wait(stored.broker.topics.view("/a"))
+        view = stored.wait(stored.broker.topics.views.of("/a"))
         assert view is not None
         assert (view.history, view.state) == (1, State.ALIVE)

@@ -35,7 +35,7 @@ class Walk:
 
     @property
     def state(self) -> State:
-        return self.world.loop.run_until_complete(self.world.broker.topics.state(NAME))
+        return self.world.loop.run_until_complete(self.world.broker.topics.views.state(NAME))
 
     def publish(self, **qos: object) -> None:
         self.writer.publish(NAME, 1, ext={"publish": qos})
@@ -46,7 +46,7 @@ class Walk:
             self.reader.connect(advice={"timeout": 0})
 
     def erase(self, *, force: bool) -> None:
-        self.world.loop.run_until_complete(self.world.broker.topics.erase(NAME, force=force))
+        self.world.loop.run_until_complete(self.world.broker.topics.endings.erase(NAME, force=force))
 
     def step(self) -> tuple[State, Event, State]:
         event, act = self.choice.choice(self.actions)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import resolve
 from crewel.broker.names import Names
-from crewel.broker.outbox.dispatchers import Dispatchers
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import is_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
@@ -97,7 +98,8 @@ class DeadLetterRedrive:
     """Operators' work on the letters of one broker's store."""
 
     _runtime: Runtime
-    _dispatchers: Dispatchers
+    _unsettled: Unsettled
+    _backlog: BacklogLoader
     _names: Names
     _shared_queues: SharedQueues
     _access: StoreAccess
@@ -223,9 +225,9 @@ class DeadLetterRedrive:
         if receiver not in rooms and is_queue(receiver):
             rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
-            session, dispatchers = self._names.find(receiver), self._dispatchers
+            session, unsettled = self._names.find(receiver), self._unsettled
             if session is not None and session.bounds is not None:
-                waiting, size = dispatchers.waiting(session), dispatchers.waiting_bytes(session)
+                waiting, size = unsettled.count(session), unsettled.size(session)
                 rooms[receiver] = _Room(session.bounds, waiting, size)
             else:
                 delivery = self._runtime.settings.delivery
@@ -262,7 +264,7 @@ class DeadLetterRedrive:
         if is_queue(receiver):
             self._shared_queues.filled(receiver)
         elif session is not None and session.durable is not None:
-            self._dispatchers.arrived(
+            self._backlog.on_inbox_message(
                 session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
             )
 

@@ -15,11 +15,15 @@ from typing import Any, Final
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.overflow import Overflow
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.session import Session
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, erased_notice
-from crewel.delivery.records import EndReason, Logged, LogId
-from crewel.errors import StoreError
+from crewel.delivery.order import comes_before
+from crewel.delivery.records import EndReason, Logged, LogId, Waiting
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.qos.publish import NORMAL
 from crewel.storage import log as stored_log
 
 log = logging.getLogger(__name__)
@@ -37,6 +41,8 @@ class BacklogLoader:
 
     _access: StoreAccess
     _outbound: Outbound
+    _unsettled: Unsettled
+    _overflow: Overflow
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
     running: dict[Durable, asyncio.Future[None]] = field(default_factory=dict, init=False)
@@ -142,3 +148,44 @@ class BacklogLoader:
             elif durable.settle(log_id, EndReason.DROPPED):
                 log.error("a message that waits for a client is not in the store any more")
         self._access.node.touch(durable)
+
+    # What arrives past the log
+
+    def on_erased_notice(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
+        """The store has put the notice that a topic was erased into the session's record."""
+        of_topic = [each.priority for each in session.transients() if each.channel == channel]
+        former = durable.notice(place, channel, min([NORMAL, *of_topic]))
+        if former:
+            session.drop_where(lambda entry: entry.position in former)
+        self._access.node.touch(durable)
+        notice = durable.notices[place]
+        if session.rejects_all:
+            durable.settle(place)
+        elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
+            durable.park(place)
+            self.load_if_waiting(session)
+        else:
+            self._outbound.enqueue(session, erased_notice(notice, place))
+
+    def on_inbox_message(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
+        """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
+        session's queue, and it need not be read where nothing waits before it."""
+        durable = session.durable
+        if durable is None:
+            raise StoreUnavailable(f"{session.name} is not a session that is stored")
+        if not durable.arrived(place, waiting):
+            return
+        self._access.node.touch(durable)
+        if session.dispatcher.sink is not None:
+            self._unsettled.dead_letter_stored(session, place, *session.dispatcher.sink)
+            return
+        if entry is not None and not self._overflow.has_room(session, durable, entry):
+            return
+        is_next = not (durable.parks_before(place, waiting.priority) or session.is_absent or session.is_paused)
+        if entry is not None and is_next:
+            self._outbound.enqueue(session, entry)
+            return
+        if comes_before(place, waiting.priority, session.queue):
+            self._unsettled.recall(session)  # so that it is read before what is younger
+        durable.park(place)
+        self.load_if_waiting(session)

@@ -14,7 +14,6 @@ from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import resolve
-from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
@@ -38,7 +37,6 @@ class SubscriptionStore:
     may be there when the answer comes, with everything read again."""
 
     _runtime: Runtime
-    _dispatchers: Dispatchers
     _expiry: Expiry
     _requeue: Requeue
     _options: SubscriptionOptions
@@ -155,7 +153,7 @@ class SubscriptionStore:
         elif answer.prev > node.cursor:
             self._access.writing.probe()
         if durable.holder is session:
-            self._dispatchers.noticed(session, durable, channel, answer.notice)
+            self._backlog.on_erased_notice(session, durable, channel, answer.notice)
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where

@@ -20,7 +20,6 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.events import Events
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.ping import Pings
 from crewel.broker.outbox.timers import SessionTimes, cause
 from crewel.broker.outbox.unsettled import Unsettled
@@ -28,16 +27,13 @@ from crewel.broker.outbox.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, Dispatcher, Judgement, Rules
-from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry, erased_notice
-from crewel.delivery.order import comes_before
+from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError
-from crewel.delivery.records import EndReason, LogId, SessionRecord, Waiting
+from crewel.delivery.records import EndReason, SessionRecord
 from crewel.delivery.states import DispatcherState, Holdback
 from crewel.delivery.statuses import Verdict, read_statuses
-from crewel.errors import IllegalArgument, StoreUnavailable
+from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
-from crewel.qos.publish import NORMAL
 from crewel.storage import sessions as stored_sessions
 
 log = logging.getLogger(__name__)
@@ -60,7 +56,6 @@ class Dispatchers:
     _times: SessionTimes
     _events: Events
     _backlog: BacklogLoader
-    _overflow: Overflow
     on_able: Callable[[Session], None] = field(init=False)
     """Called when a session takes messages again that may go to any of several."""
     on_room: Callable[[Session], None] = field(init=False)
@@ -428,42 +423,3 @@ class Dispatchers:
         if places and durable is not None:
             stored = await self._backlog.read(durable, places)
         return stored + session.transients()[: count - len(stored)]
-
-    def noticed(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
-        """The store has put the notice that a topic was erased into the session's record."""
-        of_topic = [each.priority for each in session.transients() if each.channel == channel]
-        former = durable.notice(place, channel, min([NORMAL, *of_topic]))
-        if former:
-            session.drop_where(lambda entry: entry.position in former)
-        self._access.node.touch(durable)
-        notice = durable.notices[place]
-        if session.rejects_all:
-            durable.settle(place)
-        elif session.is_absent or session.is_paused or durable.parks_before(place, notice.priority):
-            durable.park(place)
-            self._backlog.load_if_waiting(session)
-        else:
-            self._outbound.enqueue(session, erased_notice(notice, place))
-
-    def arrived(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
-        """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
-        session's queue, and it need not be read where nothing waits before it."""
-        durable = session.durable
-        if durable is None:
-            raise StoreUnavailable(f"{session.name} is not a session that is stored")
-        if not durable.arrived(place, waiting):
-            return
-        self._access.node.touch(durable)
-        if session.dispatcher.sink is not None:
-            self.unsettled.dead_letter_stored(session, place, *session.dispatcher.sink)
-            return
-        if entry is not None and not self._overflow.has_room(session, durable, entry):
-            return
-        is_next = not (durable.parks_before(place, waiting.priority) or session.is_absent or session.is_paused)
-        if entry is not None and is_next:
-            self._outbound.enqueue(session, entry)
-            return
-        if comes_before(place, waiting.priority, session.queue):
-            self.unsettled.recall(session)  # so that it is read before what is younger
-        durable.park(place)
-        self._backlog.load_if_waiting(session)

@@ -17,12 +17,14 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.ids import Ids
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subject_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
@@ -88,6 +90,8 @@ class Destinations:
     _channels: Channels
     _outbound: Outbound
     _dispatchers: Dispatchers
+    _unsettled: Unsettled
+    _backlog: BacklogLoader
     _ids: Ids
     _expiry: Expiry
     _names: Names
@@ -103,7 +107,7 @@ class Destinations:
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         names, has_store = self._names, self._access.has_store
-        load, next_of = self._dispatchers.waiting, self._shared_queues.next_of
+        load, next_of = self._unsettled.count, self._shared_queues.next_of
         routes = [resolve_destination(each, names, load, next_of, has_store=has_store) for each in qos.destinations]
         if not (channel.is_broadcast and qos.subscribable):
             self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
@@ -254,7 +258,7 @@ class Destinations:
                 self._shared_queues.requeue.expect(durable, delivery.source)
         else:
             waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
-            self._dispatchers.arrived(session, entry.position, waiting, entry)
+            self._backlog.on_inbox_message(session, entry.position, waiting, entry)
 
     @staticmethod
     def _told(outgoing: _Outgoing, sent: Sent) -> Sending:

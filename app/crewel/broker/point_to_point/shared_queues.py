@@ -17,8 +17,8 @@ from typing import Final
 
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.durability.access import DEAD_SESSION, StoreAccess
+from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.names import Names
-from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
@@ -71,7 +71,7 @@ class SharedQueues:
 
     _runtime: Runtime
     _outbound: Outbound
-    _dispatchers: Dispatchers
+    _backlog: BacklogLoader
     _unsettled: Unsettled
     _registry: Registry
     _names: Names
@@ -312,9 +312,9 @@ class SharedQueues:
                 self.requeue.expect(durable, name)
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
-        dispatchers, place = self._dispatchers, leased.id
+        place = leased.id
         waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        dispatchers.arrived(session, place, waiting)
+        self._backlog.on_inbox_message(session, place, waiting)
         if not leased.failed:
             return
         failure = self.failures.of(place)

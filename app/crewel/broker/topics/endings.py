@@ -132,7 +132,7 @@ class Endings:
     def _look(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
         if self._topics.known.get(topic.name) is not topic:
             return  # it has ended, or begun anew
-        facts = self._topics.looks.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
+        facts = self._topics.views.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
         state = state_of(facts)
         if state is State.DEAD:
             self.forget(topic)  # it was erased, and the last queue has let go of it
@@ -208,7 +208,7 @@ class Endings:
         """Erase a topic, False if there is none: its history goes, who hears it is told, and subscriptions to its very name
         end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: if the store could not
         be asked at all, nothing was done."""
-        if await self._topics.state(name) is State.DEAD:
+        if await self._topics.views.state(name) is State.DEAD:
             return False
         topic = self._topics.known.get(name)
         if topic is not None:

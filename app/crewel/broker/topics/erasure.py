@@ -248,9 +248,9 @@ class EraseService:
             )
         audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
         try:
-            if not await self._topics.erase(channel.name, force=force):
+            if not await self._topics.endings.erase(channel.name, force=force):
                 raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
-            state = await self._topics.state(channel.name)
+            state = await self._topics.views.state(channel.name)
         except StoreError as error:
             raise _failed(error.code, str(error)) from error
         return {"channel": channel.name, "state": state.value}

@@ -41,7 +41,7 @@ _AT_ONCE: Final = 500
 
 @dataclass(eq=False)
 class QueuedTopics:
-    """Looks up which topics the queues refer to."""
+    """TopicViews up which topics the queues refer to."""
 
     _shared_queues: SharedQueues
     _access: StoreAccess
@@ -155,8 +155,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Looks:
-    """Finds out what refers to topics."""
+class TopicViews:
+    """What topics are at the moment that somebody asks: their state, and what refers to them."""
 
     _topics: Topics
     _queued: QueuedTopics
@@ -201,7 +201,7 @@ class Looks:
         queues = [queue for queue in self._groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
         return any(not self._topics.endings.is_parting(queue) for queue in queues)
 
-    async def view(self, name: str) -> TopicView | None:
+    async def of(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic."""
         counts = await self._counts()
         topic = self._topics.find(name)
@@ -230,7 +230,7 @@ class Looks:
             access.writing.submit(step, answered)
         return done
 
-    async def views(self) -> list[TopicView]:
+    async def all(self) -> list[TopicView]:
         """The same of all topics, by name; their histories as far as this server knows."""
         counts = await self._counts()
         channels = self._channels

@@ -25,14 +25,13 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.endings import Endings
-from crewel.broker.topics.references import Looks, QueuedTopics, channel_of
-from crewel.broker.topics.topic import Topic, TopicView, read_rules
+from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
+from crewel.broker.topics.topic import Topic, read_rules
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.storage import histories
 from crewel.storage.histories import StoredTopic
-from crewel.topics.lifecycle import State
 from crewel.topics.rules import HISTORY_MAX, USUAL, TopicSettings
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class Topics:
     def __post_init__(self) -> None:
         self._loop = self._runtime.loop
         self._rules = read_rules(self._runtime.settings)
-        self.looks = Looks(self, self.queued, self._access, self._channels, self._groups, self._runtime.loop)
+        self.views = TopicViews(self, self.queued, self._access, self._channels, self._groups, self._runtime.loop)
         self.endings = Endings(
             self._runtime,
             self,
@@ -195,7 +194,7 @@ class Topics:
         for name in names:
             topic = self.find(name)
             if topic is not None and topic.settings.history_max:
-                self.looks.count(topic)
+                self.views.count(topic)
 
     def find(self, name: str) -> Topic | None:
         """The topic of this name; None if there is none, or it was erased."""
@@ -216,11 +215,6 @@ class Topics:
 
     # What operators do
 
-    async def erase(self, name: str, *, force: bool) -> bool:
-        """Erase a topic; False if there is none. What waits in queues is delivered, unless it is forced. Raises StoreError,
-        and then nothing has changed."""
-        return await self.endings.erase(name, force=force)
-
     async def clear(self, name: str) -> int:
         """Remove the history of a topic; returns how many messages it had. Raises StoreError."""
         topic, access = self.find(name), self._access
@@ -233,20 +227,6 @@ class Topics:
             removed = await access.writing.ask(step, retries=True)  # it may have been done
         topic.emptied()
         return removed
-
-    # What operators ask
-
-    async def state(self, name: str) -> State:
-        """The state of this topic."""
-        return await self.looks.state(name)
-
-    async def view(self, name: str) -> TopicView | None:
-        """All there is to say of this topic; None if there is none."""
-        return await self.looks.view(name)
-
-    async def views(self) -> list[TopicView]:
-        """The same of all topics, by name; their histories as far as this server knows."""
-        return await self.looks.views()
 
     # Configuration
 
