@@ -11,8 +11,7 @@ from __future__ import annotations
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.acknowledgements import Acknowledgements
-from crewel.broker.session import Session
-from crewel.broker.session_part import SessionPart
+from crewel.broker.session import Session, SessionPart
 from crewel.delivery.batches import Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from crewel.broker.broker import Broker
     from crewel.broker.dead_letters.dead_letter import DeadLetter
     from crewel.broker.services import Service
-    from crewel.broker.session import Session
-    from crewel.broker.session_part import SessionPart
+    from crewel.broker.session import Session, SessionPart
     from crewel.errors import RemoteCallError
     from crewel.extension import Extension
     from crewel.security.policy import GRANT, IGNORE, Deny, Operation, Refusal, SecurityPolicy
@@ -49,7 +48,7 @@ _HOMES = {
     "SecurityPolicy": "crewel.security.policy",
     "Service": "crewel.broker.services",
     "Session": "crewel.broker.session",
-    "SessionPart": "crewel.broker.session_part",
+    "SessionPart": "crewel.broker.session",
 }
 
 

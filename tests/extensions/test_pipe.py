@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.session_part import SessionPart
+from crewel.broker.session import SessionPart
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 from tests.broker.world import Client, World, data_of

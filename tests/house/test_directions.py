@@ -21,7 +21,7 @@ MAY_NAME_THE_BROKER = {
     "crewel.pages",
     "crewel.server",
 }
-OF_THE_OUTBOX = {"crewel.broker.session_part", "crewel.broker.session"}
+OF_THE_OUTBOX = {"crewel.broker.session"}
 """Modules of that room which stand outside its package."""
 NAMES_THE_BROKER_STILL = {
     "crewel.extensions.ack",

@@ -79,7 +79,7 @@ class Administration:
     async def ping(self, session: Session) -> float:
         """The round trip to the client in milliseconds. Raises CrewelError with the code communication.noConnection."""
         started = perf_counter()  # finer than the loop's clock
-        await self.dispatchers.ping(session)
+        await self.dispatchers.pings.ping(session)
         took = self.pings[session] = round((perf_counter() - started) * 1000, 3)
         return took
 

@@ -46,7 +46,7 @@ class Ping:
 
 
 def _pinged(world: World, session: Session) -> Coroutine[Any, Any, float]:
-    return world.broker.dispatchers.ping(session)
+    return world.broker.dispatchers.pings.ping(session)
 
 
 def test_the_held_connect_is_released_empty_and_the_next_one_is_the_answer(world: World) -> None:

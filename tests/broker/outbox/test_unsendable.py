@@ -12,8 +12,7 @@ import pytest
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.broker.broadcaster import StoragePlan
-from crewel.broker.session import Session
-from crewel.broker.session_part import SessionPart
+from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension

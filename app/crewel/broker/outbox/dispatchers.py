@@ -20,7 +20,6 @@ from crewel.broker.durability.backlog_loader import BacklogLoader
 from crewel.broker.events import Events
 from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.ping import Pings
 from crewel.broker.outbox.timers import SessionTimes, cause
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.outbox.updates import OnewayUpdates
@@ -32,7 +31,7 @@ from crewel.delivery.outcomes import OnUserError
 from crewel.delivery.records import EndReason, SessionRecord
 from crewel.delivery.states import DispatcherState, Holdback
 from crewel.delivery.statuses import Verdict, read_statuses
-from crewel.errors import IllegalArgument
+from crewel.errors import IllegalArgument, NotReached
 from crewel.qos.connect import ConnectQos, Retries
 from crewel.storage import sessions as stored_sessions
 
@@ -411,10 +410,6 @@ class Dispatchers:
         """Drop the first so many of what waits, the stored ones first; returns how many."""
         return self.unsettled.drop(session, count)
 
-    async def ping(self, session: Session) -> float:
-        """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached."""
-        return await self.pings.ping(session)
-
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of what waits, the stored ones first. Raises StoreError."""
         places = self.unsettled.stored(session)[:count]
@@ -423,3 +418,51 @@ class Dispatchers:
         if places and durable is not None:
             stored = await self._backlog.read(durable, places)
         return stored + session.transients()[: count - len(stored)]
+
+
+@dataclass(eq=False)
+class Pings:
+    """The pings that are under way."""
+
+    _runtime: Runtime
+    _outbound: Outbound
+    _waiting: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
+
+    def __bool__(self) -> bool:
+        """Whether any connect is waited for."""
+        return bool(self._waiting)
+
+    async def ping(self, session: Session) -> float:
+        """Have the client connect again; returns how long that took, in milliseconds. Raises NotReached if it does not in
+        time."""
+        loop = self._runtime.loop
+        answer: asyncio.Future[float] = loop.create_future()
+        self._waiting.setdefault(session, {})[answer] = loop.time()
+        self._outbound.release(session, loop.time())
+        session.advised_on = None  # so that the next connect is looked at
+        limit = self._runtime.settings.delivery.ping_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit):
+                return await answer
+        except TimeoutError:
+            raise NotReached(f"{session.name} did not connect again within {limit:g} s") from None
+        finally:
+            self._forget(session, answer)
+
+    def _forget(self, session: Session, answer: asyncio.Future[float]) -> None:
+        waiting = self._waiting.get(session, {})
+        waiting.pop(answer, None)
+        if not waiting:
+            self._waiting.pop(session, None)
+
+    def connected(self, session: Session) -> None:
+        """A connect came: if it was waited for, that is the answer."""
+        for answer, started in self._waiting.pop(session, {}).items():
+            if not answer.done():
+                answer.set_result((self._runtime.loop.time() - started) * 1000)
+
+    def ended(self, session: Session) -> None:
+        """The session is over: nobody will answer."""
+        for answer in self._waiting.pop(session, {}):
+            if not answer.done():
+                answer.set_exception(NotReached(f"{session.name} has ended"))

@@ -11,8 +11,7 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import group_of
-from crewel.broker.session import Session
-from crewel.broker.session_part import SessionPart
+from crewel.broker.session import Session, SessionPart
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 
