@@ -15,7 +15,7 @@ from tests.broker.world import Client, Request, World, data_of
 def turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message of a long batch is a turn of its own."""
     monkeypatch.setattr("crewel.broker.inbound.TURN_S", 0.0)
-    monkeypatch.setattr("crewel.broker.backend_publisher.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.publish_handler.TURN_S", 0.0)
 
 
 def send(world: World, client: Client, count: int, channel: str = "/a") -> Request:
