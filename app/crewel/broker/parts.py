@@ -85,6 +85,7 @@ class Parts:
         self._make_queues()
         self._make_topics()
         self._make_durability()
+        self._make_publishes(host)
         self._make_handlers(host)
         self._bind_hooks()
         self._show_figures()
@@ -208,10 +209,10 @@ class Parts:
             self.durability.committed,
         )
 
-    def _make_handlers(self, host: Host) -> None:
-        """What answers clients."""
+    def _make_publishes(self, host: Host) -> None:
+        """What takes publishes."""
         runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
-        dispatchers, names, shared, timing = self.dispatchers, self.names, self.shared_queues, self.times
+        dispatchers, names, shared = self.dispatchers, self.names, self.shared_queues
         self.broadcaster = Broadcaster(
             runtime,
             channels,
@@ -254,6 +255,11 @@ class Parts:
             self.pressure,
         )
         self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, host)
+
+    def _make_handlers(self, host: Host) -> None:
+        """What answers clients, but for publishes."""
+        runtime, access, channels, outbound = self.runtime, self.access, self.channels, self.outbound
+        dispatchers, names, timing = self.dispatchers, self.names, self.times
         self.table = SessionTable(
             runtime,
             channels,
