@@ -113,7 +113,6 @@ UNCLEAN = {
     "docs/faults.md",
     "docs/index.md",
     "docs/performance.md",
-    "docs/storage.md",
 }
 
 

@@ -142,7 +142,7 @@ class Key:
     meaning: str
 
 
-_EVER = "for ever"
+_EVER = "no limit"
 _LETTERS = "commit, end, redrive, discard, discard_waiting"
 _INDEXES = tuple(
     key
@@ -152,19 +152,19 @@ _INDEXES = tuple(
             f"dead:{value}:<{value}>",
             "stream",
             "id is the dead id; nothing else",
-            "as its letters",
+            "as its dead letters",
             _LETTERS,
             "operators",
-            f"The letters of one {value}.",
+            f"The dead letters of one {value}.",
         ),
         Key(
             f"dead:{value}s",
             "sorted set",
-            f"each {value}, in their alphabetical order",
-            "as its letters",
+            f"each {value}, in alphabetical order",
+            "as its dead letters",
             _LETTERS,
             "operators",
-            f"Every {value} of which there are letters, to find all with the same beginning.",
+            f"Every {value} that has dead letters, to find those with the same prefix.",
         ),
     )
 )
@@ -175,19 +175,19 @@ KEYS: tuple[Key, ...] = (
         "string",
         "a whole number",
         _EVER,
-        "the server, the first time it starts on an empty store or on one of an older version",
+        "the server, at its first start on an empty store or an older layout",
         "each start",
-        "Version of this layout. A newer one than the server knows is refused, an older one becomes this one.",
+        "Version of this layout. The server refuses a newer one and upgrades an older one.",
     ),
     Key(
         "log",
         "stream",
-        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session that must not"
-        " hear it; `q` PublishQos as JSON; `r` dead id of the letter that it was, `n` how often it has been one; `t` whom it"
-        " was addressed to; `s` to `t` only if there is something to say",
-        "until no cursor and no open set needs it",
+        "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded"
+        " from delivery; `q` PublishQos as JSON; `r` dead id of its dead letter, `n` how often it has been one; `t`"
+        " its destination; `s` to `t` only if needed",
+        "until no cursor and no pending message needs it",
         "publish, redrive, trim",
-        "each start; publishers that another one has overtaken; queues that are filled again",
+        "each start; publishers that another one has overtaken; loading of backlogs",
         "The persistent messages in their order. Log ids are microseconds of the store's clock, strictly increasing.",
     ),
     Key(
@@ -197,7 +197,7 @@ KEYS: tuple[Key, ...] = (
         _EVER,
         "publish, send, redrive, unsubscribe",
         "all",
-        "The newest log id, also when the log has been trimmed.",
+        "The newest log id, even if the log has been trimmed.",
     ),
     Key(
         "names",
@@ -206,7 +206,7 @@ KEYS: tuple[Key, ...] = (
         _EVER,
         "login",
         "login",
-        "Counts the sessions that the store numbers: `client/joe/-7`.",
+        "Counter for the numbers of sessions, as in `client/joe/-7`.",
     ),
     Key(
         "epoch",
@@ -214,29 +214,29 @@ KEYS: tuple[Key, ...] = (
         "a whole number",
         _EVER,
         "boot",
-        "a server that the store does not know any more",
-        "Counts the starts of servers: one that finds a later start than its own has been superseded.",
+        "a server that the store no longer knows",
+        "Counter of server starts: a server that finds a later one than its own has been superseded.",
     ),
-    Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that have something here."),
+    Key("nodes", "set", "tokens", _EVER, "boot, adopt", "adopt, trim", "The servers that own data here."),
     Key(
         "node:<token>",
         "hash",
-        "`name`; `cursor` log id up to which it has taken the log; `low` log id up to which none of its sessions needs"
-        " anything; `seq` number of its last commit; `opening`, `opened` commit that is written in parts, and how many"
-        " there are; `since` microseconds of its start; `epoch` which start it was",
+        "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
+        " needs anything; `seq` number of its last commit; `opening`, `opened` a commit that is written in parts,"
+        " and the number of parts; `since` microseconds of its start; `epoch` the number of its start",
         "until all its sessions are adopted",
         "boot, open, commit, adopt",
-        "all, to tell whether this server has been superseded; trim",
+        "all, to detect that this server has been superseded; trim",
         "One run of a server. The token is random, new at each start.",
     ),
     Key(
         "lease:<token>",
         "string",
-        "what is known of the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
-        "`cluster.lease_ms`, renewed as long as the server lives",
+        "the server's process, as JSON: `node`, `pid`, `host`, `machine`, `started`, `has_directory`",
+        "`cluster.lease_ms`, renewed while the server lives",
         "boot, renew",
         "boot",
-        "That the server lives: while it is there, no other server takes the sessions.",
+        "Lease of the server: while it exists, no other server takes the sessions.",
     ),
     Key(
         "own:<token>",
@@ -250,15 +250,15 @@ KEYS: tuple[Key, ...] = (
     Key(
         "s:<session>",
         "hash",
-        "`owner` token; `r` what its login fixed, as JSON; `at` log id, while it is being adopted; `batch` highest batch"
-        " number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as"
-        " JSON, if its receiver has failed for good; `d` why it gets nothing for the time being, as JSON; `s:<pattern>` log"
-        " id after which it is subscribed; `p:<pattern>` what was asked for that, as JSON, also of groups;"
-        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of"
-        " the notice that the topic was erased, until that is settled; `o:<log id>` and"
-        " `i:<log id>` a message that is open, with its body in the log or in the inbox:"
-        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where the"
-        " source is the shared queue that it came from",
+        "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
+        " batch number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as JSON,"
+        " if its receiver has failed for good; `d` why it receives nothing at present, as JSON; `s:<pattern>` log id after"
+        " which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also of groups; `c:<pattern>"
+        " <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of the"
+        " notice that the topic was erased, until it is acknowledged; `o:<log id>` and `i:<log id>` a pending"
+        " message, with its body in the log or in the inbox:"
+        " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
+        " where the source is the shared queue that it came from",
         "until the session has ended",
         "login, subscribe, unsubscribe, open, commit, spill, adopt, close, hold, redrive, send, lease, requeue, end",
         "each start",
@@ -268,11 +268,11 @@ KEYS: tuple[Key, ...] = (
         "inbox:<session>",
         "hash",
         "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
-        "until it is settled",
+        "until it is acknowledged",
         "spill, redrive, send, lease, requeue, commit, end",
-        "queues that are filled again; letters",
-        "Messages that a session still waits for, and that the log was too large to keep; what was sent to it alone; what it"
-        " has from shared queues; and dead letters that were sent again.",
+        "loading of backlogs; dead letters",
+        "Pending messages of a session, kept outside the log: those trimmed from it, point-to-point messages,"
+        " messages from shared queues, and redriven dead letters.",
     ),
     Key(
         "subject:<subject>",
@@ -286,13 +286,13 @@ KEYS: tuple[Key, ...] = (
     Key(
         "k:<scope>",
         "string",
-        "log id; of other steps than publish also what more they answer",
+        "log id; for other steps than publish, also the rest of their result",
         "two minutes",
         "publish, send, lease, requeue, redrive",
         "publish, send, lease, requeue, redrive",
-        "A publish with a `key`, by channel, subject and key: its repeat answers the same id. What other steps remember lies"
-        " here too, so that they can be asked again: the id that a letter got, what was leased; for a second, what waits for"
-        " a receiver.",
+        "A publish with a `key`, by channel, subject and key: a repeat returns the same id. Other steps keep their"
+        " results here too, so that they can be repeated: the id of a dead letter, what was leased; for a second,"
+        " the pending messages of a receiver.",
     ),
     Key(
         "topics",
@@ -306,21 +306,21 @@ KEYS: tuple[Key, ...] = (
     Key(
         "topic:<channel>",
         "hash",
-        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if all of its history has expired since;"
-        " `added` bytes that have gone into the history; `erased` 1 and nothing else: it was erased gently, and messages of it"
-        " may still wait",
-        "until the topic is erased, and nothing of it waits any more",
+        "`settings` as they were configured, as JSON; `epoch` a text; `past` 1 if its whole history has expired;"
+        " `added` total bytes added to the history; `erased` 1 and nothing else: it was soft-erased, and messages"
+        " of it may still be queued",
+        "until the topic is erased and none of its messages is queued",
         "publish, configure, expire, erase, forget",
         "history; each start",
-        "A topic that has settings or a history. Its epoch changes whenever something that was seen may not be there any"
-        " more.",
+        "A topic that has settings or a history. Its epoch changes whenever something that a client has seen may be"
+        " gone.",
     ),
     Key(
         "h:<channel>",
         "stream",
-        "as `log`; `z` bytes that had gone into the history before it; and `e` microseconds since 1970 when it expires, if it"
-        " does",
-        "the newest, as many as the topic keeps; until it expires",
+        "as `log`; `z` total bytes added to the history before it; and `e` microseconds since 1970 when it expires,"
+        " if it does",
+        "the newest, up to the limit of the topic; until it expires",
         "publish, expire, erase",
         "history; each start",
         "The history of a topic: copies under the ids of the log.",
@@ -332,12 +332,12 @@ KEYS: tuple[Key, ...] = (
         "until then",
         "publish, send, lease, requeue, expire, erase, discard_waiting, commit, end",
         "expire",
-        "When messages expire that lie in a history or in a shared queue.",
+        "Expiry times of messages in histories and shared queues.",
     ),
     Key(
         "queues",
         "sorted set",
-        "names; the score is milliseconds since 1970 when something was put there last",
+        "names; the score is the milliseconds since 1970 of the last addition",
         "as their `q:<queue>`",
         "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
         "each start; the sweeper",
@@ -350,7 +350,7 @@ KEYS: tuple[Key, ...] = (
         "until it is empty",
         "publish, send, lease, requeue, expire, discard_waiting, unsubscribe, end",
         "lease; operators",
-        "The order of a shared queue: `client/joe`, of a subject, or `group:<pattern> <group>`.",
+        "The order of a shared queue: `client/joe` of a subject, or `group:<pattern> <group>`.",
     ),
     Key(
         "qb:<queue>",
@@ -366,28 +366,29 @@ KEYS: tuple[Key, ...] = (
         "members:<queue>",
         "set",
         "session names",
-        "until its last member has gone",
+        "until its last member has left",
         "subscribe, unsubscribe, end",
         "requeue, unsubscribe, end",
-        "The members of a group. With the last one goes what waits in the queue.",
+        "The members of a group. Its queue ends with the last one.",
     ),
     Key(
         "ptp:<id> <queue>",
         "set",
-        "session names; with a `!` before it if it has ended there without being settled",
-        "until one of them has settled it, or none has it any more",
+        "session names; with a `!` before it if it ended there without an acknowledgement",
+        "until one of them has acknowledged it, or none has it",
         "send, lease, requeue, commit, end",
         "requeue, commit, end",
-        "Who still has a subject's message open: when the last of them ends, it waits for the subject again.",
+        "The sessions for which a subject's message is pending: when the last of them ends, it waits for the"
+        " subject again.",
     ),
     Key(
         "dead",
         "stream",
-        "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`; `channel`;"
-        " `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes that it counts in"
-        " `dead:bytes`; and only if there is something to say: `p` 1 if the message was stored, else `w` 1"
-        " (its qos says whether it was addressed; letters of older versions do not); `r` dead id of"
-        " the letter that it was before, `n` how often it came back, `x` and `t` as in the log",
+        "id is the dead id; `id` of the message; `received` nanoseconds; `receiver`; `code`; `reason`; `attempts`;"
+        " `channel`; `body`, or `bh` its name in `dead:texts`; `sender`; `qos`, or `qh` its name there; `z` bytes"
+        " that it counts in `dead:bytes`; and only if needed: `p` 1 if the message was stored, else `w` 1 (its qos"
+        " has the destination; that of older versions does not); `r` dead id of its previous dead letter, `n` how"
+        " often it came back, `x` and `t` as in the log",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
         "operators, the pipeline",
@@ -397,19 +398,19 @@ KEYS: tuple[Key, ...] = (
         "dead:texts",
         "hash",
         "SHA-1 of a text: the text",
-        "as the letters that refer to it",
+        "as the dead letters that refer to it",
         _LETTERS,
         "operators, the pipeline",
-        "The bodies and QoS of letters, from 200 bytes on: each lies here once, however many letters have it.",
+        "The bodies and QoS of dead letters, from 200 bytes on, each stored once.",
     ),
     Key(
         "dead:uses",
         "hash",
-        "SHA-1 of a text: how many letters refer to it",
+        "SHA-1 of a text: number of dead letters that refer to it",
         "as its text",
         _LETTERS,
         _LETTERS,
-        "When a text of letters can go.",
+        "Reference counts of these texts.",
     ),
     Key(
         "dead:bytes",
@@ -418,7 +419,7 @@ KEYS: tuple[Key, ...] = (
         _EVER,
         _LETTERS,
         _LETTERS,
-        "About how many bytes the letters take, with their texts. Letters that an older server wrote do not count.",
+        "Approximate bytes of the dead letters with their texts. Those from older servers do not count.",
     ),
     *_INDEXES,
     *(
@@ -426,17 +427,17 @@ KEYS: tuple[Key, ...] = (
         for name, meaning in (
             (
                 "dropped",
-                "Counts the letters that were dropped because there were more than `delivery.dead_letters_max` or"
+                "Number of dead letters dropped because of `delivery.dead_letters_max` or"
                 " `delivery.dead_letters_max_bytes`.",
             ),
-            ("returned", "Counts the letters whose message had been sent again by an operator."),
+            ("returned", "Number of dead letters whose message had been redriven before."),
         )
     ),
     Key(
         "facts",
         "stream",
         "`t` type; `d` JSON; the types are in [facts](facts.md)",
-        "the newest `storage.facts_max_entries`, nearly, and at most `storage.facts_max_bytes`, about",
+        "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
         "publish, send, lease, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive, discard,"
         " discard_waiting, end, trim_facts",
         "the pipeline",
@@ -454,29 +455,29 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pipeline:positions",
         "hash",
-        "`facts`, `events`: `id` of the newest entry that the pipeline has in its tables and `count`, how many entries the"
-        " stream had ever got up to it (or null), as JSON",
+        "`facts`, `events`: `id` of the newest entry in the tables of the pipeline, and `count`, the total number"
+        " of entries of the stream up to it (or null), as JSON",
         _EVER,
         "the pipeline",
-        "the server, to say when it trims what the pipeline has not read; `crewel pipeline doctor`",
-        "How far the resident job of the pipeline is; written when it has committed.",
+        "the server, to report that it trims what the pipeline has not read; `crewel pipeline doctor`",
+        "Progress of the resident job of the pipeline; written when it has committed.",
     ),
     Key(
         "pipeline:ledger",
         "hash",
-        "name of a job: number of the newest batch that it has written here",
+        "name of a job: number of its newest written batch",
         _EVER,
         "the pipeline",
         "the pipeline",
-        "Makes what the pipeline writes here happen once, also if a batch is repeated.",
+        "Prevents duplicate writes of the pipeline when a batch is repeated.",
     ),
     Key(
         "alerts",
         "hash",
         "session name: `since`, `raised`, both milliseconds since 1970, `held_ms`, `code`, `who`, `reason`, as JSON",
-        "until the session is released, or has ended",
+        "until the session is activated, or has ended",
         "the pipeline",
         "operators",
-        "Receivers that have been held back for too long.",
+        "Receivers that have been on hold for too long.",
     ),
 )
