@@ -6,56 +6,40 @@ The names here are what an application is written with; everything else has its 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewel.bayeux.message import Accepted, Message
-    from crewel.broker.broker import Broker
-    from crewel.broker.dead_letters.dead_letter import DeadLetter
-    from crewel.broker.services import Service
-    from crewel.broker.session import Session, SessionPart
-    from crewel.errors import RemoteCallError
-    from crewel.extension import Extension
-    from crewel.security.policy import GRANT, IGNORE, Deny, Operation, Refusal, SecurityPolicy
-
-__all__ = [
-    "GRANT",
-    "IGNORE",
-    "Accepted",
-    "Broker",
-    "DeadLetter",
-    "Deny",
-    "Extension",
-    "Message",
-    "Operation",
-    "Refusal",
-    "RemoteCallError",
-    "SecurityPolicy",
-    "Service",
-    "Session",
-    "SessionPart",
-]
+    from crewel.bayeux.message import Accepted as Accepted
+    from crewel.bayeux.message import Message as Message
+    from crewel.broker.broker import Broker as Broker
+    from crewel.broker.dead_letters.dead_letter import DeadLetter as DeadLetter
+    from crewel.broker.services import Service as Service
+    from crewel.broker.session import Session as Session
+    from crewel.broker.session import SessionPart as SessionPart
+    from crewel.errors import RemoteCallError as RemoteCallError
+    from crewel.extension import Extension as Extension
+    from crewel.security.policy import GRANT as GRANT
+    from crewel.security.policy import IGNORE as IGNORE
+    from crewel.security.policy import Deny as Deny
+    from crewel.security.policy import Operation as Operation
+    from crewel.security.policy import Refusal as Refusal
+    from crewel.security.policy import SecurityPolicy as SecurityPolicy
 
 _HOMES = {
-    "Accepted": "crewel.bayeux.message",
-    "Broker": "crewel.broker.broker",
-    "DeadLetter": "crewel.broker.dead_letters.dead_letter",
-    "Deny": "crewel.security.policy",
-    "Extension": "crewel.extension",
-    "GRANT": "crewel.security.policy",
-    "IGNORE": "crewel.security.policy",
-    "Message": "crewel.bayeux.message",
-    "Operation": "crewel.security.policy",
-    "Refusal": "crewel.security.policy",
-    "RemoteCallError": "crewel.errors",
-    "SecurityPolicy": "crewel.security.policy",
-    "Service": "crewel.broker.services",
-    "Session": "crewel.broker.session",
-    "SessionPart": "crewel.broker.session",
+    "crewel.bayeux.message": ("Accepted", "Message"),
+    "crewel.broker.broker": ("Broker",),
+    "crewel.broker.dead_letters.dead_letter": ("DeadLetter",),
+    "crewel.broker.services": ("Service",),
+    "crewel.broker.session": ("Session", "SessionPart"),
+    "crewel.errors": ("RemoteCallError",),
+    "crewel.extension": ("Extension",),
+    "crewel.security.policy": ("Deny", "GRANT", "IGNORE", "Operation", "Refusal", "SecurityPolicy"),
 }
+"""The public names by their modules."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: the command line and the client need few of them."""
     import importlib
 
-    if name not in _HOMES:
-        raise AttributeError(f"module 'crewel' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module 'crewel' has no attribute {name!r}")

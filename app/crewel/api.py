@@ -16,8 +16,6 @@ from crewel.transports.bodies import elements_of, media_type, read_body
 from crewel.transports.http_aiohttp import refused, too_many
 from crewel.transports.origins import Origins
 
-__all__ = ["PATH", "mount_api"]
-
 PATH = "/api/publish"
 
 

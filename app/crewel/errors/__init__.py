@@ -1,64 +1,33 @@
 """What can go wrong, in one place: the error tree (`tree`), the texts of Bayeux replies (`bayeux_codes`), and the dotted codes
-(`codes`)."""
+(`codes`). May import nothing of the server: everything imports it."""
 
-from crewel.errors.bayeux_codes import (
-    DENIED_BY_NOT_GRANTING,
-    DENIED_BY_POLICY,
-    BayeuxCode,
-    Denied,
-    Fault,
-    denied,
-)
-from crewel.errors.codes import CODES, KNOWN, Category, ErrorCode, class_of, coded, status_of
-from crewel.errors.tree import (
-    Behind,
-    CrewelError,
-    Fenced,
-    IllegalArgument,
-    Limited,
-    NotReached,
-    PayloadError,
-    Refused,
-    RemoteCallError,
-    ServiceError,
-    SettingsError,
-    StoreError,
-    StoreFull,
-    StoreLost,
-    StoreTaken,
-    StoreUnavailable,
-    StoreUncertain,
-)
-
-__all__ = [
-    "CODES",
-    "DENIED_BY_NOT_GRANTING",
-    "DENIED_BY_POLICY",
-    "KNOWN",
-    "BayeuxCode",
-    "Behind",
-    "Category",
-    "CrewelError",
-    "Denied",
-    "ErrorCode",
-    "Fault",
-    "Fenced",
-    "IllegalArgument",
-    "Limited",
-    "NotReached",
-    "PayloadError",
-    "Refused",
-    "RemoteCallError",
-    "ServiceError",
-    "SettingsError",
-    "StoreError",
-    "StoreFull",
-    "StoreLost",
-    "StoreTaken",
-    "StoreUnavailable",
-    "StoreUncertain",
-    "class_of",
-    "coded",
-    "denied",
-    "status_of",
-]
+from crewel.errors.bayeux_codes import DENIED_BY_NOT_GRANTING as DENIED_BY_NOT_GRANTING
+from crewel.errors.bayeux_codes import DENIED_BY_POLICY as DENIED_BY_POLICY
+from crewel.errors.bayeux_codes import BayeuxCode as BayeuxCode
+from crewel.errors.bayeux_codes import Denied as Denied
+from crewel.errors.bayeux_codes import Fault as Fault
+from crewel.errors.bayeux_codes import denied as denied
+from crewel.errors.codes import CODES as CODES
+from crewel.errors.codes import KNOWN as KNOWN
+from crewel.errors.codes import Category as Category
+from crewel.errors.codes import ErrorCode as ErrorCode
+from crewel.errors.codes import class_of as class_of
+from crewel.errors.codes import coded as coded
+from crewel.errors.codes import status_of as status_of
+from crewel.errors.tree import Behind as Behind
+from crewel.errors.tree import CrewelError as CrewelError
+from crewel.errors.tree import Fenced as Fenced
+from crewel.errors.tree import IllegalArgument as IllegalArgument
+from crewel.errors.tree import Limited as Limited
+from crewel.errors.tree import NotReached as NotReached
+from crewel.errors.tree import PayloadError as PayloadError
+from crewel.errors.tree import Refused as Refused
+from crewel.errors.tree import RemoteCallError as RemoteCallError
+from crewel.errors.tree import ServiceError as ServiceError
+from crewel.errors.tree import SettingsError as SettingsError
+from crewel.errors.tree import StoreError as StoreError
+from crewel.errors.tree import StoreFull as StoreFull
+from crewel.errors.tree import StoreLost as StoreLost
+from crewel.errors.tree import StoreTaken as StoreTaken
+from crewel.errors.tree import StoreUnavailable as StoreUnavailable
+from crewel.errors.tree import StoreUncertain as StoreUncertain

@@ -4,8 +4,6 @@
 crewel.toml, the environment and `--set`; `table` lists them. Nothing here knows what a setting does.
 """
 
-from crewel.errors import SettingsError
-from crewel.settings.server import Settings
-from crewel.settings.sources import load
-
-__all__ = ["Settings", "SettingsError", "load"]
+from crewel.errors import SettingsError as SettingsError
+from crewel.settings.server import Settings as Settings
+from crewel.settings.sources import load as load
