@@ -109,6 +109,7 @@ class Accounts:
         """The account of this name."""
         account = self._known.get(name)
         if account is None:
+            # Strangers choose addresses: beyond the bound newcomers share one account instead of memory.
             if len(self._known) >= self._most:
                 name = OVERFLOW
                 account = self._known.get(name)

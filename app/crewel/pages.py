@@ -39,6 +39,7 @@ def mount_health(app: web.Application, broker: Broker) -> None:
         return web.json_response({"status": "live"})
 
     async def ready(_: web.Request) -> web.Response:
+        # Before `draining`: an operator must see why the server goes down.
         if broker.has_lost_store:
             return web.json_response({"status": "fenced", "store": broker.concerns["store"]()}, status=503)
         if broker.is_draining:

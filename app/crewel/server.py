@@ -183,6 +183,7 @@ def build(settings: Settings, services: Iterable[Service] = ()) -> web.Applicati
     attach(app, settings, services, mount=MOUNTS)
     app.middlewares.append(app[ENDPOINT].guard)
     app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
+    # Only of the whole server: an application that mounts Crewel has headers of its own.
     app.on_response_prepare.append(protect_pages)
     if settings.http.demos:
         mount_demos(app)

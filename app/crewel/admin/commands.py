@@ -116,5 +116,6 @@ def answer_remote_calls(admin: Administration) -> None:
         except CrewelError as error:
             raise RemoteCallError(failure_json(error)) from error
 
+    # The guard refuses others before it asks a policy of the application.
     admin.broker.guard.reserve(CHANNEL)
     admin.broker.registry.calls[CHANNEL] = call

@@ -162,6 +162,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 async def _export(ask: Ask) -> web.StreamResponse:
     """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
     store = ask.admin.store
+    # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = _filter(ask.fields, await dead_letters.newest(store))
     page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
     ask.admin.note(ask.who, "export dead letters", **{name: ask.fields[name] for name in ask.fields})

@@ -137,6 +137,7 @@ class Rest:
     async def _answer(self, request: web.Request, route: Route, who: str) -> web.StreamResponse:
         body = await read_body(request, self._admin.broker.settings)
         query = dict(request.query)
+        # A field given twice would count once, and the operator would not know which.
         if len(query) != len(request.query):
             raise IllegalArgument("query", "must have each field once")
         try:

@@ -358,6 +358,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the sessions in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     fields = ask.fields
     count = fields.get("count", PAGE)
+    # One more than the page shows whether there is a next page; sorting all sessions would hold the loop.
     found = heapq.nsmallest(count + 1, await _wanted(ask, fields), key=lambda session: session.name)
     page, more = found[:count], len(found) > count
     return {

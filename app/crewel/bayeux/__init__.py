@@ -1,1 +1,3 @@
-"""What the protocol says. Pure: no clock, no sockets, no sessions; facts come in as arguments, answers go out as values."""
+"""PURE. The protocol: channels, messages, replies, advice, and JSON. Facts come in as arguments, answers go out as values.
+
+May use `errors`, and knows no clock, socket, session or option."""

@@ -114,6 +114,7 @@ def _parse_and_remember(name: str) -> Channel | None:
     channel = _parse(name)
     if channel is not None and len(name) <= _REMEMBERED_NAME:
         size = _FIXED_SIZE + sum(map(len, channel.patterns)) + _TEXT_SIZE * (len(channel.patterns) + 2)
+        # Strangers choose names: the bound is in bytes, and forgetting costs one parse for each name in use.
         if _remembered.size + size > _REMEMBERED_SIZE:
             _remembered.clear()
             _remembered.size = 0

@@ -35,6 +35,7 @@ def decode(body: bytes | str, *, max_messages: int, max_depth: int) -> list[Any]
         raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
     if not value:
         raise PayloadError(Fault.EMPTY)
+    # A batch of one, which nearly all are, needs no check.
     if len(value) > 1:
         check_batch(value, max_messages=max_messages)
     # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.

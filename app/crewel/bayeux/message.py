@@ -57,6 +57,7 @@ class Message:
                 message_id = echoed_id(fields) or ""
             if not (message_id.isalnum() and message_id.isascii()):
                 raise Refused(BayeuxCode.MESSAGE_ID_INVALID)
+        # The server adds its own fields to `ext`.
         if "ext" in fields and type(fields["ext"]) is not dict:
             raise no_object(fields["ext"])
         return cls(fields, channel, message_id)

@@ -40,6 +40,7 @@ class Admin:
         """What comes from this path, as it comes. Raises CrewelError, also if the server breaks off."""
         import aiohttp
 
+        # An export may take hours; only silence is a failure.
         timeout = aiohttp.ClientTimeout(total=None, sock_read=_LIMIT_S)
         async with self._answer("GET", path, params=query, timeout=timeout) as response:
             async for chunk in response.content.iter_any():

@@ -64,6 +64,7 @@ async def _backup(settings: "Settings", file: Path) -> "Contents":
     storage = settings.storage
     _check_source(storage)
     _check_target(file)
+    # Beside the target, so that the rename stays within one file system.
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
         async with admin_connection(storage) as connection:

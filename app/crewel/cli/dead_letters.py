@@ -353,6 +353,7 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
     file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Exclusive: a second run skips what the first has written.
         with file.open("xb") as made:
             made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
     except FileExistsError:

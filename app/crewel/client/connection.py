@@ -147,6 +147,7 @@ class Connection:
         transport = self._transport
         if transport is None:
             raise TransportError("there is no connection")
+        # All are prepared before the first is sent: an extension may drop one of them.
         payload = [self._prepared(message, transport.name) for message in messages]
         with self.exchanges.replies.wait_for([fields["id"] for fields in payload]) as futures:
             await transport.send(payload, timeout)

@@ -245,6 +245,7 @@ class BatchGate:
 
     def _close(self, reply: Fields) -> list[Fields]:
         batch, self._kept = self._kept, []
+        # All or nothing: without its number the batch comes again as a whole, after the application has read.
         self.refused = not self._has_room(batch)
         if self.refused:
             return [_without_batch(reply)]

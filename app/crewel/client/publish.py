@@ -194,6 +194,7 @@ async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: fl
 
 def _may_be_repeated(error: ClientError) -> bool:
     """Whether it has not been stored, or the outcome is unknown. After a lost session the client makes another."""
+    # It stays too large, however often it is sent.
     if isinstance(error, MessageTooLargeError):
         return False
     return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION

@@ -78,6 +78,7 @@ class Requests:
         self._session = session
         self._answers = session.connection.answers
         self._serials = Serials(first)
+        # Other servers give no ID: a random one keeps the clients apart.
         self._own_id = secrets.token_hex(16)
         self._subscribed: tuple[str | None, Interest] | None = None
         session.life.listeners.append(self._moved)

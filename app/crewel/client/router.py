@@ -208,6 +208,7 @@ class Router:
     def _offer(
         self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
     ) -> Message:
+        # Each subscription settles a message of its own: the first failure counts, and the last one ends the delivery.
         message = Message(channel_name(fields["channel"]), fields["data"], fields)
         for subscription in subscriptions:
             if handling is not None and self._settles:

@@ -222,6 +222,7 @@ class Session:
             await self.connection.use(self._common[0])
         self.connection.client_id = client_id
         self._is_disconnected = False
+        # On disk before the session is used: a crash from here on loses nothing that only the secret can fetch.
         await self._keep_secret()
         self.life.move(Event.HANDSHAKEN)
 
@@ -276,6 +277,7 @@ class Session:
             return False
         self.life.move(Event.CONNECTION_LOST, error)
         await asyncio.sleep(self._advice.interval + self._backoff.failed())
+        # A proxy that answers the upgrade will do so again; other failures pass.
         if isinstance(error, UpgradeRefusedError):
             await self._fall_back()
         return True

@@ -295,6 +295,7 @@ class UpdateExtension(Extension):
         """Publish what waits whenever a connect is held; until cancelled."""
         while True:
             await self._has_unsent.wait()
+            # Statuses of one batch settle within moments: together they cost one request.
             await asyncio.sleep(_COLLECT_S)
             self._has_unsent.clear()
             if self.is_granted and self._connect is not None:

@@ -71,6 +71,7 @@ _STATUS_OF: Final = (
 def status_of(code: str) -> int:
     """The three digits that stand for a dotted code, which are an HTTP status as well; 500 for faults of the server
     alone."""
+    # The first that fits counts: narrow codes stand before wide ones.
     for prefix, status in _STATUS_OF:
         if is_below(code, prefix):
             return status

@@ -86,6 +86,7 @@ def read_fields(given: object, checks: Mapping[str, Check], where: str) -> dict[
 
 def _checked(checks: Mapping[str, Check], name: str, value: object) -> Any:
     check = checks.get(name)
+    # A publisher that writes `persistant` believes that its message is stored.
     if check is None:
         raise IllegalArgument(name, f"there is no such field; known are {', '.join(checks)}")
     try:

@@ -233,6 +233,7 @@ PUBLISH: Final = Options(
 
 def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
     """What `ext.publish` asks for; what it leaves out is as `usual`. Raises IllegalArgument, which names the field."""
+    # On the path of each persistent publish: no table is read for the common case.
     if usual is DEFAULT and given == {"persistent": True} and given["persistent"] is True:
         return _PERSISTENT  # as nearly all of them
     return replace(usual, **PUBLISH.read(given, "publish"))

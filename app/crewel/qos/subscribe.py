@@ -228,6 +228,7 @@ def joined(choices: Iterable[Choice], another: Choice) -> tuple[Choice, ...]:
     """What a session wants that is subscribed with all of these: a plain subscription wants everything, and so the others add
     nothing to it. Empty: everything. Raises IllegalArgument if there are too many."""
     together = tuple(dict.fromkeys((*choices, another)))
+    # A union with everything is everything: filters and options of the others no longer matter.
     if USUAL in together:
         return ()
     if len(together) > MAX_CHOICES:

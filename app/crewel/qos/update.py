@@ -51,6 +51,7 @@ def shared(wire: bytes, origin: Origin) -> bytes:
     """The message with the `ext.update` that all its receivers share, without the three braces at its end. Raises TypeError or
     ValueError if its stored form cannot be encoded so: its `ext` is no object, or its QoS no JSON."""
     update = _fields(origin)
+    # The common message has no `ext` of its own: it is extended as bytes, without parsing it.
     if b'"ext"' in wire:  # in the data, perhaps; if it is the publisher's own, the two become one
         fields = reread(wire)
         ext = {**fields.pop("ext", {})}  # raises TypeError if it is no object

@@ -1,2 +1,3 @@
-"""Permissions: the policy that decides for the whole server, authorisers that channels carry, and tokens. It reads settings and
-channels, and knows neither transports nor the store."""
+"""Permissions: the policy of the whole server, authorisers of channels, tokens and the keys that verify them.
+
+May use `settings`, `bayeux` and the names of sessions, and knows neither transports nor the store."""

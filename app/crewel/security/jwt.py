@@ -201,6 +201,7 @@ class JwtPolicy:
         grants = session.grants
         if grants is None or is_reserved(channel):
             return False
+        # The session stays: its client can show a new token, and misses nothing.
         if grants.has_expired(time()):
             return Refusal("token_expired")
         return is_granted(grants)

@@ -80,6 +80,7 @@ class _FetchedKeys(Keys):
     async def _refresh(self) -> None:
         """Fetch once for all who wait, and not again at once."""
         if self._fetching is None:
+            # Else a flood of tokens with invented key ids would become a flood of fetches.
             if monotonic() - self._tried_at < _PAUSE_S:
                 return
             self._tried_at = monotonic()

@@ -134,6 +134,7 @@ def keep_token(data_dir: str) -> str:
 
 
 def _place(file: Path, token: str) -> None:
+    # A link fails if the file exists, where a rename would replace the token of the other server.
     new = _new(file, token)
     try:
         with suppress(FileExistsError):  # another server was quicker, and its token counts

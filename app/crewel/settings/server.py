@@ -269,6 +269,7 @@ class Settings(BaseSettings):
         **_named: Any,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Keep `Settings()` from reading the environment: only `load` does."""
+        # pydantic would also read variables that belong to other programs.
         return (init_settings,)
 
     @model_validator(mode="after")

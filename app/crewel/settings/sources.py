@@ -47,6 +47,7 @@ def load(
         "env": _read_environment(os.environ if environ is None else environ),
         "--set": _read_overrides(overrides),
     }
+    # Later layers win, here and in the list below.
     sources = {name: source for source, layer in layers.items() for name in layer}
     strongest_first = tuple(InitSettingsSource(Settings, _nested(layer)) for layer in reversed(layers.values()))
     try:

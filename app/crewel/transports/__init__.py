@@ -1,6 +1,4 @@
 """How bytes travel: HTTP in two lanes, WebSocket, and what both check before a message is looked at.
 
 `http_fast` answers plain POSTs at the connection; `endpoint`, `http_aiohttp` and `websocket` serve everything through aiohttp,
-also inside another application. Both ask `origins`, `cookies` and `bodies`. The package may know the broker's inbound and
-outbound sides, and nothing of the store.
-"""
+also inside another application. Both ask `origins`, `cookies` and `bodies`. May use the broker, and nothing of the store."""

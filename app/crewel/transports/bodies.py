@@ -33,6 +33,7 @@ async def read_body(request: web.Request, settings: Settings) -> bytes:
     """The body. Raises PayloadError if it is compressed or larger than `bayeux.max_message_bytes`, before it is read where
     its length is announced, or does not arrive within `http.body_timeout_ms`."""
     _refuse_coded(request)
+    # What is announced as too large is refused before it is sent.
     limit = settings.bayeux.max_message_bytes
     announced = request.headers.get("Content-Length", "")
     if len(announced) > MAX_LENGTH_DIGITS:  # Python reads no number of thousands of digits

@@ -117,6 +117,7 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Pass on what came; if it begins a request, its headers must be complete in time."""
         fast = self._fast
+        # The fast lane takes over at the start of a request only, so that two parsers never disagree (smuggling).
         if fast is not None and self._may_return and not (self._unanswered or self.writing_paused) and fast.wants(data):
             self._return(fast, data)
         else:
@@ -140,6 +141,7 @@ class Connection(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override]
         """The peer sends no more. True keeps the connection open while it still has an answer to get."""
         request = self._current_request
+        # asyncio closes both directions when one ends; a client that half-closes still waits for its response.
         if self._upgraded or (request is not None and not request.content.is_eof()):
             return False  # a socket ends with either direction; the rest of a body will never come
         self._is_half_closed = True

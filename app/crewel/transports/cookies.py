@@ -31,6 +31,7 @@ class BrowserCookie:
         """Its value in a `Cookie` header, as `read` has it. Of the other cookies of the host, which come along, nothing is
         expected; of several with this name the last counts."""
         found = ""
+        # By hand: the parser of the standard library rejects the whole header for one cookie of another application.
         for cookie in header.split(";"):
             name, _, value = cookie.partition("=")
             if name.strip() == self.name:

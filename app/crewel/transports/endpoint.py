@@ -44,6 +44,7 @@ class Endpoint:
             return refused
         if self.broker.has_lost_store:
             return web.Response(status=503, text="another server has taken the store of this one")
+        # Origin before method and body: a refused page learns nothing of the server.
         client = self.origins.client(request.headers, request.remote, request.scheme)
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1

@@ -89,6 +89,7 @@ class Heads:
             return known if cookie is None else known.of(raw, self._cookie.value(cookie))
         head = self._parse(raw, remote, scheme)
         if head is not None and len(plain) <= _KNOWN_LENGTH and (cookie is not None or b"cookie" not in raw.lower()):
+            # Dropping all is simpler than choosing, and what is in use is back after one request.
             if len(self._known) >= _KNOWN_HEADS:
                 self._known.clear()
             self._known[plain, remote, scheme] = head.of(plain, None)

@@ -150,6 +150,7 @@ class CallbackPeer(RequestPeer):
 
     def payload(self, parts: list[bytes]) -> web.Response:
         """The call of the function with these messages."""
+        # JSON allows these two characters in strings, and JavaScript of old browsers ends a line at them.
         json = join(parts).replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
         script = b"/**/" + self._function.encode() + b"(" + json + b");"
         return web.Response(body=script, content_type="text/javascript", charset="utf-8", headers=_CALLBACK_HEADERS)

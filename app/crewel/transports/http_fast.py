@@ -95,6 +95,7 @@ class FastLane:
         """Answer what is held, close what is idle now, and wait so many seconds for the rest to be answered."""
         if self._timer is not None:
             self._timer.cancel()
+        # First those without a request: what is held is answered by `drain`, and its connection closes after the answer.
         for connection in list(self.connections):
             connection.close_when_idle()
         self.broker.drain()
@@ -263,6 +264,7 @@ class FastConnection(asyncio.Protocol, Peer):
     def _take_request(self, data: bytes) -> int:
         """Answer the request at the start of the data and return its length; 0 if it is not complete, and kept, or if
         aiohttp was given it."""
+        # A client sends the same head with every request: comparing bytes is cheaper than parsing them.
         head = self._head
         if head is None or not data.startswith(head.raw):
             head = self._read_head(data)
@@ -279,6 +281,7 @@ class FastConnection(asyncio.Protocol, Peer):
                 elements = decode(data[start:end], max_messages=lane.max_messages, max_depth=lane.max_depth)
             else:
                 elements = elements_of(data[start:end], head.media_type, head.charset, lane.settings)
+        # aiohttp finds the same fault again: a refusal is answered in one place.
         except PayloadError:
             self._hand_over(data)
             return 0
@@ -336,6 +339,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._needed, self._head = 0, None
         self.deadline = inf
         self._transport = None
+        # Kept for the next time: a browser alternates between pages and Bayeux on one connection.
         if self._aiohttp is None:
             self._aiohttp = lane.make_connection()
             self._aiohttp.comes_from(self)

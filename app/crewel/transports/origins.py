@@ -76,6 +76,7 @@ class Hosts:
             name = found[1].lower()
             if name in self._names or _is_loopback_address(name.strip("[]")):
                 return True
+        # Mounted in another application, nothing is known of its sockets: only a peer on loopback can be a rebound page.
         return self.on_loopback is None and not _is_loopback_address(remote or "")
 
     def refused(self, host: str) -> web.Response:
@@ -140,6 +141,7 @@ class Origins:
     def allows(self, headers: Mapping[str, str], client: Client) -> bool:
         """Whether a page of the request's origin may talk to the server."""
         origin = headers.get("origin")
+        # Browsers leave `Origin` out of some requests, and say in this header whether another site made them.
         if origin is None:
             return self._everybody or headers.get("sec-fetch-site") != "cross-site"
         return self._everybody or _normal(origin) in self._allowed or self.is_own(origin, client)

@@ -52,6 +52,7 @@ class Frames:
         """The text frame that carries these messages."""
         if len(parts) > 1:
             return Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
+        # By identity: all receivers of a message get the same bytes object, one after another.
         if parts[0] is not self._part:
             self._part = parts[0]
             self._frame = Frame(Opcode.TEXT, join(parts)).serialize(mask=False)
@@ -70,6 +71,7 @@ class Frames:
 
 
 def _deflated(payload: bytes) -> bytes:
+    # No context is kept between frames: a compressor for each socket would take 117 KiB.
     compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -_WINDOW_BITS, _MEMORY_LEVEL)
     data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
     frame = Frame(Opcode.TEXT, data[:-4]).serialize(mask=False)  # less the mark that every flush ends with
@@ -187,6 +189,7 @@ class Socket(ParsedPeer):
         writer = None
         connection = self._request.protocol
         window = self._ws.compress  # in bits; 0: nothing is compressed
+        # The frames for all receivers are made once, so a socket with a smaller window cannot read them.
         if isinstance(connection, Connection) and (not window or window >= _WINDOW_BITS):
             connection.carries(self)
             self._transport = self._request.transport

@@ -36,6 +36,7 @@ class LongPolling:
 
     async def send(self, payload: list[Fields], timeout: float) -> None:
         """POST the payload and hand over the whole response."""
+        # A held connect would keep publishes waiting behind it.
         if payload[0].get("channel") == CONNECT:
             await self._post(payload, timeout)
             return
