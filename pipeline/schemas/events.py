@@ -76,7 +76,7 @@ EVENTS: Final = (
     ),
     _event(
         "held",
-        "Sessions that were put on holdback.",
+        "Sessions that were put on hold.",
         _HAPPENED,
         _SESSION,
         Column("who", "string", "The cause: the receiver itself, or an operator."),

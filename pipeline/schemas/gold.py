@@ -83,7 +83,7 @@ RECEIVERS: Final = _gold(
         "share",
         nullable=True,
     ),
-    Column("held_ms", "bigint", "Time on holdback.", "ms"),
+    Column("held_ms", "bigint", "Time on hold.", "ms"),
     Column(
         "polling_ms",
         "bigint",
@@ -163,7 +163,7 @@ AUDIT: Final = _gold(
 
 HOLDBACKS: Final = _gold(
     "holdbacks",
-    "Receivers that have been on holdback for longer than the limit.",
+    "Receivers that have been on hold for longer than the limit.",
     _SESSION,
     Column("since", "timestamp", "Start of the holdback.", "UTC"),
     Column("raised", "timestamp", "When the alert was raised.", "UTC"),

@@ -111,7 +111,7 @@ EVENTS: Final = (
     EventType(
         "held",
         Level.FAILURES,
-        "when a session is put on holdback",
+        "when a session is put on hold",
         {
             "at": _AT,
             "session": _SESSION,
@@ -123,7 +123,7 @@ EVENTS: Final = (
     EventType(
         "released",
         Level.FAILURES,
-        "when delivery to a session on holdback continues",
+        "when delivery to a session on hold continues",
         {"at": _AT, "session": _SESSION},
     ),
     EventType(
