@@ -97,3 +97,44 @@ def test_what_people_remember_works_by_name(target: str) -> None:
     """`make -n` reads the whole chain of set-up steps without doing them."""
     ended = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, ended.stderr
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+CHANGES = (
+    "A new PublishQos field",
+    "Another policy for full queues",
+    "A REST route",
+    "A Bayeux extension",
+    "A new dead letter reason",
+    "Another store step",
+    "A new setting",
+    "A column in a silver table",
+    "A CLI option",
+    "A metric",
+)
+
+
+def contributing_paths() -> list[str]:
+    """Return what stands as code and begins with a directory of the repository."""
+    return sorted(set(re.findall(r"`((?:app|docs|extensions|pipeline|tests)/[\w./-]*)`", CONTRIBUTING)))
+
+
+@pytest.mark.parametrize("path", contributing_paths())
+def test_a_path_in_the_contributing_page_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_names_in_code_that_the_page_mentions_exist() -> None:
+    """A table or class that the page sends its reader to is in a file of the same section."""
+    for section in CONTRIBUTING.split("\n## ")[1:]:
+        files = [ROOT / path for path in re.findall(r"`((?:app|extensions|pipeline)/[\w./-]*\.\w+)`", section)]
+        text = "".join(file.read_text("utf-8") for file in files)
+        for name in re.findall(r"`([A-Z][A-Za-z]*[A-Z_]\w*|_[A-Z]+)`", section):
+            assert name in text, f"{section.splitlines()[0]}: {name}"
+
+
+def test_the_page_has_a_section_for_each_change_that_begins_with_its_test() -> None:
+    sections = {section.splitlines()[0]: section for section in CONTRIBUTING.split("\n## ")[1:]}
+    assert tuple(sections) == CHANGES
+    for section in sections.values():
+        assert section.splitlines()[2].startswith("First the test: ")
