@@ -8,7 +8,7 @@ are stale and exits with 1.
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crewel import metrics
@@ -18,7 +18,9 @@ from crewel.client.states import TRANSITIONS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason
 from crewel.errors import CODES, KNOWN, BayeuxCode, Category, Fault
-from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.schemas import BYTES, PLACE, TABLES
+from crewel.pipeline.schemas.events import RUN
+from crewel.pipeline.schemas.table import Column
 from crewel.qos.connect import CONNECT, DISPATCHER, ConnectQos, OverflowPolicy, Retries
 from crewel.qos.fields import Option
 from crewel.qos.filters import FUNCTIONS
@@ -269,21 +271,32 @@ def resources() -> str:
 
 
 def pipeline_tables() -> str:
-    """Return each table of the pipeline under a heading of its own."""
-    return "\n\n".join(
+    """Return each table of the pipeline under a heading of its own; columns that many tables share stand once, before them."""
+    shared = (*PLACE, BYTES, *RUN)
+    tables = [f"### Shared columns\n\n{pipeline_columns(shared)}"]
+    tables += (
         f"### {each.layer}: `{each.name}`, version {each.version}\n\n{each.meaning} The key is"
         f" {', '.join(f'`{name}`' for name in each.key)}."
         + (f" Partitioned by {', '.join(f'`{name}`' for name in each.partitions)}." if each.partitions else "")
         + "\n\n"
-        + table(
-            ("column", "type", "unit", "may be null", "meaning"),
-            (
-                (f"`{column.name}`", column.type, column.unit, "yes" if column.nullable else "", column.meaning)
-                for column in each.columns
-            ),
+        + pipeline_columns(
+            [column for column in each.columns if column not in shared],
+            [column for column in each.columns if column in shared],
         )
         for each in TABLES.values()
     )
+    return "\n\n".join(tables)
+
+
+def pipeline_columns(columns: Sequence[Column], shared: Sequence[Column] = ()) -> str:
+    """Return the columns of a pipeline table, with one row for all that it shares with others."""
+    names = ", ".join(f"`{column.name}`" for column in shared)
+    rows = [(names, "", "", "", "[shared columns](#shared-columns)")] if shared else []
+    rows += (
+        (f"`{column.name}`", column.type, column.unit, "yes" if column.nullable else "", column.meaning)
+        for column in columns
+    )
+    return table(("column", "type", "unit", "may be null", "meaning"), rows)
 
 
 def decisions() -> str:

@@ -11,11 +11,12 @@ from crewel.storage.streams import BUCKETS_MS
 EVENT_VERSIONS: Final = (1,)
 """The versions of groups that are understood; all others are kept in `corrupt`."""
 
-_RUN: Final = (
+RUN: Final = (
     Column("node", "string", "Name of the server."),
     Column("token", "string", "The run of the server."),
-    Column("n", "bigint", "Number of the group: 1, 2, 3 for each token."),
+    Column("n", "bigint", "Number of the group of events: 1, 2, 3 for each token."),
 )
+"""The columns of each table of silver that is made from events: the group that the row comes from."""
 _INDEX: Final = Column("index", "int", "Number of the event within the group, from 0.")
 _HAPPENED: Final = Column("happened", "timestamp", "When it happened, by the server's clock.", "UTC")
 _SINCE: Final = Column("since", "timestamp", "Start of the period of the group, by the server's clock.", "UTC")
@@ -26,7 +27,7 @@ _CHANNEL: Final = Column("channel", "string", "Name of the channel.")
 
 def _event(name: str, meaning: str, *columns: Column) -> Table:
     return Table(
-        Layer.SILVER, f"event_{name}", meaning, (*PLACE, BYTES, *_RUN, _INDEX, *columns), key=("place", "index")
+        Layer.SILVER, f"event_{name}", meaning, (*PLACE, BYTES, *RUN, _INDEX, *columns), key=("place", "index")
     )
 
 
@@ -36,7 +37,7 @@ GROUPS: Final = Table(
     "Groups of events. A missing number of a token is a lost group.",
     (
         *PLACE,
-        *_RUN,
+        *RUN,
         _SINCE,
         _UNTIL,
         Column("lost", "bigint", "How many events of this period were lost.", "events"),
