@@ -267,7 +267,9 @@ class Server:
         node = self.serving
         known = Entry.read_back(logged)
         waiting = Waiting(0, len(logged.body), logged.channel, known.priority, known.expires)
-        audience = self._audience(logged.channel) if is_bounded and logged.id % 4 else None
+        # As the log appender does: a message that expires is taken session by session, for each has to know when.
+        is_usual = is_bounded and logged.id % 4 and not known.expires
+        audience = self._audience(logged.channel) if is_usual else None
         taken = None if audience is None else node.take_for(audience, logged.id, waiting)
         if audience is not None and taken is not None:
             for durable in audience.sessions:

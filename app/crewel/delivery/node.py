@@ -241,8 +241,8 @@ class Node:
         return audience if all(each.is_owed_all(patterns, self.cursor) for each in audience.sessions) else None
 
     def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> Taken | None:
-        """Take the next entry, at the cost of one for all: it is open now for this audience. None if it was taken before.
-        Only while the node `holds_still`: so no commit stops before what was taken for all."""
+        """Take the next entry, which never expires, at the cost of one for all: it is open now for this audience. None if it
+        was taken before. Only while the node `holds_still`: so no commit stops before what was taken for all."""
         if log_id <= self.cursor:
             return None
         if log_id <= self._inherited:
