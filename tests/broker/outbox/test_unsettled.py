@@ -12,6 +12,7 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.work import instructions
 
 MakeStored = Callable[..., StoredWorld]
 HELD, GONE = "user.update.holdback", "communication.noConnection"
@@ -386,3 +387,24 @@ class TestRedriven:
         self.redrive(stored)
         assert waiting(stored, joe) == 1
         assert data(joe.take()) == [1]
+
+
+@pytest.mark.parametrize("operation", ["drop", "dead_letter_all"])
+def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: MakeStored, operation: str) -> None:
+    costs = {}
+    for count in (50, 200):
+        world = make_stored()
+        joe = Receiver(world).started("/a", name="joe/1")
+        for number in range(count):
+            world.broker.publish("/a", number)
+            store(world, "/a", number)
+        unsettled = world.broker.dispatchers.unsettled
+        ends = {
+            "drop": lambda unsettled=unsettled, joe=joe, count=count: unsettled.drop(joe.session, 2 * count),
+            "dead_letter_all": lambda unsettled=unsettled, joe=joe: unsettled.dead_letter_all(
+                joe.session, "user.x", ""
+            ),
+        }
+        costs[count] = instructions(ends[operation])
+        assert world.broker.dispatchers.waiting(joe.session) == 0
+    assert costs[200] < 6 * costs[50], costs

@@ -277,6 +277,7 @@ class Unsettled:
         if session.durable is not None:
             durable = session.durable
             durable.parked = [rank for rank in durable.parked if place_of(rank) in durable.notices]
+            self._take_out_stored(session, self.stored(session))
             for place in self.stored(session):
                 self.dead_letter_stored(session, place, code, reason)
         return count
@@ -285,13 +286,19 @@ class Unsettled:
         """Drop the first so many of what waits, the stored ones first; returns how many."""
         places = self.stored(session)[:count]
         entries = session.transients()[: count - len(places)]
-        for place in places:
-            self.drop_stored(session, place)
-        for entry in entries:
-            self.end(session, entry, EndReason.DROPPED)
-            session.drop(entry)
+        self._take_out_stored(session, places, entries)
+        if session.durable is not None and places:
+            session.durable.end_many(places, EndReason.DROPPED)
+            self._access.node.touch(session.durable)
         session.note_retained()
         return len(places) + len(entries)
+
+    @staticmethod
+    def _take_out_stored(session: Session, places: Iterable[LogId], others: Iterable[Entry] = ()) -> None:
+        """Memory has the messages at these places and these entries no more, at the cost of one look at what waits."""
+        wanted = set(places)
+        gone = dict.fromkeys((*others, *(each for each in session.in_memory() if each.position in wanted)))
+        session.take_out_many(gone)
 
 
 def _in_order(entries: Iterable[Entry]) -> list[Entry]:
