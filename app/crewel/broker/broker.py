@@ -97,8 +97,8 @@ class Broker(Parts):
         """Publish as the server itself, and return the message's id once it is stored: every reliable subscriber gets it.
         A `key` makes a second call within two minutes harmless. Raises StoreError, Refused, ValueError and TypeError."""
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
-        if self.pressure.is_on and self.pressure.delays(target.name):
-            await self.pressure.relief(target.name)
+        if self.pressure.is_on and (relief := self.pressure.relief([target.name])) is not None:
+            await relief
         plan = self.broadcaster.plan_storage(target, asked) or StoragePlan()
         key = scoped(key or asked.key, target, None)
         published = await self.broadcaster.store(target, fields, plan, asked, key=key)

@@ -15,6 +15,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.handshake import HANDSHAKE
 from crewel.broker.meta import MetaHandlers
@@ -23,11 +24,11 @@ from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange, Peer
 from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.publish_handler import PublishHandler
+from crewel.broker.publish_handler import PublishHandler, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session, State, new_secret
-from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, denied
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
 from crewel.event_loop import TURN_S
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Inbound:
     _browsers: Browsers
     _times: SessionTimes
     _publish_handler: PublishHandler
+    _pressure: BackPressure
     _sessions: dict[str, Session]
     _meta: MetaHandlers
     _host: Host
@@ -72,6 +74,9 @@ class Inbound:
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
+        if self._pressure.is_on and (relief := self._pressure.relief(map(channel_of, elements))) is not None:
+            exchange.wait()
+            return self._spawn(self._process_relieved(exchange, relief))
         pending = self._process(exchange)
         if pending is None:
             self._outbound.answer(exchange)
@@ -81,6 +86,15 @@ class Inbound:
             pending[2].then(partial(self._go_on, exchange, pending))
             return None
         return self._spawn(self._process_later(exchange, pending))
+
+    async def _process_relieved(self, exchange: Exchange, relief: Awaitable[None]) -> None:
+        """Process it when its publishes may go on. It has waited as a whole, so that its messages keep their order, and what
+        follows on a socket comes behind them."""
+        try:
+            await relief
+        except StoreError as error:
+            exchange.overload = not_stored(error)
+        await self._process_later(exchange, _TURN_OVER)
 
     def _go_on(self, exchange: Exchange, pending: _Pending, result: Any) -> None:
         """A promise is kept that the exchange waited for. A request needs no task for that, for nobody waits for it."""
@@ -240,6 +254,8 @@ class Inbound:
         if session is None or not (session.is_live or session.state is State.NEW):
             return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
+            if exchange.overload is not None and self._pressure.delays(channel.name):
+                raise exchange.overload
             return self._publish_handler.publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:

@@ -252,9 +252,8 @@ class Parts:
             self.topics,
             self.broadcaster,
             self.destinations,
-            self.pressure,
         )
-        self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, host)
+        self.backend_publisher = BackendPublisher(outbound, self.limits, self.publish_handler, self.pressure, host)
 
     def _make_handlers(self, host: Host) -> None:
         """What answers clients, but for publishes."""
@@ -360,6 +359,7 @@ class Parts:
             self.browsers,
             self.times,
             self.publish_handler,
+            self.pressure,
             self.sessions,
             meta,
             host,

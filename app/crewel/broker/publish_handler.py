@@ -71,7 +71,6 @@ class PublishHandler:
     _topics: Topics
     _broadcaster: Broadcaster
     _destinations: Destinations
-    _pressure: BackPressure
 
     def __post_init__(self) -> None:
         self._settings = self._runtime.settings
@@ -87,19 +86,12 @@ class PublishHandler:
         if not session.spend():
             self._limits.draw(session)
         listeners = self._registry.listeners
-        is_heard = listeners and not listeners.keys().isdisjoint(channel.patterns)
-        if is_heard or not self._guard.is_open(channel) or self._pressure.is_on:
-            return self._ask_and_publish(session, message)
-        return self._publish(session, message)
+        if self._guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
+            return self._publish(session, message)
+        return self._ask_and_publish(session, message)
 
     def _ask_and_publish(self, session: Session, message: Message) -> Steps[Reply]:
         channel = message.channel
-        if self._pressure.is_on and self._pressure.delays(channel.name):
-            # Before anything else: so what follows in the request or on the socket waits too, and keeps its place behind this.
-            try:
-                yield self._pressure.relief(channel.name)
-            except StoreError as error:
-                raise _not_stored(error) from error
         if channel.is_broadcast and channel.name not in self._channels:
             reason = yield from self._guard.create(session, channel, message)
             if reason is not None:
@@ -182,7 +174,7 @@ class PublishHandler:
             try:
                 yield stored
             except StoreError as error:
-                raise _not_stored(error) from error
+                raise not_stored(error) from error
         return _published(message, self._ids.new())
 
     def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
@@ -208,7 +200,7 @@ class PublishHandler:
                 message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
             )
         except StoreError as error:
-            raise _not_stored(error) from error
+            raise not_stored(error) from error
         return _published(message, published.id)
 
     def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
@@ -220,7 +212,7 @@ class PublishHandler:
                 session, channel, _delivered(message, qos), qos, f"{key} {_POINT_TO_POINT}" if key else ""
             )
         except StoreError as error:
-            raise _not_stored(error) from error
+            raise not_stored(error) from error
         published = sending.id
         if qos.subscribable and channel.is_broadcast:
             outcome = self._publish_to_subscribers(session, message, qos)
@@ -304,7 +296,13 @@ def _failed(code: str, text: str) -> Fields:
     return {"state": "ERROR", "errorCode": code, "message": text} if code else {}
 
 
-def _not_stored(error: StoreError) -> Refused:
+def channel_of(element: object) -> object:
+    """The channel that an element of a payload names, not looked at yet."""
+    return element.get("channel") if isinstance(element, dict) else None
+
+
+def not_stored(error: StoreError) -> Refused:
+    """The refusal of a publish that the store did not take."""
     return Refused(coded(error.code), error.code, str(error))
 
 
@@ -339,6 +337,7 @@ class BackendPublisher:
     _outbound: Outbound
     _limits: Limiter
     _publish_handler: PublishHandler
+    _pressure: BackPressure
     _host: Host
 
     async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
@@ -351,18 +350,29 @@ class BackendPublisher:
         self._limits.post(session, address)
         session.move(Event.GRANTED)
         try:
+            overload = await self._overload(elements)
             waiting = []
             until = perf_counter() + TURN_S
             for element in elements:
                 if perf_counter() >= until:
                     await asyncio.sleep(0)
                     until = perf_counter() + TURN_S
-                waiting.append(await self._begin(session, element))
+                waiting.append(await self._begin(session, element, overload))
             return [await each if isinstance(each, asyncio.Task) else each for each in waiting]
         finally:
             session.move(Event.DISCONNECT)
 
-    async def _begin(self, session: Session, element: Any) -> Reply | asyncio.Task[Reply]:
+    async def _overload(self, elements: list[Any]) -> Refused | None:
+        """Wait until these may be published. The refusal of those on channels with far too much pending."""
+        relief = self._pressure.relief(map(channel_of, elements)) if self._pressure.is_on else None
+        try:
+            if relief is not None:
+                await relief
+        except StoreError as error:
+            return not_stored(error)
+        return None
+
+    async def _begin(self, session: Session, element: Any, overload: Refused | None) -> Reply | asyncio.Task[Reply]:
         """The reply; or, once the message is on its way to the store, what waits for that. Whatever else must be waited for
         comes first, so that messages that follow do not overtake this one."""
         message: Message | None = None
@@ -370,6 +380,8 @@ class BackendPublisher:
             if type(element) is not dict:
                 raise Refused(BayeuxCode.CHANNEL_MISSING)
             message = Message.read(element)
+            if overload is not None and self._pressure.delays(message.channel.name):
+                raise overload
             outcome = self._publish(session, message)
             if isinstance(outcome, dict):
                 return outcome

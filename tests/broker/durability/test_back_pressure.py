@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.errors import StoreUnavailable
+from crewel.security.grants import OPERATOR
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Client, Request
 
@@ -22,10 +23,15 @@ def flooded(make_stored: MakeStored) -> StoredWorld:
     world = make_stored()
     world.broker.pressure.most_letters, world.access.node.most_letters = MOST, 2
     Receiver(world).started("/a", name="joe/1", queue={"maxEntries": 1})
-    store(world, "/a", *range(MOST + 2))
+    store(world, "/a", "fills the queue")
+    flood(world)
+    return world
+
+
+def flood(world: StoredWorld) -> None:
+    store(world, "/a", *range(MOST + 1))
     world.broker.pressure.look()
     assert world.broker.pressure.is_on
-    return world
 
 
 def ask(client: Client, *channels: str, persistent: bool = True) -> Request:
@@ -73,6 +79,29 @@ def test_the_servers_own_stored_publish_waits_too(flooded: StoredWorld) -> None:
     assert not publishing.done()
     flooded.commit()
     assert publishing.result()
+
+
+def test_a_post_of_a_back_end_waits_as_a_whole(flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    elements = [{"channel": each, "data": 1, "ext": {"publish": {"persistent": True}}} for each in ("/b", "/a")]
+    posting = flooded.loop.create_task(flooded.broker.backend_publisher.post(OPERATOR, elements))
+    flooded.settle()
+    assert not posting.done()
+    flooded.commit()
+    assert [each["successful"] for each in posting.result()] == [True, True]
+    assert flooded.broker.metrics.publishes_delayed == 1
+    flood(flooded)
+    store_nothing(flooded, monkeypatch)
+    flooded.broker.pressure.refuses_from = MOST
+    posting = flooded.loop.create_task(flooded.broker.backend_publisher.post(OPERATOR, elements))
+    flooded.advance(LONGEST_S)
+    assert [each["successful"] for each in posting.result()] == [True, False]
+
+
+def test_a_request_waits_once_however_many_messages_it_has(flooded: StoredWorld) -> None:
+    request = ask(Client(flooded).joined(), *["/a"] * 20)
+    flooded.advance(LONGEST_S)
+    assert all(each["successful"] for each in request.answer)
+    assert flooded.broker.metrics.publishes_delayed == 1
 
 
 def test_a_publish_waits_no_longer_than_a_client_does(flooded: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:

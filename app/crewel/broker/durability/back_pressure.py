@@ -7,6 +7,7 @@ Only publishes on the channels of that work wait, each for a few seconds at most
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
@@ -53,8 +54,12 @@ class BackPressure:
             return True
         return self._fan_outs.count > _MOST_FAN_OUTS and channel in self._fan_outs.waiting
 
-    def relief(self, channel: str) -> asyncio.Future[None]:
-        """Done when a publish on this channel may go on. Raises StoreUnavailable if far too much is still pending by then."""
+    def relief(self, channels: Iterable[object]) -> asyncio.Future[None] | None:
+        """Done when a request that publishes on these channels may go on; None if it need not wait. Raises StoreUnavailable if
+        far too much is still pending by then."""
+        channel = next((each for each in channels if isinstance(each, str) and self.delays(each)), None)
+        if channel is None:
+            return None
         self._metrics.publishes_delayed += 1
         waiting: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(channel, []).append(waiting)

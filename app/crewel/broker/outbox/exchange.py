@@ -15,7 +15,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
-from crewel.errors import BayeuxCode
+from crewel.errors import BayeuxCode, Refused
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ class Exchange:
     """Whether the connect reply tells the advice."""
     waits: Session | None = None
     """The session, while something is waited for: as it was at first, for a refused handshake takes it away."""
+    overload: Refused | None = None
+    """Why it may not publish on channels with far too much pending: it has waited for that in vain."""
     ahead: deque[tuple[Message | None, Any, Any]] | None = None
     """The messages after the one that is waited for that were begun already, each with its handler and what that waits for; or
     with its reply, and None."""
