@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.prose import LONGEST, Page, faults, rules
+from docs.prose import LONGEST, STYLE, Page, faults, rules
 
 TABLE = rules(
     "| avoid | write | why |\n| --- | --- | --- |\n"
@@ -57,3 +57,8 @@ def test_a_page_must_say_what_it_is_for(text: str) -> None:
 
 def test_the_readme_may_begin_as_it_likes() -> None:
     assert faults_of("# Crewel\n\nA server.", "README.md") == []
+
+
+def test_every_row_of_the_style_guide_is_a_rule() -> None:
+    table = STYLE.read_text("utf-8").partition("| avoid |")[2]
+    assert len(rules(STYLE.read_text("utf-8"))) == table.count("\n| `") > 20
