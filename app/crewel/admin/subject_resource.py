@@ -9,7 +9,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, Level
 from crewel.admin.route import MAX_PAGE, PAGE, Ask, NotThere, Route, number_text, page_fields
 from crewel.admin.session_resource import kill, login_date, uptime
-from crewel.broker.subscriptions.history_reader import told
+from crewel.broker.subscriptions.history_reader import as_delivered
 
 # Commands
 
@@ -25,7 +25,7 @@ def _queued(call: Call) -> int:
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of what waits, as a session would get them. Raises StoreError."""
     entries = await call.admin.broker.destinations.peek(call.subject, call.value)
-    return [told(entry, with_origin=True) for entry in entries]
+    return [as_delivered(entry, with_origin=True) for entry in entries]
 
 
 def _set_blocked(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""From a checked message to everybody who hears its channel: at once, or once it is stored."""
+"""From a checked message to every subscriber of its channel: at once, or once it is stored."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Broadcaster:
         """Where the message is kept; None: nowhere, it is transient. The topic takes notice of it. Raises Limited if the topic
         is one too many for its publisher."""
         if channel.is_reply:
-            return None  # whoever has waited for it is gone when it could be read again
+            return None  # its receiver is gone by the time it could be read again
         settings = self._topics.publish(channel, qos, publisher).settings
         groups = self._groups.on(channel)
         history_max = 0 if qos.is_volatile else settings.history_max
@@ -90,7 +90,7 @@ class Broadcaster:
         publisher: Session | None = None,
         key: str = "",
     ) -> Promise[Published]:
-        """Store a message, and then put it into the queue of everybody who hears the channel. The promise has its id, or a
+        """Store a message, and then put it into the queue of every subscriber of the channel. The promise has its id, or a
         CrewelError. Raises StoreError itself, and Refused if an extension takes the message out."""
         if not self._access.has_store:
             self._topics.refused(channel.name)
@@ -101,14 +101,14 @@ class Broadcaster:
             known.resolve(Published(first, is_repeated=True))
             return known
         self._metrics.publishes += 1
-        heard = dict(fields) if self._registry.hearers else None
+        for_services = dict(fields) if self._registry.subscribed else None
         if not self._outbound.pipe.send(None, fields):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if plan.history_max:
             self._options.number(channel, fields)
         sender = publisher.name if publisher is not None else ""
-        hears = publisher is None or not publisher.subscriptions or self._receives_own(publisher, channel)
-        excluded = None if hears else publisher
+        receives_own = publisher is None or not publisher.subscriptions or self._receives_own(publisher, channel)
+        excluded = None if receives_own else publisher
         submission = Submission(
             channel.name,
             encode(fields),
@@ -123,7 +123,7 @@ class Broadcaster:
             plan.groups,
         )
         lazy = self._channels.is_lazy(channel)
-        outgoing = PendingPublish(channel, submission, excluded, heard, qos, lazy=lazy)
+        outgoing = PendingPublish(channel, submission, excluded, for_services, qos, lazy=lazy)
         try:
             self._access.require_writable()
         except StoreError:
@@ -142,26 +142,26 @@ class Broadcaster:
         origin: tuple[str, str] | None = None,
         qos: PublishQos = DEFAULT,
     ) -> None:
-        """Put a message into the queue of everybody who hears the channel: encoded once, referenced by all. `origin` is its
+        """Put a message into the queue of every subscriber of the channel: encoded once, referenced by all. `origin` is its
         id and its time, if it has been given them already."""
         self._metrics.publishes += 1
         outbound = self._outbound
-        heard = (
-            dict(fields) if self._registry.hearers else None
+        for_services = (
+            dict(fields) if self._registry.subscribed else None
         )  # as it was said: extensions make it ready for the wire
         if not outbound.pipe.send(None, fields):
             return
-        told: Origin | None = None
+        message_origin: Origin | None = None
         if self._dispatchers.updated or qos is not DEFAULT:  # else a dead letter of it would not say what was asked for
             sender = "" if publisher is None else publisher.name
             message_id, received = self._ids.stamp() if origin is None else origin
-            told = Origin(message_id, received, sender, qos.kept())
+            message_origin = Origin(message_id, received, sender, qos.kept())
         entry = Entry(
             fields,
             lazy=lazy or self._channels.is_lazy(channel),
             priority=qos.priority,
             expires=0 if qos is DEFAULT else qos.expires(self._expiry.now()),
-            origin=told,
+            origin=message_origin,
         )
         subscribers = self._channels.subscribers(channel)
         excluded = publisher
@@ -175,8 +175,8 @@ class Broadcaster:
             counted = ANSWERS if channel.is_reply else channel.name
             self._events.published(counted, sum(session is not excluded for session in subscribers))
         outbound.fan_out(entry, subscribers, excluded)
-        if heard is not None:
-            self._registry.tell_hearers(channel, heard, "" if publisher is None else publisher.name)
+        if for_services is not None:
+            self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
 
     def to_one(self, session: Session, fields: Fields, *, lazy: bool = False) -> bool:
         """Queue a ready message for one session."""

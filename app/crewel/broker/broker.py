@@ -80,8 +80,8 @@ class Broker(Parts):
     def publish(
         self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False, qos: Fields | None = None
     ) -> None:
-        """Publish as the server itself; `qos` as in `ext.publish`. Where the topic keeps its messages it is heard once it is
-        stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot say, Refused for
+        """Publish as the server itself; `qos` as in `ext.publish`. Where the topic keeps its messages it is delivered once it
+        is stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot say, Refused for
         qualities that cannot be had."""
         target, fields, asked = self._own(channel, data, ext, qos)
         plan = None if qos is None and self.topics.plain(target) else self.broadcaster.plan_storage(target, asked)
@@ -152,7 +152,7 @@ class Broker(Parts):
     # The life of a server
 
     async def make_durable(self, store: Store) -> Durability:
-        """Begin to keep in this store what must outlive the process, and go on with what it has. Raises StoreError."""
+        """Begin to keep in this store what must outlive the process, and continue with what it has. Raises StoreError."""
         self.concerns["store"] = lambda: self.access.trouble or store.why_full
         self.metrics.count("waiting", self.durability.waiting)
         await self.durability.start(store)

@@ -101,17 +101,17 @@ class Channels:
             self.unsubscribe(session, name)
 
     def subscribers(self, channel: Channel) -> Collection[Session]:
-        """The sessions that hear a message on this channel, each once however many of its subscriptions match. Nobody
-        hears a meta or service channel by subscription, not even by `/**`."""
+        """The sessions that receive a message on this channel, each once however many of its subscriptions match. None
+        receives from a meta or service channel by subscription, not even by `/**`."""
         if not channel.is_broadcast:
             return ()
         known = self._known
-        heard: dict[Session, None] | None = None
+        found: dict[Session, None] | None = None
         for pattern in channel.patterns:
             entry = known.get(pattern)
             if entry is not None and entry.subscribers:
-                heard = entry.subscribers if heard is None else heard | entry.subscribers
-        return heard if heard is not None else ()
+                found = entry.subscribers if found is None else found | entry.subscribers
+        return found if found is not None else ()
 
     def count(self, name: str) -> int:
         """How many sessions are subscribed to exactly this channel or pattern."""

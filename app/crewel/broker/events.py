@@ -1,7 +1,7 @@
 """Gathers the events of this server and writes them, one group at a time and off the hot path (`storage.streams` says what
 they hold).
 
-Whoever has something to tell calls a method here, which adds to a list or to a count. There is never more than one group under
+The parts of the broker call a method here, which adds to a list or to a count. There is never more than one group under
 way, and a group holds `events.max_group` events at most: what is beyond is counted and lost, and the group tells how much.
 """
 
@@ -47,11 +47,11 @@ class Events:
     _level: Level | None = field(default=None, init=False)
     traffic: dict[str, list[int]] | None = field(default=None, init=False)
     """What was published and not stored, by channel: how often, and to how many. None unless that is written; then nothing
-    need be told."""
+    need be counted."""
     _settled: dict[str, list[int]] | None = field(default=None, init=False)
     """By channel: the buckets, and the milliseconds that all took together."""
-    told: list[Entry] = field(default_factory=list, init=False)
-    """What receivers settle; whoever puts it here has looked at `tick`."""
+    acknowledged: list[Entry] = field(default_factory=list, init=False)
+    """What receivers acknowledge; before adding to it, look at `tick`."""
     _ticks: list[tuple[float, list[Entry]]] = field(default_factory=list, init=False)
     _list: list[Fields] = field(default_factory=list, init=False)
     _overflows: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
@@ -64,7 +64,7 @@ class Events:
 
     def __post_init__(self) -> None:
         self.tick = -1.0
-        """When that was settled which is put into `told`; loop time, s."""
+        """When that was settled which is put into `acknowledged`; loop time, s."""
         self._visitors = [0, 0]
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Events:
 
     def _opened(self, session: Session) -> None:
         peer = session.peer
-        if peer is not None and self._is_wanted(session, 0):  # without, the store has brought it back, and it goes on
+        if peer is not None and self._is_wanted(session, 0):  # without, the store has brought it back, and it continues
             self._note("opened", session=session.name, reliable=session.is_reliable, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
@@ -121,7 +121,7 @@ class Events:
         return bool(session.name)
 
     def judged(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        """A receiver has told what became of messages, or their statuses did not come in time."""
+        """A receiver has reported what became of messages, or their statuses did not come in time."""
         if judgement.settled:
             self.settled(judgement.settled)
         for each in judgement.buried:
@@ -165,12 +165,12 @@ class Events:
             self._took(entry, now_us - entry.position)
 
     def turn(self, now: float) -> None:
-        """What is put into `told` from now on was settled at this time of the loop's clock (s)."""
-        self.tick, self.told = now, []
-        self._ticks.append((now, self.told))
+        """What is put into `acknowledged` from now on was settled at this time of the loop's clock (s)."""
+        self.tick, self.acknowledged = now, []
+        self._ticks.append((now, self.acknowledged))
 
     def fold(self) -> None:
-        """Sum up what was told."""
+        """Sum up what was acknowledged."""
         ticks, self._ticks, self.tick = self._ticks, [], -1.0
         if self._settled is None:
             return
@@ -183,7 +183,7 @@ class Events:
     def _took(self, entry: Entry, time_us: int, count: int = 1) -> None:
         assert self._settled is not None
         if not entry.position or not entry.channel:
-            return  # not stored; or shed from memory, so that nobody knows the channel
+            return  # not stored; or without its body in memory, and so without its channel
         buckets = self._settled.get(entry.channel)
         if buckets is None:
             if len(self._settled) >= self._runtime.settings.events.max_group:

@@ -1,5 +1,5 @@
-"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. Nobody is asked
-about the channels on which the server speaks of itself, `/__sys__*`: operators hear them; nor about reply channels, `/ret/**`:
+"""Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. Nobody is asked about the
+channels on which the server speaks of itself, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
 each has an owner, and everybody may answer."""
 
 from __future__ import annotations
@@ -155,14 +155,14 @@ class Guard:
 
 
 def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
-    """Whether the session may do this with a channel on which the server speaks of itself: an operator may hear it by its
-    name, and nobody speaks there. No policy can grant more."""
+    """Whether the session may do this with a channel on which the server speaks of itself: an operator may subscribe to it by
+    its name, and no client publishes there. No policy can grant more."""
     return operation is not Operation.PUBLISH and "*" not in channel.name and _is_operator(session)
 
 
 def _is_reply_for(session: Session, channel: Channel, operation: Operation) -> bool:
-    """Whether the session may do this with a reply channel: everybody may answer a request, and only who was given the ID
-    hears the answers. No policy can grant more, nor less."""
+    """Whether the session may do this with a reply channel: everybody may answer a request, and only the session with the ID
+    receives the answers. No policy can grant more, nor less."""
     is_own = channel.reply_id == session.reply_id
     return bool(channel.reply_id) and (is_own or operation is not Operation.SUBSCRIBE)
 

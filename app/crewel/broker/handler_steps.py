@@ -17,7 +17,7 @@ Steps = Generator[Awaitable[Any], Any, T]
 
 
 class Promise(Generic[T]):
-    """A result that comes later, for one who waits: a function that is called with it at once, or whoever awaits it. It
+    """A result that comes later, for a function that is called with it at once, or for a coroutine that awaits it. It
     costs no task and no turn of the event loop."""
 
     __slots__ = ("_function", "_result")
@@ -36,7 +36,7 @@ class Promise(Generic[T]):
     def resolve(self, result: T | Exception) -> None:
         """The result is there. It is never None."""
         self._result = result
-        function, self._function = self._function, None  # it mostly refers to whoever waits for this: a circle
+        function, self._function = self._function, None  # it mostly refers to what waits for this: a circle
         if function is not None:
             function(result)
 
@@ -72,7 +72,7 @@ def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:
 
 
 def resume(steps: Steps[T], result: Any) -> tuple[Awaitable[Any] | None, T | None]:
-    """Go on with what was waited for, or with the exception that took its place, as `start` does."""
+    """Continue with what was waited for, or with the exception that took its place, as `start` does."""
     try:
         return steps.throw(result) if isinstance(result, Exception) else steps.send(result), None
     except StopIteration as end:

@@ -117,7 +117,7 @@ class Inbound:
         self._outbound.answer(exchange)
 
     def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
-        """An extension has made of a plain connect one that has something to be told."""
+        """An extension has made of a plain connect one that needs a full answer."""
         fields = message.fields
         exchange = Exchange(peer, [fields])
         exchange.session = session
@@ -149,7 +149,7 @@ class Inbound:
 
     def _process(self, exchange: Exchange) -> _Pending | _TurnOver | None:
         """Answer the elements that have no reply yet, up to one that has to be waited for, or to the end of the turn. While a
-        message is being stored, those after it that ask for the same are begun too, so that the store gets them together."""
+        message is being stored, those after it that ask for the same are started too, so that the store gets them together."""
         pending = self._take_ahead(exchange) if exchange.ahead else None
         if pending is not None:
             return pending
@@ -188,7 +188,7 @@ class Inbound:
         return pending
 
     def _take_ahead(self, exchange: Exchange) -> _Pending | None:
-        """The next message that was begun and has to be waited for; the replies before it are put to the others."""
+        """The next message that was started and has to be waited for; the replies before it are put to the others."""
         assert exchange.ahead is not None
         while exchange.ahead:
             message, outcome, waiting = exchange.ahead.popleft()

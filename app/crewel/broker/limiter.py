@@ -110,8 +110,8 @@ class Limiter:
             )
         most, account = self._settings.max_sessions_per_address, session.account
         if most and account is not None and account.sessions >= most and not session.is_operator:
-            told = "this address has too many sessions"
-            raise self._limited("max_sessions_per_address", told, _spread(_ROOM_S), session, Limited.CAP)
+            text = "this address has too many sessions"
+            raise self._limited("max_sessions_per_address", text, _spread(_ROOM_S), session, Limited.CAP)
 
     def session_started(self, session: Session) -> None:
         """The session has begun, or another client has taken it over: its accounts count it."""
@@ -225,8 +225,8 @@ class Limiter:
             return
         bucket = account.bucket("failed_tokens", rate, now)
         if bucket.available(rate, now) < 1:
-            told = "too many tokens from this address did not hold"
-            raise self._limited("failed_tokens_per_s", told, max(bucket.take(rate, 1, now), _BUSY_S), None)
+            text = "too many tokens from this address did not hold"
+            raise self._limited("failed_tokens_per_s", text, max(bucket.take(rate, 1, now), _BUSY_S), None)
 
     def token_failed(self, account: Account) -> None:
         """A token did not hold that a client of this address has shown."""
@@ -273,11 +273,11 @@ class Limiter:
             return False  # a UNIX socket has no address, and an account of its own
         return any(parsed in network for network in self._exempt)
 
-    def _full(self, limit: str, told: str, session: Session) -> Limited:
-        return self._limited(limit, told, _ROOM_S, session, Limited.CAP)
+    def _full(self, limit: str, text: str, session: Session) -> Limited:
+        return self._limited(limit, text, _ROOM_S, session, Limited.CAP)
 
     def _limited(
-        self, limit: str, told: str, wait_s: float, session: Session | None, code: str = Limited.RATE
+        self, limit: str, text: str, wait_s: float, session: Session | None, code: str = Limited.RATE
     ) -> Limited:
         """Count the refusal, let the client's own connection rest, and say it in the log now and then."""
         self._metrics.limited[limit] += 1
@@ -287,9 +287,9 @@ class Limiter:
         if account is not None and account.quiet_until <= self._now:
             account.quiet_until = self._now + _QUIET_S
             log.warning(
-                "a client is refused: %s", told, extra={"limit": f"limits.{limit}", "address": account.name or "local"}
+                "a client is refused: %s", text, extra={"limit": f"limits.{limit}", "address": account.name or "local"}
             )
-        return Limited(f"limits.{limit}", told, wait_s, code)
+        return Limited(f"limits.{limit}", text, wait_s, code)
 
 
 def _subject(session: Session) -> str:

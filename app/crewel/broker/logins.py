@@ -216,8 +216,8 @@ class Logins:
             others = self._clear(session, others)
         most = self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions
         if len(others) + self._arriving[subject] > min(most, qos.max_sessions):
-            told = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
-            raise login_refusal(_TOO_MANY, f"client/{subject}", told)
+            text = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
+            raise login_refusal(_TOO_MANY, f"client/{subject}", text)
 
     def _clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
         """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
@@ -276,14 +276,14 @@ class Logins:
             session.bound(asked.max_entries or 0, max_bytes, ends_when_full=ends_when_full)
         self._dispatchers.configure(session, qos)
 
-    # A session that goes on
+    # A session that is taken over
 
     def _take_over(
         self, exchange: Exchange, session: Session, target: Session, message: Message, qos: ConnectQos
     ) -> Steps[None]:
         if target.is_reliable is not session.is_reliable:
-            told = "must be asked for again" if target.is_reliable else "must not be asked for"
-            raise IllegalArgument("ack", f"{told}: the session that is taken over cannot change that")
+            text = "must be asked for again" if target.is_reliable else "must not be asked for"
+            raise IllegalArgument("ack", f"{text}: the session that is taken over cannot change that")
         _check(target, qos, is_stored=target.durable is not None)
         resume, durability = new_resume(), self._durability
         digests = _digests(resume, qos)
@@ -305,7 +305,7 @@ class Logins:
         self._shared_queues.on_connect(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
-        """The client of `session` is the target's from here on; what it had is told that it is not any more."""
+        """The client of `session` is the target's from here on; its former client is dismissed."""
         peer = exchange.peer
         self._names.supersede(target.id, target.name, self._runtime.loop.time())
         self._outbound.dismiss(target, superseded(target.name))
@@ -356,12 +356,12 @@ class Logins:
         if session.grants is None and (
             self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
         ):
-            self._expire_token(session)  # else it would be a listener that hears nothing
+            self._expire_token(session)  # else it would be a subscriber that receives nothing
 
     # Tokens that end
 
     def check_token(self, session: Session) -> None:
-        """If the session's token has expired, let its client log in again before it goes on."""
+        """If the session's token has expired, let its client log in again first."""
         if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
             self._expire_token(session)
 

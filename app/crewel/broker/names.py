@@ -19,7 +19,7 @@ BEYOND_STORED: Final = -1_000_000_001
 REMEMBERED: Final = 10_000
 """Most clientIds that are remembered as taken over; the oldest give way."""
 REMEMBERED_S: Final = 3600.0
-"""How long one is remembered: a client that has been away for longer is told that its session is unknown."""
+"""How long one is remembered: a client that has been away for longer learns that its session is unknown."""
 
 
 def new_resume() -> str:
@@ -77,7 +77,7 @@ class Names:
         self._digests[session] = digests
 
     def prove(self, session: Session) -> None:
-        """The client has got its new secret, for it goes on: the one that it showed counts no more."""
+        """The client has its new secret, for it continues: the one that it showed counts no more."""
         newest, *shown = self._digests.get(session) or ("",)
         for each in shown:
             del self._by_digest[each]

@@ -25,7 +25,7 @@ _MetaHook = tuple[Callable[..., Any], str | None]
 META_CHANNELS: Final = frozenset(
     f"/meta/{name}" for name in ["handshake", "connect", "disconnect", "subscribe", "unsubscribe"]
 )
-_FAILED: Final = "an extension failed in %s: the message goes on"
+_FAILED: Final = "an extension failed in %s: the message continues"
 
 
 def does_nothing(hook: F) -> F:

@@ -1,6 +1,6 @@
 """Who comes and goes: what operators hear on `/__sys__Login`, `/__sys__Logout` and `/__sys__UserList`.
 
-Only sessions with a name of their own are told of. Someone who comes back to its session has not been away.
+Only sessions with a name of their own appear. A client that comes back to its session has not been away.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Presence:
             if session.is_operator and session is not about and session.room(most)
         ]
 
-    def _publish(self, listening: list[Session], channel: str, told: Any, properties: Fields) -> None:
-        fields: Fields = {"channel": channel, "data": told}
+    def _publish(self, listening: list[Session], channel: str, data: Any, properties: Fields) -> None:
+        fields: Fields = {"channel": channel, "data": data}
         if not self._outbound.pipe.send(None, fields):
             return
         # Every receiver gets this, whether or not its session asked for it.

@@ -79,7 +79,7 @@ class PublishHandler:
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
-        not anybody hears it."""
+        not it has subscribers."""
         channel = message.channel
         if channel.is_wildcard:
             raise Refused(BayeuxCode.CHANNEL_INVALID)
@@ -114,12 +114,12 @@ class PublishHandler:
         messages to a subject."""
         channel, guard = message.channel, self._guard
         if self._topics.would_configure(channel, qos) and not (yield from guard.configure(session, channel, message)):
-            told = f"the grant to publish on {channel.name} does not cover the settings of its topic"
-            raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+            text = f"the grant to publish on {channel.name} does not cover the settings of its topic"
+            raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, text)
         for subject in dict.fromkeys(each.to.subject for each in qos.destinations):
             if not (yield from guard.address(session, subject, message)):
-                told = f"the grant to publish on {channel.name} does not cover messages to {subject}"
-                raise Refused(coded(NOT_AUTHORIZED, f"client/{subject}"), NOT_AUTHORIZED, told)
+                text = f"the grant to publish on {channel.name} does not cover messages to {subject}"
+                raise Refused(coded(NOT_AUTHORIZED, f"client/{subject}"), NOT_AUTHORIZED, text)
 
     def _publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         channel = message.channel
@@ -247,7 +247,7 @@ class PublishHandler:
                 try:
                     verdict = yield from wait(listener(session, message))
                 except Exception:
-                    log.exception("a listener failed on %s: the message goes on", message.channel.name)
+                    log.exception("a listener failed on %s: the message continues", message.channel.name)
                     continue
                 if verdict is False:
                     raise Refused(BayeuxCode.MESSAGE_DELETED)
@@ -256,8 +256,8 @@ class PublishHandler:
         """Call, and deliver the result: before the acknowledgement if it is there at once, later on its own if not."""
         if not self._limits.may_call(session):
             most = self._settings.limits.max_calls_per_session
-            told = f"limits.max_calls_per_session: {most} calls of this session wait for their results"
-            self._tell(session, message, {"errorCode": Limited.CAP, "message": told}, successful=False)
+            text = f"limits.max_calls_per_session: {most} calls of this session wait for their results"
+            self._tell(session, message, {"errorCode": Limited.CAP, "message": text}, successful=False)
             return
         try:
             result = call(session, message.data)

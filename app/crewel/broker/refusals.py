@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 IDENTICAL: Final = "user.configuration.identicalClient"
 
 
-def login_refusal(code: str, name: str, told: str) -> Refused:
-    """The refusal of a login; `told` is for people."""
-    return Refused(coded(code, name, 403), code, told)
+def login_refusal(code: str, name: str, text: str) -> Refused:
+    """The refusal of a login; `text` is for people."""
+    return Refused(coded(code, name, 403), code, text)
 
 
 class NameHeld(Refused):
@@ -32,8 +32,8 @@ class NameHeld(Refused):
     again; None if that cannot be said, for it is connected."""
 
     def __init__(self, name: str, retry_after_ms: int | None) -> None:
-        told = "another client is this session, and its resume was not shown"
-        super().__init__(coded(IDENTICAL, name, 403), IDENTICAL, told)
+        text = "another client is this session, and its resume was not shown"
+        super().__init__(coded(IDENTICAL, name, 403), IDENTICAL, text)
         self.retry_after_ms = retry_after_ms
 
 
@@ -42,10 +42,10 @@ def refused(message: Message, error: Refused) -> Reply:
     reply = replies.failed(message, error.error)
     reply["advice"] = advice.none()
     if "session" in message.ext:
-        told: Fields = {"errorCode": error.code, "message": error.message}
+        details: Fields = {"errorCode": error.code, "message": error.message}
         if isinstance(error, NameHeld) and error.retry_after_ms is not None:
-            told["retryAfter"] = error.retry_after_ms
-        reply["ext"] = {"session": told}
+            details["retryAfter"] = error.retry_after_ms
+        reply["ext"] = {"session": details}
     return reply
 
 

@@ -16,7 +16,7 @@ from crewel.broker.session import Session
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Session, Message], Any]
-Hearer = Callable[[Accepted], Any]
+Subscribed = Callable[[Accepted], Any]
 RemoteCall = Callable[[Session, Any], Any]
 
 
@@ -26,7 +26,7 @@ class Registry:
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self._spawn = spawn
         self.listeners: dict[str, list[Listener]] = {}
-        self.hearers: dict[str, list[Hearer]] = {}
+        self.subscribed: dict[str, list[Subscribed]] = {}
         self.calls: dict[str, RemoteCall] = {}
         self.answers: dict[str, Callable[[Session, Message], Reply]] = {}
         """Service channels that are answered in the reply to the publish itself."""
@@ -34,12 +34,12 @@ class Registry:
         self.session_removed: list[Callable[[Session, bool], Any]] = []
         self.dead_letter: list[Callable[[DeadLetter], Any]] = []
 
-    def tell_hearers(self, channel: Channel, fields: Fields, sender: str = "") -> None:
+    def call_subscribed(self, channel: Channel, fields: Fields, sender: str = "") -> None:
         """Call the functions of services that hear this channel."""
         message = Accepted(fields, channel, sender)
         for pattern in channel.patterns:
-            for hearer in self.hearers.get(pattern, ()):
-                self.call(hearer, message)
+            for function in self.subscribed.get(pattern, ()):
+                self.call(function, message)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function of a service; its failure is its own."""

@@ -81,24 +81,24 @@ class Service:
         """Call the function `(message)` for each message that was broadcast on this channel or pattern. It may be async;
         nothing waits for it."""
         pattern = _pattern(channel)
-        return self._collect(lambda broker, function: _add(broker.registry.hearers, pattern, function))
+        return self._collect(lambda broker, function: _add(broker.registry.subscribed, pattern, function))
 
     def responder(self, channel: str) -> Callable[[F], F]:
         """Answer each request on this channel or pattern with what the function `(message)` returns. It may be async. An
         exception with an `error_code` answers a failure with that and its words, a `RemoteCallError` one with its data; any
-        other is logged and told as a failure without a word of it. What is no request is let pass."""
+        other is logged and answered as a failure without details. Other messages pass."""
         pattern = _pattern(channel)
         if pattern.startswith(("/service/", "/meta/")):
             raise ServiceError(f"requests are published on broadcast channels, and {channel!r} is none")
 
         def bind(broker: Broker, function: OnRequest) -> None:
-            _add(broker.registry.hearers, pattern, responder(broker.publish, function))
+            _add(broker.registry.subscribed, pattern, responder(broker.publish, function))
 
         return self._collect(bind)
 
     def remote_call(self, target: str) -> Callable[[F], F]:
         """Answer `cometd.remoteCall(target, data)` with what the function `(session, data)` returns. It may be async. A
-        `RemoteCallError` answers a failure with its data; any other exception is logged and told as an internal error."""
+        `RemoteCallError` answers a failure with its data; any other exception is logged and answered as an internal error."""
         name = "/service/" + target.removeprefix("/")
         channel = _pattern(name)
         if channel.endswith("*"):
@@ -122,7 +122,7 @@ class Service:
     def on_dead_letter(self, function: F) -> F:
         """Call the function `(letter)`, with a `DeadLetter`, for each dead letter that this server has stored. It may be async;
         the next letter waits for it, a minute at most, and nothing else does."""
-        return self._collect(lambda broker, told: broker.registry.dead_letter.append(told))(function)
+        return self._collect(lambda broker, hook: broker.registry.dead_letter.append(hook))(function)
 
     def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:
         """Ask the function `(operation, channel, session, message)` about this channel or pattern: GRANT, IGNORE or
@@ -190,7 +190,7 @@ Publish = Callable[..., None]
 
 
 def responder(publish: Publish, answer: OnRequest) -> Callable[[Accepted], Awaitable[None] | None]:
-    """What hears a channel for a function that answers the requests on it. Messages that are no requests are let pass."""
+    """Subscribe a function that answers the requests on a channel. Other messages pass."""
 
     def hear(message: Accepted) -> Awaitable[None] | None:
         reply_to = reply_channel(message.fields)

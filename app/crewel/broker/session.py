@@ -42,7 +42,7 @@ class State(Enum):
 
 
 class Verdict(NamedTuple):
-    """What each connect is answered of a session that may not go on as it is."""
+    """What each connect is answered of a session that may not continue as it is."""
 
     error: str
     advice: Advice
@@ -53,7 +53,7 @@ class Event(Enum):
 
     GRANTED = "the handshake was granted"
     CONNECT = "a connect came"
-    TAKEN_OVER = "another client goes on with it"
+    TAKEN_OVER = "another client continues it"
     DISCONNECT = "the client or the server ended it"
     SILENCE = "no connect came in time"
     FAILED = "the client has failed for good"
@@ -180,7 +180,7 @@ class Session(Outbox):
     name: str
     """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
     reply_id: str
-    """The ID of its reply channels, `/ret/<ID>/*`; empty if it was not told any."""
+    """The ID of its reply channels, `/ret/<ID>/*`; empty if it has none."""
     turn: int
     """When it last got a message that one of several receivers gets, as a running number of the server; 0: never. Of receivers
     with equally little to do, the one with the lowest gets the next."""
@@ -195,11 +195,11 @@ class Session(Outbox):
     browser: str | None
     """The cookie that its HTTP requests must carry; None until a session made by WebSocket is first used by HTTP."""
     advised_on: str | None
-    """The transport that was last told the advice; None makes the next connect reply tell it."""
+    """The transport that last received the advice; None puts it into the next connect reply."""
     grants: Grants | None
     """What its token grants; None if it has shown none that the policy looks at."""
     verdict: Verdict | None
-    """Set while its client has to log in again before it may go on."""
+    """Set while its client has to log in again before it may continue."""
     expires_at: float
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
@@ -270,7 +270,7 @@ class Session(Outbox):
         return self._broker.deliver(self, channel, data, ext=ext, lazy=lazy)
 
     def disconnect(self) -> None:
-        """End the session: the client is told so and does not come back by itself."""
+        """End the session: the client learns it and does not come back by itself."""
         self._broker.disconnect(self)
 
     def advise(self, *, timeout_ms: int | None = None, interval_ms: int | None = None) -> None:
@@ -365,7 +365,7 @@ class Session(Outbox):
         self.is_absent = True
         self.authenticate(grants)
 
-    # What it is owed
+    # The store
 
     def join_store(self, durable: Durable) -> None:
         """The store has it, and owes it what this says."""
@@ -379,7 +379,7 @@ class Session(Outbox):
         self.durable = None
 
     def recover_to(self, entry: Entry) -> None:
-        """Its client was told that it misses nothing; this is the last of that."""
+        """Its client knows that it misses nothing; this is the last of that."""
         self.recovered = entry
 
     def take_turn(self, turn: int) -> None:

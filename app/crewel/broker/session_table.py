@@ -24,7 +24,7 @@ from crewel.delivery.entry import Entry
 
 @dataclass(eq=False)
 class SessionTable:
-    """Adds sessions and ends them; every part that knows of a session hears of its end from here."""
+    """Adds sessions and ends them; every part that knows a session learns of its end from here."""
 
     _runtime: Runtime
     _channels: Channels

@@ -83,8 +83,8 @@ class DeadLetter:
         )
 
     def as_json(self) -> Fields:
-        """The object that a webhook is told."""
-        told: Fields = {
+        """The object that a webhook receives."""
+        fields: Fields = {
             "id": self.dead_id,
             "message": self.id,
             "channel": self.channel,
@@ -100,17 +100,17 @@ class DeadLetter:
             "qos": self.qos,
         }
         if self.to:
-            told["to"] = self.to
+            fields["to"] = self.to
         if self.is_partial:
-            told["partial"] = True
-        return told | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
+            fields["partial"] = True
+        return fields | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
 
     def properties(self) -> Fields:
         """The clientProperties of the message on the live channel."""
         qos = {**self.qos, "sender": self.sender}
         if self.is_persistent:
             qos["persistent"] = True
-        told: Fields = {
+        fields: Fields = {
             "__oid": self.channel,
             "__key": {"oid": self.channel},
             "__qos": qos,
@@ -121,7 +121,7 @@ class DeadLetter:
             "__attempts": self.attempts,
             "__deadId": self.dead_id,
         }
-        return told | ({"__redriveOf": self.redrive_of, "__returns": self.returns} if self.redrive_of else {})
+        return fields | ({"__redriveOf": self.redrive_of, "__returns": self.returns} if self.redrive_of else {})
 
     def fields(self) -> Fields:
         """The message on the live channel, less what `entry` adds."""
@@ -129,8 +129,8 @@ class DeadLetter:
         return fields | ({"ext": self.ext} if self.ext else {})
 
     def entry(self, fields: Fields, message_id: str, received: str) -> Entry:
-        """The message on the live channel. Everybody who hears it is told where it comes from, whether or not the session
-        asked for that: what makes it a letter is told nowhere else."""
+        """The message on the live channel. Every subscriber receives its origin, whether or not the session
+        asked for that: what makes it a dead letter stands nowhere else."""
         origin = Origin(message_id, received, _SENDER, encode({"clientProperties": self.properties()}))
         return Entry.with_origin(fields, origin)
 

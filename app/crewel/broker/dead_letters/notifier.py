@@ -217,11 +217,11 @@ class Webhook:
 
     async def post(self, letters: list[DeadLetter]) -> None:
         """Tell these letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
-        for told in _portions([encode(letter.as_json()) for letter in letters]):
-            if await self._insist(b"[" + b",".join(told) + b"]"):
-                self._metrics.letters_posted += len(told)
+        for portion in _portions([encode(letter.as_json()) for letter in letters]):
+            if await self._insist(b"[" + b",".join(portion) + b"]"):
+                self._metrics.letters_posted += len(portion)
             else:
-                self._metrics.letters_not_posted += len(told)
+                self._metrics.letters_not_posted += len(portion)
 
     async def close(self) -> None:
         """Close the connections."""

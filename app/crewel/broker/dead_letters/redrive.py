@@ -1,7 +1,7 @@
 """Dead letters sent again, or thrown away, because an operator says so.
 
 Each letter is moved by one step of the store: whenever this ends, a letter is in exactly one place, and what is left is what
-is not done. A call works on so many letters, or for so long, and answers where to go on.
+is not done. A call works on so many letters, or for so long, and answers where to continue.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Report:
     done: int = 0
     undone: list[Undone] = field(default_factory=list)
     next: str = ""
-    """The place to go on after; empty if nothing is left to do."""
+    """The place to continue after; empty if nothing is left to do."""
     wait_s: float = 0.0
-    """How long to wait before going on, for the rate."""
+    """How long to wait before continuing, for the rate."""
 
 
 @dataclass(slots=True)

@@ -131,14 +131,14 @@ class Published(NamedTuple):
 class PendingPublish(Promise[Published]):
     """A persistent publish of this node between its acceptance and its answer."""
 
-    __slots__ = ("channel", "excluded", "heard", "lazy", "qos", "submission")
+    __slots__ = ("channel", "excluded", "for_services", "lazy", "qos", "submission")
 
     def __init__(
         self,
         channel: Channel,
         submission: Submission,
         excluded: Session | None,
-        heard: Fields | None,
+        for_services: Fields | None,
         qos: PublishQos,
         *,
         lazy: bool,
@@ -148,7 +148,7 @@ class PendingPublish(Promise[Published]):
         self.submission = submission
         self.excluded = excluded
         """The session that does not hear it, if any."""
-        self.heard = heard
+        self.for_services = for_services
         """The message as the services of this server hear it, if any do."""
         self.qos = qos
         self.lazy = lazy

@@ -1,4 +1,5 @@
-"""Who hears a channel, while nothing changes: looked up once for many messages, and handed each at the cost of one for all.
+"""The subscribers of a channel, while nothing changes: looked up once for many messages, and handed each at the cost of one for
+all.
 
 Whatever is unusual about a message or about one of its receivers goes the general way, in `Intake`.
 """
@@ -24,8 +25,8 @@ from crewel.delivery.records import Waiting
 _MOST_CHANNELS: Final = 10_000
 
 
-class Hearers(NamedTuple):
-    """Those who hear a channel."""
+class Subscribers(NamedTuple):
+    """The subscribers of a channel."""
 
     audience: Audience
     """The sessions that the store has, for the engine."""
@@ -36,20 +37,20 @@ class Hearers(NamedTuple):
 
 @dataclass(eq=False)
 class Audiences:
-    """The hearers of channels, as long as they stay the same."""
+    """The subscribers of channels, as long as they stay the same."""
 
     _channels: Channels
     _outbound: Outbound
     _options: SubscriptionOptions
     _access: StoreAccess
     _deliver: Callable[[Durable, Entry, str], None]
-    _known: dict[str, Hearers] = field(default_factory=dict, init=False)
+    _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._version: tuple[Recent | None, int, int] = (None, 0, 0)
 
-    def of(self, channel: Channel) -> Hearers | None:
-        """Those who hear the channel and get all that comes; None if somebody has to be asked about each message."""
+    def of(self, channel: Channel) -> Subscribers | None:
+        """The subscribers that get every message of the channel; None if one of them has to be asked about each."""
         node, channels = self._access.node, self._channels
         filtered = self._options.filtered
         if not node.holds_still or (filtered and not filtered.keys().isdisjoint(channels.subscribers(channel))):
@@ -58,12 +59,12 @@ class Audiences:
         if version != self._version or len(self._known) >= _MOST_CHANNELS:
             self._known.clear()
             self._version = version
-        hearers = self._known.get(channel.name)
-        if hearers is None and (hearers := self._found(channel)) is not None:
-            self._known[channel.name] = hearers
-        return hearers
+        subscribers = self._known.get(channel.name)
+        if subscribers is None and (subscribers := self._found(channel)) is not None:
+            self._known[channel.name] = subscribers
+        return subscribers
 
-    def _found(self, channel: Channel) -> Hearers | None:
+    def _found(self, channel: Channel) -> Subscribers | None:
         reliable, others = [], []
         for session in self._channels.subscribers(channel):
             if session.durable is None:
@@ -73,23 +74,23 @@ class Audiences:
             else:
                 return None
         audience = self._access.node.audience(channel.patterns, [durable for _, durable in reliable])
-        return None if audience is None else Hearers(audience, reliable, others)
+        return None if audience is None else Subscribers(audience, reliable, others)
 
-    def take(self, hearers: Hearers, entry: Entry, waiting: Waiting) -> bool:
+    def take(self, subscribers: Subscribers, entry: Entry, waiting: Waiting) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
         node = self._access.node
-        entry.taken = node.take_for(hearers.audience, entry.position, waiting)
+        entry.taken = node.take_for(subscribers.audience, entry.position, waiting)
         if entry.taken is None:
             return False
         outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
         most = fan_outs.at_once
         if fan_outs.waiting and entry.channel in fan_outs.waiting:
-            fan_outs.add(entry.channel, self._queue(hearers.reliable, 0, entry))
+            fan_outs.add(entry.channel, self._queue(subscribers.reliable, 0, entry))
             return True
-        for index, (session, durable) in enumerate(hearers.reliable):
+        for index, (session, durable) in enumerate(subscribers.reliable):
             if index == most:
-                fan_outs.add(entry.channel, self._queue(hearers.reliable, most, entry))
+                fan_outs.add(entry.channel, self._queue(subscribers.reliable, most, entry))
                 break
             if not (
                 session.queue
@@ -108,7 +109,7 @@ class Audiences:
 
     def _queue(self, reliable: list[tuple[Session, Durable]], start: int, entry: Entry) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
-        another client's, or may be owed the message no more."""
+        another client's, or the message may have ended for it."""
         outbound, recent = self._outbound, self._access.node.recent
         step = outbound.fan_outs.step
         for at in range(start, len(reliable), step):

@@ -1,9 +1,8 @@
-"""What makes the broker's promise hold: persistent messages are in the store before they are answered, and what a reliable
-session is owed survives this process.
+"""What makes the broker's promise hold: persistent messages are in the store before they are answered, and what waits for a
+reliable session survives this process.
 
-Owns the sessions that the store has, and the commits. The engine decides what is owed; this module asks the store, reads its
-clock, and moves bodies. What all parts of the broker share of the store is `StoreAccess`, which this opens and renews.
-"""
+Owns the sessions that the store has, and the commits. The engine decides what waits for whom; this module asks the store, reads
+its clock, and moves bodies. What all parts of the broker share of the store is `StoreAccess`, which this opens and renews."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ class Durability:
     set_aside: Callable[[Session], None] = field(init=False)
     """Called to let go of a session that will be read from the store again."""
     end_session: Callable[[Session, Event], None] = field(init=False)
-    """Called to end a session that the store has not, or not as its client was told."""
+    """Called to end a session that the store has not, or not as its client knows it."""
     on_superseded: Callable[[], None] = field(init=False)
     """Called when another server has taken over the store."""
     _waiting: list[asyncio.Future[None]] = field(
@@ -104,7 +103,7 @@ class Durability:
     # Life
 
     async def start(self, store: Store) -> None:
-        """Take over what earlier servers have left in this store, read what their sessions have missed, and go on with it.
+        """Take over what earlier servers have left in this store, read what their sessions have missed, and continue with it.
         Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
         self._access.open(store)
         try:
@@ -207,7 +206,7 @@ class Durability:
         return patterns
 
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
-        """A session whose subscriptions the store has not as its client was told: it has to shake hands again, or it would
+        """A session whose subscriptions the store has not as its client knows it: it has to shake hands again, or it would
         wait for messages that never come."""
         for name, patterns in before.items():
             durable = self._access.node.sessions.get(name)
@@ -274,7 +273,7 @@ class Durability:
             if entry.position:
                 if events.tick != session.last_seen:
                     events.turn(session.last_seen)
-                events.told.append(entry)
+                events.acknowledged.append(entry)
                 self._access.node.acknowledged(durable, entry.position, entry.taken)
         if self._shared_queues.blocked:
             self._shared_queues.on_room(session)
@@ -333,7 +332,7 @@ class Durability:
             if self._under_way is None and not self._access.node.is_divided:
                 waiting = list(
                     self._waiting
-                )  # what has ended by now is told by the commit that begins, or one that follows
+                )  # what has ended by now is part of the commit that begins, or one that follows
             has_more = await self._commit_once()
             node = self._access.node
             if not (self._under_way or node.is_divided or node.has_withheld_only):
@@ -399,7 +398,7 @@ class Durability:
         if self._access.store.incarnation == self._incarnation or self._access.store.keeps_everything:
             self._access.writing.probe()
         else:
-            self._suspect(Behind("the store has started anew"))
+            self._suspect(Behind("the store has restarted"))
 
     def _suspect(self, error: StoreError) -> None:
         self._runtime.spawn(self._lost(error))

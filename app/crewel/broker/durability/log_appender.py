@@ -1,4 +1,4 @@
-"""How persistent messages come in: into the log, and from there, in its order, to everybody who hears their channel.
+"""How persistent messages come in: into the log, and from there, in its order, to every subscriber of their channel.
 
 A message of this server is taken from memory when the log's answer shows that nothing lies between; what does is read.
 """
@@ -159,8 +159,8 @@ class LogAppender:
         )
         self._take(outgoing.channel, entry, outgoing.excluded, submission.excluded, submission.sender, submission.qos)
         self._metrics.stored_publishes += 1
-        if outgoing.heard is not None:
-            self._registry.tell_hearers(outgoing.channel, outgoing.heard, submission.sender)
+        if outgoing.for_services is not None:
+            self._registry.call_subscribed(outgoing.channel, outgoing.for_services, submission.sender)
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
@@ -189,13 +189,13 @@ class LogAppender:
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
     ) -> None:
-        """Hand the next message of the log to everybody who hears its channel, less its publisher if that is excluded."""
+        """Hand the next message of the log to every subscriber of its channel, less its publisher if that is excluded."""
         waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
-        hearers = None if excluded or entry.expires else self._audiences.of(channel)
-        if hearers is not None and self._audiences.take(hearers, entry, waiting):
+        known = None if excluded or entry.expires else self._audiences.of(channel)
+        if known is not None and self._audiences.take(known, entry, waiting):
             self._heard = max(self._heard, entry.position)
-            if hearers.others:
-                self._outbound.fan_out(entry, hearers.others, publisher)
+            if known.others:
+                self._outbound.fan_out(entry, known.others, publisher)
             return
         subscribers = self._channels.subscribers(channel)
         durables = [session.durable for session in subscribers if session.durable is not None]
@@ -227,7 +227,7 @@ class LogAppender:
     def _hand_over_rest(
         self, durables: list[Durable], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> Iterator[None]:
-        """The same for many, a few at a time. By now one may have ended, or may be owed the message no more."""
+        """The same for many, a few at a time. By now one may have ended, or the message may have ended for it."""
         step = self._outbound.fan_outs.step
         for at in range(0, len(durables), step):
             for durable in durables[at : at + step]:
@@ -237,10 +237,10 @@ class LogAppender:
 
     def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
         session: Session = durable.holder
-        heard = self._options.match(session, channel, entry, sender, qos)
-        if heard is MatchResult.YES:
+        match = self._options.match(session, channel, entry, sender, qos)
+        if match is MatchResult.YES:
             self._deliver(durable, entry, excluded)
-        elif heard is MatchResult.NO or durable.name == excluded:
+        elif match is MatchResult.NO or durable.name == excluded:
             durable.settle(entry.position, EndReason.FILTERED)
         else:
             durable.settle(entry.position)

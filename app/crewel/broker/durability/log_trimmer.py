@@ -1,5 +1,5 @@
 """Keeps the log within its bounds: what no session needs is trimmed, and when few receivers hold back much, what is open for
-them is copied to their inboxes, so that the log can go on without it.
+them is copied to their inboxes, so that the log can be trimmed.
 
 The streams for the data pipeline keep to their hard bounds, with or without a reader: what the store can hold comes before the
 pipeline. What the pipeline has missed is counted and logged, while there is time to give the streams more room.
@@ -137,13 +137,13 @@ class LogTrimmer:
 
 @dataclass(eq=False)
 class PipelineLag:
-    """Compares what was trimmed with how far the pipeline has told that it is."""
+    """Compares what was trimmed with how far the pipeline has read."""
 
     _access: StoreAccess
     _metrics: Metrics
     _known: dict[str, int] = field(
         default_factory=dict, init=False
-    )  # by stream: up to which entry what was missed has been told
+    )  # by stream: up to which entry what was missed has been counted
     _looks: int = field(default=0, init=False)
 
     async def look(self) -> None:

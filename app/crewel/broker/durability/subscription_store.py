@@ -55,20 +55,20 @@ class SubscriptionStore:
         begin: Callable[[Mapping[str, LogId]], None] | None = None,
     ) -> asyncio.Future[None]:
         """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
-        those of a group. `begin` is called with the ids after which the others hold, before the session hears anything by
+        those of a group. `begin` is called with the ids after which the others hold, before the session receives anything by
         them. The future raises StoreError, and then nothing has changed."""
         done: asyncio.Future[None] = self._runtime.loop.create_future()
         if self._is_in_doubt(durable, done):
             return done
         node = self._access.node
-        owed = [pattern for pattern, choices in wanted.items() if not group_of(choices)]
+        pending_patterns = [pattern for pattern, choices in wanted.items() if not group_of(choices)]
         options = {pattern: as_stored(choices) for pattern, choices in wanted.items() if choices}
-        pending = node.subscribing(durable, owed)
-        step = stored_sessions.subscribe(*self._me(), durable.name, owed, self._access.facts_max, options)
+        pending = node.subscribing(durable, pending_patterns)
+        step = stored_sessions.subscribe(*self._me(), durable.name, pending_patterns, self._access.facts_max, options)
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
-                # what held before was told so, and goes on
+                # what held before stays
                 self._take_back(durable, [each for each in wanted if each not in session.subscriptions], pending)
             elif isinstance(answer, StoreError):
                 node.answered(pending, {})
@@ -87,7 +87,7 @@ class SubscriptionStore:
         return done
 
     def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
-        """End these subscriptions. The future raises StoreError, and then they go on; after StoreUncertain they end as soon
+        """End these subscriptions. The future raises StoreError, and then they stay; after StoreUncertain they end as soon
         as the store can say where."""
         done: asyncio.Future[None] = self._runtime.loop.create_future()
         if self._is_in_doubt(durable, done):
@@ -190,7 +190,8 @@ class SubscriptionStore:
             self._backlog.load_if_waiting(durable.holder)
 
     def end(self, durable: Durable) -> None:
-        """The session is over. What is open for it ends with it, once the log has been read as far as it is owed."""
+        """The session is over. What is open for it ends with it, once the log has been read as far as the session receives
+        it."""
         durable.holder = None
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
@@ -247,7 +248,7 @@ class SubscriptionStore:
         """Count how those messages of a session have ended about which the store has decided, and show the letters."""
         gone = {*left.returned, *left.lapsed}
         made = [letter for letter in letters if letter.id not in gone]
-        # What was sent again and had not reached this server, the store has buried by itself.
+        # What was sent again and had not reached this server, the store has made dead letters of by itself.
         beyond = max(len(left.letters) - len(made), 0)
         ended = self._runtime.metrics.ended
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)

@@ -112,7 +112,7 @@ class Acknowledgements:
     # For `update`
 
     def offer_statuses(self, read: Callable[[Session, Message], None]) -> None:
-        """Let sessions ask to be told the origin of messages. `read` takes the statuses that a connect carries."""
+        """Let sessions ask for the origin of messages. `read` takes the statuses that a connect carries."""
         self._dispatchers.is_offered = True
         self._read_statuses = read
 

@@ -146,7 +146,7 @@ class Connects(ABC):
         self._metrics.connects += 1
 
     def begin_connect(self, exchange: Exchange, session: Session, message: Message) -> Reply:
-        """The connect may go on: it takes the place of one that is held. Returns its reply as it stands."""
+        """The connect is accepted: it takes the place of one that is held. Returns its reply as it stands."""
         peer = exchange.peer
         if session.held is not None:
             self.supersede(session)
@@ -204,8 +204,8 @@ class Connects(ABC):
     def repeat(self, session: Session, peer: Peer, message_id: str) -> bool:
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
         browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
-        acknowledged or told a second time. While the first is held both get the answer; else this one is answered at once and
-        takes no message, for the client may have the first answer. False: it is a connect like any other."""
+        acknowledged or reported a second time. While the first is held both get the answer; else this one is answered at once
+        and takes no message, for the client may have the first answer. False: it is a connect like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
         held = session.held
@@ -291,7 +291,7 @@ class Connects(ABC):
 
     def half_closed(self, peer: Peer) -> None:
         """The client of this request sends no more. A legal half-close and a vanished client look the same from here, so
-        the connect is answered now: the one gets its answer, the other does not stay parked."""
+        the connect is answered now: the one gets its answer, the other does not stay held."""
         session = peer.session
         held = None if session is None else session.held
         if session is not None and held is not None and peer in (held.peer, held.twin):

@@ -66,7 +66,7 @@ class Dispatchers:
     end_session: Callable[[Session, Event], None] = field(init=False)
     """Called to end a session whose client has failed for good."""
     is_offered: bool = field(default=False, init=False)
-    """Whether sessions may ask to be told the origin of messages: an extension of this server offers it."""
+    """Whether sessions may ask for the origin of messages: an extension of this server offers it."""
     updated: set[Session] = field(default_factory=set, init=False)
     """The sessions that receive `ext.update`, including those that acknowledge nothing."""
 
@@ -78,7 +78,7 @@ class Dispatchers:
     # Logins
 
     def configure(self, session: Session, qos: ConnectQos) -> None:
-        """Give the session the dispatcher that its login asks for. One that it has goes on, and a holdback stays."""
+        """Give the session the dispatcher that its login asks for. One that it has stays, with its holdback."""
         rules = self._rules(session, qos)
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
@@ -263,7 +263,7 @@ class Dispatchers:
     # Pauses
 
     def _apply_state(self, session: Session) -> None:
-        """Pause the session or let it go on, as its dispatcher stands."""
+        """Pause the session or resume it, as its dispatcher stands."""
         dispatcher = session.dispatcher
         if dispatcher is NO_DISPATCHER:
             return
@@ -315,13 +315,13 @@ class Dispatchers:
         durable, access, dispatcher = session.durable, self._access, session.dispatcher
         if durable is None:
             return None
-        told: dict[str, Any] | None = None
+        state: dict[str, Any] | None = None
         if dispatcher.holdback is not None:
-            told = dispatcher.holdback.as_json()
+            state = dispatcher.holdback.as_json()
         elif dispatcher.sink is not None:
             code, reason = dispatcher.sink
-            told = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
-        text = None if told is None else orjson.dumps(told)
+            state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
+        text = None if state is None else orjson.dumps(state)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
         future = access.writing.ask(step, retries=True)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits

@@ -54,7 +54,7 @@ class FanOuts:
         """How many pieces wait."""
 
     def add(self, channel: str, work: Iterator[None]) -> None:
-        """Do this when all that was begun for the channel is done. The first step comes with a later turn."""
+        """Do this when all that was started for the channel is done. The first step comes with a later turn."""
         if not self.waiting:
             self._loop.call_soon(self._go_on)
         self.waiting.setdefault(channel, deque()).append(work)
@@ -63,7 +63,7 @@ class FanOuts:
             self._work()
 
     async def finished(self, channel: str) -> None:
-        """Wait until all that was begun for this channel by now is done: what follows must come after it."""
+        """Wait until all that was started for this channel by now is done: what follows must come after it."""
         if channel in self.waiting:
             done = self._loop.create_future()
             self.add(channel, _marker(done))
@@ -106,7 +106,7 @@ class FanOuts:
 
 
 def _marker(done: asyncio.Future[None]) -> Iterator[None]:
-    """No work, but a sign that what was begun before is done."""
+    """No work, but a sign that what was started before is done."""
     if not done.done():
         done.set_result(None)
     yield
@@ -136,7 +136,7 @@ class Outbound(Connects):
         self.has_room: Callable[[Session, Durable, Entry], bool] | None = None
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
-        """Asked for the messages of a session that is told their origin."""
+        """Asked for the messages of a session that receives their origin."""
         self.on_unsendable: Callable[[Session, Entry, Exception], None]
         """Called with a message that the server has failed to send."""
         self.on_timer: Callable[[Session, float], float]
@@ -297,7 +297,7 @@ class Outbound(Connects):
         return True
 
     def end_soon(self, session: Session) -> None:
-        """End the session with the next flush; until then it hears what it has, from the front: never a gap."""
+        """End the session with the next flush; until then it receives what it has, from the front: never a gap."""
         self._overflowed.add(session)
         self.make_ready(session)
 

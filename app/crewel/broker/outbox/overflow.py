@@ -29,7 +29,7 @@ ENTRIES: Final = "resource.overflow.queue.entries"
 SIZE: Final = "resource.overflow.queue.bytes"
 
 OVERHEAD: Final = 400
-"""Bytes that an entry takes beside its body, about."""
+"""Bytes that an entry takes in addition to its body, about."""
 
 
 class Backlog:
@@ -149,7 +149,7 @@ class Overflow:
         """Do as the policy says; True if the entry may be queued by that."""
         recovered = session.recovered
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
-            policy = OverflowPolicy.DISCONNECT  # who was told that nothing is missing sees no gap
+            policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
         self._runtime.metrics.dropped[policy.value] += 1
         self._events.overflow(session, policy.value)
         if policy is OverflowPolicy.DROP_OLDEST and self._drop_oldest(session, durable, entry.priority):

@@ -25,7 +25,7 @@ _ANY_BURST = Burst()
 
 
 class Outbox:
-    """What a session is owed and memory knows of."""
+    """What waits for a session in memory."""
 
     __slots__ = (
         "batches",
@@ -89,7 +89,7 @@ class Outbox:
     ends_when_full: bool
     """Whether it ends when its queue is full, although it does not acknowledge."""
     recovered: Entry | None
-    """The last message that it was told to have missed: while that waits, the session ends rather than lose one."""
+    """The last message that it knows that it missed: while that waits, the session ends rather than lose one."""
     burst: Burst
     """How much one response may carry."""
     expiry: int
@@ -170,7 +170,7 @@ class Outbox:
         return queue
 
     def pause(self, *, is_paused: bool) -> None:
-        """Send nothing from now on, or go on."""
+        """Send nothing from now on, or resume."""
         self.is_paused = is_paused
 
     def note_retained(self) -> None:

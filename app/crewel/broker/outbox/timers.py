@@ -120,7 +120,7 @@ class SessionTimes:
         return self._settings.interval_ms if session.interval_ms is None else session.interval_ms
 
     def advice(self, session: Session) -> Advice:
-        """The full advice of this session. A client's own wish for this one connect is not told back as the time-out."""
+        """The full advice of this session. A client's own wish for this one connect does not come back as the time-out."""
         timeout = self._settings.timeout_ms if session.timeout_ms is None else session.timeout_ms
         grace = self._settings.max_interval_ms if self._settings.handshake_reconnect else None
         return advice.retry(int(self.pause_ms(session)), timeout, grace)

@@ -18,7 +18,7 @@ from crewel.delivery.entry import Entry
 
 @dataclass(eq=False)
 class OnewayUpdates(SessionPart):
-    """Tells a session that acknowledges nothing the origin of its messages (design, 3.1: updateOneway)."""
+    """Adds the origin to the messages of a session that acknowledges nothing (design, 3.1: updateOneway)."""
 
     _updated: set[Session]
     _unsettled: Unsettled
@@ -30,14 +30,14 @@ class OnewayUpdates(SessionPart):
         if session not in self._updated:
             return entries  # a later login of the session has not asked for it
         now_ms = self._expiry.now() // 1000
-        told = []
+        encoded = []
         for entry in entries:
             try:
-                is_told = entry.origin is not None
-                told.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if is_told else entry)
+                has_origin = entry.origin is not None
+                encoded.append(entry.told(_subscription(session, entry.channel, ""), now_ms) if has_origin else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 self._unsettled.dead_letter_unsendable(session, entry, error)
-        return told
+        return encoded
 
 
 @dataclass(eq=False)
@@ -81,8 +81,8 @@ class Updates:
 
 
 def _subscription(session: Session, name: str, source: str) -> str:
-    """The pattern by which the session hears the channel, by that of its group if it has the message from there; empty if
-    it is the channel itself, or if it was sent without a subscription."""
+    """The pattern by which the session receives from the channel, by that of its group if it has the message from there; empty
+    if it is the channel itself, or if it was sent without a subscription."""
     group = group_of(source) if source else None
     if group is not None:
         return group[0] if group[0] != name else ""

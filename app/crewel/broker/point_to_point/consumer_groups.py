@@ -1,6 +1,6 @@
 """Groups of consumers: of each message that its members hear, one member gets it, and another one when that fails.
 
-A group is the members that have subscribed to one pattern under one name. A message that a group hears is stored in the group's
+A group is the members that have subscribed to one pattern under one name. A message for a group is stored in the group's
 queue by the step that publishes it; the shared queues lease it to a member. The group ends with its last member.
 """
 
@@ -36,7 +36,7 @@ class ConsumerGroups:
         self.waiting: Callable[[str], int]
         """How many messages wait in a queue."""
         self.on_pattern: Callable[[str], None]
-        """Called with a pattern when a group on it has begun or ended."""
+        """Called with a pattern when a group on it was made or has ended."""
         self.on_member: Callable[[str], None]
         """Called with the queue of a group that gets a new member."""
         self.on_join: Callable[[Session, str], None]
@@ -69,7 +69,7 @@ class ConsumerGroups:
         self.on_join(session, queue)
 
     def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
-        """The session is a member no more of this group, or of any that hears the pattern. What it has got it may still
+        """The session is a member no more of this group, or of all on the pattern. What it has got it may still
         settle."""
         for queue in self.queues_of(session):
             if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):

@@ -145,8 +145,8 @@ class Destinations:
         for one in routes:
             if key and not one.code and one.to not in firsts:
                 ids.remember(keys[one.to], message_id)
-        told = [DestinationState(each.to) if each.to in firsts else _state(each) for each in routes]
-        return Sending(message_id, told)
+        states = [DestinationState(each.to) if each.to in firsts else _state(each) for each in routes]
+        return Sending(message_id, states)
 
     def _entry(self, outgoing: _Outgoing, place: LogId, accepted: int, origin: Origin | None) -> Entry:
         """The message as its receivers get it; `accepted` is microseconds since 1970."""
@@ -225,10 +225,10 @@ class Destinations:
                 access.writing.submit(step, known, retries=True)
             access.suspect(answer)
         elif answer.is_repeated:
-            outgoing.promise.resolve(self._told(outgoing, answer))
+            outgoing.promise.resolve(self._outcome(outgoing, answer))
         else:
             self._take(outgoing, answer)
-            outgoing.promise.resolve(self._told(outgoing, answer))
+            outgoing.promise.resolve(self._outcome(outgoing, answer))
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""
@@ -236,9 +236,9 @@ class Destinations:
         if sent.prev == access.node.cursor:
             access.node.skip(sent.id)
         else:
-            access.writing.probe()  # until the cursor is there, nothing may be told of how this ends
-        is_told = bool(self._dispatchers.updated)
-        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if is_told else None
+            access.writing.probe()  # until the cursor is there, no end of this may be committed
+        has_origin = bool(self._dispatchers.updated)
+        origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if has_origin else None
         entry = self._entry(outgoing, sent.id, sent.id, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:
@@ -261,7 +261,7 @@ class Destinations:
             self._backlog.on_inbox_message(session, entry.position, waiting, entry)
 
     @staticmethod
-    def _told(outgoing: _Outgoing, sent: Sent) -> Sending:
+    def _outcome(outgoing: _Outgoing, sent: Sent) -> Sending:
         outcomes = {
             delivery.queue or delivery.receiver: outcome
             for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False)

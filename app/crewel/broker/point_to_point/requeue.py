@@ -136,7 +136,7 @@ class Requeue:
         }
 
     def expect(self, durable: Durable, name: str) -> None:
-        """A message of this queue has gone to a session that is ending or has ended: there it is put back, untold."""
+        """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
         leaving, node = self._access.leaving, self._access.node
         if durable.name in leaving or node.sessions.get(durable.name) is durable:
             self._expected.setdefault(durable, set()).add(name)
@@ -148,7 +148,7 @@ class Requeue:
         shared, expected = self._shared_queues, self._expected.pop(durable, set())
         if any(place not in returning for place in returned) and not expected:
             self._runtime.spawn(shared.load_again())
-        # Also of those that are not told: a repeated end does not tell of what the first one did.
+        # Also without an answer about them: a repeated end does not name what the first one requeued.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
             shared.refresh(name)
 

@@ -382,14 +382,14 @@ class SharedQueues:
             reason=reason,
         )
 
-        def answered(buried: Discarded | StoreError) -> None:
-            if isinstance(buried, StoreError):
+        def answered(discarded: Discarded | StoreError) -> None:
+            if isinstance(discarded, StoreError):
                 return
-            self._discarded(name, EndReason.DEAD, buried.count)
+            self._discarded(name, EndReason.DEAD, discarded.count)
             letters = self._dead_letters
-            letters.made([Letter(SessionName(name), LogId(0), code, reason)] * buried.count)
-            letters.stored(buried.letters)
-            if ids is None and buried.count == shared_queues.MOST_DISCARDED:
+            letters.made([Letter(SessionName(name), LogId(0), code, reason)] * discarded.count)
+            letters.stored(discarded.letters)
+            if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
                 self.dead_letter(name, None, code, reason)
 
         access.writing.submit(step, answered, retries=True)

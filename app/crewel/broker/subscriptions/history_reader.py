@@ -35,7 +35,7 @@ _AT_ONCE: Final = 16
 log = logging.getLogger(__name__)
 
 
-def told(entry: Entry, *, with_origin: bool) -> Fields:
+def as_delivered(entry: Entry, *, with_origin: bool) -> Fields:
     """The message as it is delivered: with its origin if asked for, and if its stored form can carry it."""
     if with_origin:
         try:
@@ -88,7 +88,7 @@ class HistoryReader:
         """The newest so many messages of the channel's history, or all, as receivers get them that ask for their origin.
         Raises StoreError."""
         entries = await self.read(channel, count)
-        return [told(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
+        return [as_delivered(each, with_origin=True) for each in (reversed(entries) if newest_first else entries)]
 
 
 @dataclass(eq=False)
@@ -134,11 +134,11 @@ class GetService:
         # One response is left free, so that refusals do not push out what was answered.
         size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
         if entries and session.queue and not self._outbound.has_bytes(session, size):
-            told_why = "the queue of the session has no room for the messages: take what waits, then ask again"
-            raise RemoteCallError({"errorCode": SIZE, "message": told_why})
+            text = "the queue of the session has no room for the messages: take what waits, then ask again"
+            raise RemoteCallError({"errorCode": SIZE, "message": text})
         if asked.get("newestFirst", True):
             entries.reverse()
-        return {"messages": [told(each, with_origin=session in self._dispatchers.updated) for each in entries]}
+        return {"messages": [as_delivered(each, with_origin=session in self._dispatchers.updated) for each in entries]}
 
     async def _refusal(self, session: Session, channel: Channel) -> str | None:
         """Why the session may not see what subscribers of the channel see; None if it may."""

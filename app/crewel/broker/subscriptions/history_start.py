@@ -1,4 +1,4 @@
-"""How a subscription to a channel with a history begins: what it is sent first, and the instant from which it hears.
+"""How a subscription to a channel with a history begins: what it is sent first, and the instant from which it receives.
 
 The histories are read by steps in the queue of all that is written, whose answers come in the order of the questions. When they
 are there, all that entered the log before them has been taken, and nothing that came later. So what they hold is queued and the
@@ -300,8 +300,8 @@ class HistoryRead:
         self.ask(answered)
 
     def finish(self, taken: set[LogId]) -> None:
-        """All answers are there: queue what the histories hold. `taken` is up to where the log has been heard by others, or is
-        not owed to this session; that must be where the histories end. Raises StoreError and Refused."""
+        """All answers are there: queue what the histories hold. `taken` is up to where the log has been taken by others, or
+        does not concern this session; that must be where the histories end. Raises StoreError and Refused."""
         if self._error is not None:
             raise self._error
         if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
@@ -326,16 +326,16 @@ class HistoryRead:
             assert entry.origin is not None
             if not entry.origin.is_initial and entry.origin.id in waiting:
                 continue
-            heard = readers.options.match_history(session, self._wanted[entry.channel], channel, entry)
-            if heard is MatchResult.NO:
+            match = readers.options.match_history(session, self._wanted[entry.channel], channel, entry)
+            if match is MatchResult.NO:
                 continue
-            readers.outbound.enqueue(session, entry if heard is MatchResult.YES else entry.oneway())
+            readers.outbound.enqueue(session, entry if match is MatchResult.YES else entry.oneway())
             if not entry.origin.is_initial:
                 session.recover_to(entry)
 
 
 def _waiting(session: Session) -> set[str]:
-    """The ids of the stored messages that the session is owed, or has not been sent yet."""
+    """The ids of the stored messages that are open for the session, or have not been sent yet."""
     ids = {str(entry.position) for entry in session.queue if entry.position}
     ids |= {entry.origin.id for entry in session.queue if entry.origin is not None}
     if session.durable is not None:

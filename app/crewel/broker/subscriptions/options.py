@@ -220,12 +220,12 @@ class SubscriptionOptions:
         because they do not answer it."""
         hearing = []
         for session in subscribers:
-            heard = MatchResult.YES
+            match = MatchResult.YES
             if session in self.filtered:
-                heard = self.match(session, channel, entry, sender, qos)
-            if heard is MatchResult.YES:
+                match = self.match(session, channel, entry, sender, qos)
+            if match is MatchResult.YES:
                 hearing.append(session)
-            elif heard is MatchResult.ONEWAY:
+            elif match is MatchResult.ONEWAY:
                 self._outbound.enqueue(session, entry.oneway())
         return hearing
 
@@ -245,11 +245,11 @@ class SubscriptionOptions:
     def is_local(self, session: Session, channel: Channel) -> bool:
         """Whether the session wants to hear what it publishes on this channel itself."""
         wants = self.filtered.get(session, {})
-        heard = [wants.get(pattern) for pattern in channel.patterns if pattern in session.subscriptions]
-        return not heard or any(choices is None or any(each.local for each in choices) for choices in heard)
+        wanted = [wants.get(pattern) for pattern in channel.patterns if pattern in session.subscriptions]
+        return not wanted or any(choices is None or any(each.local for each in choices) for choices in wanted)
 
     def wants_notice(self, session: Session, pattern: str) -> bool:
-        """Whether the session, which is subscribed to this channel or pattern, wants to be told that a topic was erased."""
+        """Whether the session, which is subscribed to this channel or pattern, asked for the notice that a topic was erased."""
         choices = self.filtered.get(session, {}).get(pattern)
         return choices is None or any(each.notify for each in choices)
 

@@ -116,7 +116,7 @@ class SubscribeHandler:
             error = BayeuxCode.SUBSCRIBE_FAILED
         reply = replies.ok(message) if error is None else replies.failed(message, error)
         if "subscribe" in asked:
-            reply["ext"] = {"subscribe": _told(result, qos, is_again=is_again)}
+            reply["ext"] = {"subscribe": _reply_ext(result, qos, is_again=is_again)}
             if error is not None:
                 reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
         return reply
@@ -125,8 +125,8 @@ class SubscribeHandler:
         """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
         for channel in channels:
             if not (yield from self._guard.group(session, channel, message)):
-                told = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
-                raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, told)
+                text = f"the grant to subscribe to {channel.name} does not cover a consumer group on it"
+                raise Refused(coded(NOT_AUTHORIZED, channel.name), NOT_AUTHORIZED, text)
 
     def _starts(
         self, message: Message, qos: SubscribeQos, channels: list[Channel], result: ReplayResult
@@ -256,15 +256,15 @@ def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None
             raise IllegalArgument("group", "must be left out: what comes on this channel cannot be shared")
 
 
-def _told(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _reply_ext(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
+    ext: dict[str, Any] = {
         "position": {name: {"epoch": place.epoch, "id": str(place.id)} for name, place in result.positions.items()}
     }
     if qos.since is not None:
-        told["recovered"] = result.is_recovered
+        ext["recovered"] = result.is_recovered
     if is_again and not qos.multi_subscribe:
-        told["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
-    return told
+        ext["state"] = "WARNING"  # as xmlBlaster says that there was a subscription already
+    return ext
 
 
 @dataclass(eq=False)
@@ -295,7 +295,7 @@ class Permissions:
 
     def regrant(self, session: Session) -> Steps[None]:
         """Another client continues the session: end the subscriptions that its token does not grant. Raises StoreError, and
-        then they go on."""
+        then they stay."""
         grouped = {pattern for pattern, _ in self._groups.of(session)}
         names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
         if not names:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 10_000
-"""Topics that one sweep looks at; the next one goes on with the others."""
+"""Topics that one sweep looks at; the next one looks at the others."""
 _EXPIRED_AT_ONCE: Final = 1000
 _REST: Final = 50
 """Looking through the queues is rested from this many times as long as it took."""
@@ -131,7 +131,7 @@ class Endings:
 
     def _look(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
         if self._topics.known.get(topic.name) is not topic:
-            return  # it has ended, or begun anew
+            return  # it has ended, or was made again
         facts = self._topics.views.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
         state = state_of(facts)
         if state is State.DEAD:
@@ -205,14 +205,14 @@ class Endings:
     # By an operator, or an entitled client
 
     async def erase(self, name: str, *, force: bool) -> bool:
-        """Erase a topic, False if there is none: its history goes, who hears it is told, and subscriptions to its very name
-        end. What waits in queues is delivered, unless `force`: then it ends as well. Raises StoreError: if the store could not
-        be asked at all, nothing was done."""
+        """Erase a topic, False if there is none: its history goes, subscribers that asked for it receive a notice, and
+        subscriptions to its very name end. What waits in queues is delivered, unless `force`: then it ends as well. Raises
+        StoreError: if the store could not be asked at all, nothing was done."""
         if await self._topics.views.state(name) is State.DEAD:
             return False
         topic = self._topics.known.get(name)
         if topic is not None:
-            topic.is_erased = True  # what is published from now on begins it anew
+            topic.is_erased = True  # what is published from now on makes it again
         self.erasing[name] += 1
         try:
             await self._erase(name, topic, force=force)
@@ -242,7 +242,7 @@ class Endings:
         for queue in list(self._parting.get(name, ())):
             if await self._queued.waits_in(queue, name):
                 continue
-            if queue in self._parting.get(name, ()):  # and it has not begun again
+            if queue in self._parting.get(name, ()):  # and it was not made again
                 await self.eraser.leave_group(queue, name)
                 self.stays_in(queue)
         if not self._parting.get(name):

@@ -54,7 +54,7 @@ class Options(Protocol):
     """What sessions want of the channels that they are subscribed to."""
 
     def wants_notice(self, session: Session, pattern: str) -> bool:
-        """Whether the session wants to be told that a topic was erased."""
+        """Whether the session asked for the notice that a topic was erased."""
 
     def leave(self, session: Session, pattern: str) -> None:
         """The session is subscribed to this pattern no more."""
@@ -90,7 +90,7 @@ class TopicEraser:
         """End the subscriptions to the very name of the topic, and send a notice to the subscribers that asked for it. Wildcard
         subscriptions stay, and receive the next topic of this name. Members of these groups (by their queues) get the notice
         when the backlog of their group is empty: `leave_group`."""
-        await self._outbound.fan_outs.finished(name)  # what was published before the end is heard before it
+        await self._outbound.fan_outs.finished(name)  # what was published before the end is received before it
         channel = channel_of(name)
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
@@ -144,7 +144,7 @@ class TopicEraser:
         """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than
         this. Returns how many. Some are committed before others end."""
         await self._outbound.fan_outs.finished(name)
-        turns, total, untold = Turns(), 0, 0
+        turns, total, uncommitted = Turns(), 0, 0
         sessions = {session.durable: session for session in self._sessions.values() if session.durable is not None}
         for session in list(self._sessions.values()):
             total += self._end_transients(session, name)
@@ -153,10 +153,10 @@ class TopicEraser:
             while places := _places(durable, name, upto):
                 self._end_stored(durable, sessions.get(durable), places)
                 total += len(places)
-                untold += len(places)
-                if untold >= _UNCOMMITTED:
+                uncommitted += len(places)
+                if uncommitted >= _UNCOMMITTED:
                     await self._committed()
-                    untold = 0
+                    uncommitted = 0
                 await turns.rest()
             await turns.rest()
         return total

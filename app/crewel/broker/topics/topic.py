@@ -44,7 +44,7 @@ class Topic:
         self.is_stored = False
         """Whether the store knows that, or was asked to."""
         self.epoch = ""
-        """Names this life of the history, as far as this server has been told."""
+        """Names this life of the history, as far as this server knows."""
         self.newest = LogId(0)
         """The newest message that went into the history; 0 if none did."""
         self.history_count = 0

@@ -142,7 +142,7 @@ class Topics:
         )
 
     def administer(self, channel: Channel, qos: PublishQos) -> Future[Any] | None:
-        """Configure the topic anew. What is returned must be waited for: the store keeps it then. It raises StoreError, and
+        """Configure the topic again. What is returned must be waited for: the store keeps it then. It raises StoreError, and
         then the topic is what it was, unless nobody knows what the store has."""
         topic = self.publish(channel, qos)
         former, was_asked = topic.settings, topic.asked
@@ -207,7 +207,7 @@ class Topics:
         return topic is not None and topic.settings.is_readonly and topic.history_count > 0
 
     def look_again(self, pattern: str) -> None:
-        """A group has begun or ended that hears all channels that this pattern matches."""
+        """A group on this pattern was made or has ended."""
         for topic in self.known.values():
             channel = channel_of(topic.name)
             if pattern in channel.patterns:
