@@ -27,7 +27,7 @@ def service() -> Service:
     return Service("app")
 
 
-class TestHearers:
+class TestSubscribers:
     def test_they_hear_what_was_accepted_of_clients_and_server(self, service: Service, make_world: MakeWorld) -> None:
         heard: list[tuple[str, Any]] = []
         service.subscription("/chat/**")(lambda message: heard.append((message.channel.name, message.data)))
