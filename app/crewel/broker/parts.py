@@ -204,8 +204,9 @@ class Parts:
             access,
             self.sessions,
             self.queued,
-            self.subscription_options,
-            self.subscriptions,
+            self.subscription_options.wants_notice,
+            self.subscription_options.leave,
+            self.subscriptions.erase,
             self.durability.committed,
         )
 

@@ -10,7 +10,8 @@ import logging
 from typing import Final
 
 from crewel.bayeux import advice, replies
-from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.advice import Advice
+from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.session import Verdict
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
@@ -39,31 +40,33 @@ class NameHeld(Refused):
 
 def refused(message: Message, error: Refused) -> Reply:
     """The reply to a handshake that is refused for good."""
-    reply = replies.failed(message, error.error)
-    reply["advice"] = advice.none()
-    if "session" in message.ext:
-        details: Fields = {"errorCode": error.code, "message": error.message}
-        if isinstance(error, NameHeld) and error.retry_after_ms is not None:
-            details["retryAfter"] = error.retry_after_ms
-        reply["ext"] = {"session": details}
-    return reply
+    held_ms = error.retry_after_ms if isinstance(error, NameHeld) else None
+    return _refused(message, error.error, advice.none(), error.code, error.message, held_ms)
 
 
 def unavailable(message: Message, error: StoreError, name: str) -> Reply:
     """The reply to a handshake that the store could not take: the client may try again."""
-    reply = replies.failed(message, coded(error.code, name, 503))
-    reply["advice"] = {"reconnect": "handshake", "interval": 1000}
-    if "session" in message.ext:
-        reply["ext"] = {"session": {"errorCode": error.code, "message": str(error)}}
-    return reply
+    return _refused(message, coded(error.code, name, 503), _again(1000), error.code, str(error))
 
 
 def limited(message: Message, error: Limited) -> Reply:
     """The reply to a handshake beyond a limit: the client may come back, and the reply says when."""
-    reply = replies.failed(message, error.error)
-    reply["advice"] = {"reconnect": "handshake", "interval": error.wait_ms}
+    return _refused(message, error.error, _again(error.wait_ms), error.code, error.message, error.wait_ms)
+
+
+def _again(interval_ms: int) -> Advice:
+    return {"reconnect": "handshake", "interval": interval_ms}
+
+
+def _refused(
+    message: Message, error: str, client_advice: Advice, code: str, text: str, retry_after_ms: int | None = None
+) -> Reply:
+    reply = replies.failed(message, error)
+    reply["advice"] = client_advice
     if "session" in message.ext:
-        reply["ext"] = {"session": {"errorCode": error.code, "message": error.message, "retryAfter": error.wait_ms}}
+        reply["ext"] = {"session": {"errorCode": code, "message": text}}
+        if retry_after_ms is not None:
+            reply["ext"]["session"]["retryAfter"] = retry_after_ms
     return reply
 
 

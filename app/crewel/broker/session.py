@@ -315,16 +315,12 @@ class Session(Outbox):
 
     # Where its client is
 
-    def use_socket(self, socket: Peer) -> None:
-        """Its messages go to this socket from here on."""
+    def use_socket(self, socket: Peer | None) -> None:
+        """Its messages go to this socket from here on, or to none."""
         self.socket = socket
 
-    def drop_socket(self) -> None:
-        """Its messages go to no socket any more."""
-        self.socket = None
-
     def leave_socket(self) -> None:
-        """The same; and the socket speaks for it no more."""
+        """Its messages go to no socket any more, and its socket speaks for it no more."""
         if self.socket is not None and self.socket.session is self:
             self.socket.session = None
         self.socket = None

@@ -95,7 +95,7 @@ class SessionTable:
             session.drop_where(lambda entry: entry.channel != "/meta/disconnect")
         if session.socket is not None:
             self._outbound.push(session)
-            session.drop_socket()
+            session.use_socket(None)
         if event is Event.SILENCE:
             session.replace([])  # its socket may stay open, and would keep what it does not read
         self._outbound.timers.forget(session)
@@ -129,5 +129,5 @@ class SessionTable:
     def _rebind(self, socket: Peer, session: Session) -> None:
         before = socket.session
         if before is not None and before.socket is socket:
-            before.drop_socket()
+            before.use_socket(None)
         socket.session = session

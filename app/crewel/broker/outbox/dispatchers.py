@@ -256,7 +256,7 @@ class Dispatchers:
 
     def _reject_all(self, session: Session) -> None:
         """What waits and what arrives becomes dead letters."""
-        session.reject_all()
+        session.rejects_all = True
         assert session.dispatcher.sink is not None
         self.unsettled.dead_letter_all(session, *session.dispatcher.sink)
 
@@ -276,7 +276,7 @@ class Dispatchers:
         self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
-        session.pause(is_paused=is_paused)
+        session.is_paused = is_paused
         # At the end of a pause too: what a connect has put back meanwhile may be younger than what waits in the store.
         self.unsettled.recall(session)
         if session.queue and not is_paused:

@@ -32,7 +32,7 @@ class Expiry:
 
     def watch(self, session: Session, entry: Entry) -> None:
         """The entry has been queued for the session."""
-        session.expire_at(entry.expires)
+        session.expiry = min(session.expiry or entry.expires, entry.expires)
         self._watched.add(session)
 
     def leave(self, session: Session) -> None:

@@ -126,10 +126,6 @@ class Outbox:
         self.bounds = bounds
         self.bound(bounds.max_entries, bounds.max_bytes, ends_when_full=False)
 
-    def reject_all(self) -> None:
-        """Let nothing in from now on."""
-        self.rejects_all = True
-
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
         where the session has none of its own."""
@@ -168,10 +164,6 @@ class Outbox:
         self.urgent = False
         self.lazy_at = inf
         return queue
-
-    def pause(self, *, is_paused: bool) -> None:
-        """Send nothing from now on, or resume."""
-        self.is_paused = is_paused
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
@@ -258,10 +250,6 @@ class Outbox:
         for entry in gone:
             self.dispatcher.close(entry)
         return gone
-
-    def expire_at(self, expires: int) -> None:
-        """A message that goes out of all queues then has been queued."""
-        self.expiry = min(self.expiry or expires, expires)
 
     def note_expiry(self) -> bool:
         """Look again when the next one has to go. False if none ever has to."""

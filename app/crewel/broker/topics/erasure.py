@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Fields, Message
@@ -50,25 +50,6 @@ _UNCOMMITTED: Final = 2000
 """Messages that have ended and are not committed yet."""
 
 
-class Options(Protocol):
-    """What sessions want of the channels that they are subscribed to."""
-
-    def wants_notice(self, session: Session, pattern: str) -> bool:
-        """Whether the session asked for the notice that a topic was erased."""
-
-    def leave(self, session: Session, pattern: str) -> None:
-        """The session is subscribed to this pattern no more."""
-
-
-class StoredSubscriptions(Protocol):
-    """The subscriptions of sessions that the store has."""
-
-    def erase(
-        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool
-    ) -> asyncio.Future[None]:
-        """End the subscription to an erased topic, send the notice, or both."""
-
-
 @dataclass(eq=False)
 class TopicEraser:
     """Parts sessions from topics that are erased."""
@@ -82,8 +63,9 @@ class TopicEraser:
     _access: StoreAccess
     _sessions: dict[str, Session]
     _queued: QueuedTopics
-    _options: Options
-    _subscriptions: StoredSubscriptions
+    _wants_notice_of: Callable[[Session, str], bool]
+    _leave: Callable[[Session, str], None]
+    _erase_subscription: Callable[..., asyncio.Future[None]]
     _committed: Callable[[], Awaitable[None]]
 
     async def end_subscriptions(self, name: str, groups: Iterable[str]) -> None:
@@ -123,16 +105,16 @@ class TopicEraser:
         if not session.dispatcher.rules.tells:
             return False
         hearing = [each for each in channel.patterns if each in session.subscriptions]
-        return any(self._options.wants_notice(session, each) for each in hearing)
+        return any(self._wants_notice_of(session, each) for each in hearing)
 
     def _part(self, session: Session, name: str, *, ends: bool, tells: bool) -> list[asyncio.Future[None]]:
         """Part the session from the topic. What has to be waited for, raises StoreError."""
         if not session.is_live or not (ends or tells):
             return []
         if session.durable is not None:
-            return [self._subscriptions.erase(session, session.durable, name, ends=ends, tells=tells)]
+            return [self._erase_subscription(session, session.durable, name, ends=ends, tells=tells)]
         if ends:
-            self._options.leave(session, name)
+            self._leave(session, name)
         if tells:
             waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
             notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
