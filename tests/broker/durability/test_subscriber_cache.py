@@ -159,7 +159,7 @@ class TestUnusual:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.dispatchers.of(joe.session)
         dispatcher.sink = ("user.x", "why")
-        joe.session.reject_all()
+        joe.session.rejects_all = True
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]
         assert data(ann.take()) == [1]
