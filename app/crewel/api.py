@@ -27,7 +27,7 @@ class Api:
         self._origins = Origins(broker.settings)
 
     async def publish(self, request: web.Request) -> web.Response:
-        """Answer one request. Whoever shows no token gets 401 before the body is read."""
+        """Answer one request. A request without a token gets 401 before its body is read."""
         broker = self._broker
         address = self._origins.client(request.headers, request.remote, request.scheme).address
         try:

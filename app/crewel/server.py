@@ -1,6 +1,6 @@
 """The composition root: settings become a broker, extensions, transports and pages in one aiohttp application.
 
-`serve` runs it, `build` makes it, `attach` mounts it in an application that somebody else runs.
+`serve` runs it, `build` makes it, `attach` mounts it in another application.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def attach(
     """Serve Bayeux in this application, at `bayeux.path`, and return the broker. To be called while an event loop runs,
     before the application starts; the broker lives and ends with the application.
 
-    `mount` names what is served besides, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
+    `mount` names what else is served, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
     operators' commands find nothing; `health`, `metrics` and `extensions` are the paths below these names. Raises
     SettingsError for an unknown name."""
     settings = settings or Settings()
@@ -134,14 +134,14 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
 
 
 async def _access(app: web.Application) -> AsyncIterator[None]:
-    """Get what tokens are compared and verified with, before anybody is let in. Raises SettingsError."""
+    """Get what tokens are compared and verified with, before the first client. Raises SettingsError."""
     broker = app[BROKER]
     token = broker.settings.admin.token
     if token is None:
         try:
             token = await asyncio.to_thread(keep_token, broker.settings.storage.data_dir)
         except OSError as error:
-            log.warning("there is no admin token, and nobody is an operator: %s", error)
+            log.warning("there is no admin token, so there are no operators: %s", error)
     if token is not None:
         broker.admin.know(token)
     if isinstance(broker.guard.policy, JwtPolicy):
@@ -173,7 +173,7 @@ async def _drain(app: web.Application) -> None:
 
 
 def build(settings: Settings, services: Iterable[Service] = ()) -> web.Application:
-    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` says so."""
+    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set."""
     app = web.Application(middlewares=[mark_requests])
     services = list(services)
     if settings.http.demos:

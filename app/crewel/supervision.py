@@ -1,7 +1,7 @@
 """Long-lived tasks: each is started here, and none ends unnoticed. A task that fails is logged, counted and started again.
 
 The first pause before a restart is short and doubles up to a bound; a task that has run longer than its last pause begins again
-with the short one. While a task is down, `trouble` says so.
+with the short one. While a task is down, `trouble` names it.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ class Supervisor:
     def _failed(self, name: str, error: Exception, pause: float) -> None:
         self.restarts[name] += 1
         self._down[name] = str(error) or type(error).__name__
-        # An error of the system says enough by itself; any other is a mistake in the code.
+        # An error of the system explains itself; any other is a mistake in the code.
         trace = None if isinstance(error, OSError) else error
         log.error("the task %r failed and starts again in %.1f s: %s", name, pause, error, exc_info=trace)

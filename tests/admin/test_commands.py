@@ -201,7 +201,7 @@ def test_a_misspelt_property_is_refused_with_the_nearest_name(desk: Desk, place:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("__cmd:client/nobody/?numSessions", "client/nobody, who has no session here, and for whom nothing waits"),
+        ("__cmd:client/nobody/?numSessions", "client/nobody, which has no session and no messages here"),
         ("__cmd:client/nobody/1/?killSession", "the session client/nobody/1, which is not here"),
         ("__cmd:client/table/9/?id", "the session client/table/9, which is not here"),
         ("__cmd:topic/never/heard/?subscribers", "the channel /never/heard, which is not known"),

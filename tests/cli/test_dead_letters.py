@@ -124,7 +124,7 @@ def test_discard_asks_before_it_removes(post: Post, joe: Receiver) -> None:
     assert "--yes" in refused.err
     status, said = post.on_terminal("dead-letters", "discard", "--all", typed="n\n")
     assert status == 1
-    assert "Throw 3 dead letters away?" in said
+    assert "Discard 3 dead letters?" in said
     assert len(post.lines("dead-letters", "list")) == 3
     assert post.lines("dead-letters", "discard", "--all", "--dry-run") == [{"count": 3, "dryRun": True}]
     status, said = post.on_terminal("dead-letters", "discard", "--all", typed="y\n")
@@ -177,7 +177,7 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
     post.letters(joe, "/a/b", 3)
     status, said = post.on_terminal("dead-letters", "redrive", "--all")
     assert status == 0
-    assert "sending again" in said
+    assert "redriving" in said
     assert "3 dead letters redriven" in said
 
 

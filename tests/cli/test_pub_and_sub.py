@@ -138,7 +138,7 @@ def test_reading_goes_on_where_it_ended(post: Post, sub: Sub) -> None:
         pub(post, "/typed/a", str(number))
     assert data(first, 2) == [0, 1]
     status, err = first.end()
-    place = err.removeprefix("crewel: go on with --since ").strip()
+    place = err.removeprefix("crewel: continue with --since ").strip()
     assert (status, place.count(":")) == (0, 1), err
     for number in range(2, 5):
         pub(post, "/typed/a", str(number))
@@ -150,7 +150,7 @@ def test_reading_goes_on_where_it_ended(post: Post, sub: Sub) -> None:
     assert late.told() == "crewel: /typed/a: not recovered\n"
     status, err = late.end(signal.SIGINT)
     assert status == 0
-    assert "go on with --since" in err
+    assert "continue with --since" in err
 
 
 def test_the_end_of_a_topic_is_printed_and_the_next_one_heard(post: Post, sub: Sub) -> None:

@@ -34,7 +34,7 @@ def test_a_held_receiver_is_found_and_activated(post: Post, joe: Receiver) -> No
 
 def test_sessions_are_held_and_drained_for_people(post: Post, joe: Receiver) -> None:
     ended = post.run("sessions", "hold", "joe/1", "--reason", "lunch", "--code", "user.lunch", "--no-json")
-    assert ended.out == "client/joe/1: held back, 0 waiting\n"
+    assert ended.out == "client/joe/1: on hold, 0 waiting\n"
     publish(post.server, "/a/b", 2)
     table = post.run("sessions", "list", "--no-json").out
     heading, row = table.splitlines()[:2]

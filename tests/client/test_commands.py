@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from crewel.cli.sub import Teller, widest
+from crewel.cli.sub import ConnectionNotices, widest
 from crewel.client import Client, Event, State, Transition
 from tests.admin.desk import TOKEN, Desk
 from tests.cli.command import Running, assert_refused, crewel
@@ -210,7 +210,7 @@ def test_sub_tells_when_it_had_to_start_over(start_server: StartServer, tmp_path
 
 def test_sub_says_nothing_of_its_first_connection(capsys: pytest.CaptureFixture[str]) -> None:
     """Whenever it starts to listen: before the first connect is answered, or before the handshake."""
-    teller = Teller()
+    teller = ConnectionNotices()
     for step in (
         Transition(State.HANDSHAKING, State.CONNECTING, Event.HANDSHAKEN, None, "1"),
         Transition(State.CONNECTING, State.CONNECTED, Event.ANSWERED, None, "1"),
@@ -220,7 +220,7 @@ def test_sub_says_nothing_of_its_first_connection(capsys: pytest.CaptureFixture[
 
 
 def test_sub_tells_once_that_it_is_back(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = Teller()
+    teller = ConnectionNotices()
     for step in (
         Transition(State.CONNECTED, State.RECONNECTING, Event.CONNECTION_LOST, None, "1"),
         Transition(State.RECONNECTING, State.HANDSHAKING, Event.SESSION_LOST, None, "1"),

@@ -196,7 +196,7 @@ async def test_a_set_is_fetched_again_when_it_is_old_and_a_failure_leaves_the_ke
     assert reader.read_at_once(token) is None
     with caplog.at_level(logging.WARNING):
         assert (await reader.read(token)).subject == "joe"
-    assert "go on" in caplog.text
+    assert "stay in use" in caplog.text
     address.status = 200
     await reader.read(token)
     assert address.asked == 3

@@ -86,8 +86,8 @@ async def _addressed(admin: Administration, order: Order, who: str, value: Any) 
             subject = order.name.partition("/")[2]
             if not admin.has_subject(subject):
                 raise illegal(
-                    f"is about {order.name}, who has no session here, and for whom nothing waits; __cmd:?clientList has all"
-                    " who have"
+                    f"is about {order.name}, which has no session and no messages here; __cmd:?clientList lists"
+                    " all subjects with sessions"
                 )
             return Call(admin, who, order.name, list(admin.broker.names.of_subject(subject)), value)
         case Level.TOPIC:

@@ -1,4 +1,4 @@
-"""Dead letters, as operators see and treat them: their REST resources."""
+"""REST resources of dead letters."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ _CHOICE: Final = (
         {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
         "These dead letters.",
     ),
-    Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that the filters leave."),
+    Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that match the filters."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
     Field(
@@ -160,7 +160,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 async def _export(ask: Ask) -> web.StreamResponse:
-    """The letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
+    """The dead letters as lines. They are read as fast as they are taken, so that no more than one page is in memory."""
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = _filter(ask.fields, await dead_letters.newest(store))

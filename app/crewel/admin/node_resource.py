@@ -154,7 +154,7 @@ NODE_COMMANDS: Final = (
 
 
 async def _alerts(ask: Ask) -> dict[str, Any]:
-    """The alerts of sessions that are still held back: the pipeline looks seldom, and this server knows at once."""
+    """The alerts of sessions that are still on hold: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
     found = await alerts(admin.store)
     held = {each.name async for each in in_turns(admin.named()) if admin.dispatchers.holdback(each) is not None}

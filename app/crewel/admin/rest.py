@@ -143,7 +143,7 @@ class Rest:
         try:
             ask = Ask(self._admin, who, request, request.match_info, read(route, query, body))
             answer = await route.handler(ask)
-        except ValueError as error:  # a place in the letters that is none
+        except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
         return answer if isinstance(answer, web.StreamResponse) else _json(await encoded_in_turns(answer))
 

@@ -100,7 +100,7 @@ class Route:
     """Whether it needs no token. What operators see or do is never public."""
     media_type: str = "application/json"
     refusals: Mapping[int, str] = field(default_factory=dict)
-    """What it answers besides, by status."""
+    """Further answers, by status."""
 
 
 def read(route: Route, query: Mapping[str, str], body: bytes) -> dict[str, Any]:

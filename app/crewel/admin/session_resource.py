@@ -437,7 +437,7 @@ SESSION_ROUTES: Final = (
         query=(
             text_field("subject", "Only this subject's: joe."),
             text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),
-            flag_text("active", "false: only those that are held back; true: only the others."),
+            flag_text("active", "false: only those on hold; true: only the others."),
             *page_fields("sessions"),
         ),
     ),

@@ -70,7 +70,7 @@ def _is_in(wanted: State) -> Callable[[Call], Awaitable[Any]]:
 
 
 def _subscribers(call: Call) -> list[Session]:
-    """The sessions that hear this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
+    """The sessions that receive from this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
     channel = _parsed(call.name)
     if channel.is_wildcard:
         return [session for session in call.admin.broker.sessions.values() if channel.name in session.subscriptions]

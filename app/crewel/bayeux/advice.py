@@ -20,17 +20,17 @@ def retry(interval_ms: int, timeout_ms: int, max_interval_ms: int | None = None)
 
 
 def handshake() -> Advice:
-    """The session is unknown: shake hands again. For failed connects only; clients choke on it in a successful reply."""
+    """The session is unknown: handshake again. For failed connects only; clients choke on it in a successful reply."""
     return {"reconnect": "handshake", "interval": 0}
 
 
 def none() -> Advice:
-    """It is over: do not connect again."""
+    """It has ended: do not connect again."""
     return {"reconnect": "none"}
 
 
 def removed() -> Advice:
-    """The session was disconnected before this connect came: it is over, and there is nothing to wait for."""
+    """The session was disconnected before this connect came: it has ended, and there is nothing to wait for."""
     return {"reconnect": "none", "interval": 0}
 
 

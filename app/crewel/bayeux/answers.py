@@ -1,8 +1,8 @@
-"""Requests and their answers, as messages: what makes a message a request, and what an answer says that tells of a failure.
+"""Requests and their answers, as messages: what makes a message a request, and how an answer reports a failure.
 
 A request names a reply channel, `/ret/<ID>/<LDDDDDD>` (`channel.py`), in `ext.replyTo`; its answer is what is published there.
 An answer with `ext.error`, `{"errorCode": "user.illegalArgument", "message": "for people"}`, tells that the responder failed;
-its `data` may tell more. What names another channel is no request to our responders: otherwise whoever asks could have them
+its `data` may say more. What names another channel is no request to our responders: otherwise a requester could have them
 publish where only they may.
 """
 
@@ -40,12 +40,12 @@ def is_reply_channel(name: object) -> bool:
 
 
 def error_answer(code: str, text: str) -> Fields:
-    """The `ext` of an answer that tells of a failure."""
+    """The `ext` of an answer that reports a failure."""
     return {"error": {"errorCode": code[:_LONGEST_CODE], "message": text[:_LONGEST_TEXT]}}
 
 
 def error_of(answer: Fields) -> tuple[str, str] | None:
-    """Code and text of the failure that an answer tells of; None if it tells of none. A bare text is one too."""
+    """Code and text of the failure that an answer reports; None if it reports none. A bare text is one too."""
     ext = answer.get("ext")
     told = ext.get("error") if isinstance(ext, dict) else None
     if isinstance(told, str):
@@ -57,7 +57,7 @@ def error_of(answer: Fields) -> tuple[str, str] | None:
 
 
 def failure(error: Exception) -> tuple[str, str, Any]:
-    """Code, text and data of the answer that tells of this exception. What one with an `error_code` says, and `data`, is for
+    """Code, text and data of the answer that reports this exception. What one with an `error_code` says, and `data`, is for
     the requester; of any other it learns that there was one, and not what."""
     code, data = getattr(error, "error_code", None), getattr(error, "data", None)
     if isinstance(code, str) and code:

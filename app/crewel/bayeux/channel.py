@@ -14,7 +14,7 @@ MAX_NAME: Final = 1024
 """Longest channel name in characters. A name consults one pattern for each of its segments, so an unbounded name would
 cost memory in the square of its length."""
 SYSTEM: Final = "/__sys__"
-"""What the names of channels begin with on which the server speaks of itself."""
+"""What the names of channels begin with on which the server reports its own state."""
 REPLIES: Final = "/ret/"
 """What the names of reply channels begin with, `/ret/<ID>/<LDDDDDD>`: on each one client awaits the answer to one request."""
 
@@ -31,7 +31,7 @@ _REPLY: Final = re.compile(
 
 
 class Kind(Enum):
-    """What a channel is for, told by its first segment."""
+    """What a channel is for, by its first segment."""
 
     META = "meta"
     SERVICE = "service"
@@ -44,7 +44,7 @@ class Channel:
     `name` has no trailing slash. `patterns` are the names of what stands on it (subscriptions, listeners, authorisers), the
     widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
     `is_meta` and `is_broadcast` say of which kind it is: each publish asks several times.
-    `is_system` says that the server speaks of itself on it: no pattern but the name itself stands on it.
+    `is_system` says that the server reports its own state on it: no pattern but the name itself stands on it.
     `is_reply` says that it is kept for answers to requests, `reply_id` whose: empty for a name that is neither a complete
     reply channel nor all those of one client, `/ret/<ID>/*`, which is the one pattern that stands on them.
     """
@@ -146,7 +146,7 @@ def _patterns(name: str, segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a subscription to `pattern` hears a message on `name`; False if either is not a valid name, and for meta and
+    """Whether a subscription to `pattern` receives a message on `name`; False if either is not a valid name, and for meta and
     service channels, which no subscription receives."""
     channel = parse(name)
     subscribed = parse(pattern)

@@ -1,7 +1,7 @@
 """One message as a client sent it, checked at the door; and the message that its subscribers get.
 
 Only `data` and unknown fields stay opaque. A wrong type in a field that the protocol names is never an exception of
-Python's: it is a `Refused` with the error that the reply carries, or it counts as absent where the reference says so.
+Python's: it is a `Refused` with the error that the reply carries, or it counts as absent where the reference asks for it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Message:
 
 
 class Accepted(Message):
-    """A message that the server has accepted, as services hear it. `sender` is the public name of the session that published
+    """A message that the server has accepted, as services get it. `sender` is the public name of the session that published
     it; empty for the server itself, and for a session without a name."""
 
     __slots__ = ("sender",)

@@ -30,7 +30,7 @@ _Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 _FILTERS: Final[Mapping[str, Any]] = {
     "everything": Annotated[
-        bool | None, typer.Option("--all", help="All dead letters; with filters, all that these leave.")
+        bool | None, typer.Option("--all", help="All dead letters, or all that match the filters.")
     ],
     "code": Annotated[
         str | None, typer.Option("--code", metavar="CODE", help="Only with this error code or one below it.")
@@ -131,9 +131,7 @@ def _since(text: str) -> int:
 
 # Commands
 
-app = typer.Typer(
-    name="dead-letters", help="Look at dead letters, send them again, throw them away.", no_args_is_help=True
-)
+app = typer.Typer(name="dead-letters", help="List, redrive and discard dead letters.", no_args_is_help=True)
 
 
 @command(app, "list", options=_FILTERS)
@@ -202,13 +200,13 @@ async def redrive(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Send dead letters again, each to the receiver that it was for. What cannot be sent stays where it is."""
+    """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays where it is."""
     choice = _choose(ids, asked)
     options: dict[str, Any] = {"toChannel": to_channel}
     if rate is not None:
         options |= {"rate": rate, "count": max(1, min(_PAGE, int(rate)))}
     if dry_run:
-        await _count(admin, choice, "would be sent again", as_json)
+        await _count(admin, choice, "would be redriven", as_json)
     else:
         await _work_through(admin, "redrive", choice, options, as_json)
 
@@ -224,7 +222,7 @@ def discard(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Throw dead letters away, for good."""
+    """Discard dead letters, for good."""
     choice = _choose(ids, asked)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
@@ -233,7 +231,7 @@ def discard(
 
     async def work(admin: Admin) -> None:
         if dry_run:
-            await _count(admin, choice, "would be thrown away", as_json)
+            await _count(admin, choice, "would be discarded", as_json)
         else:
             await _work_through(admin, "discard", choice, {}, as_json)
 
@@ -249,7 +247,7 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
         count = (await _dry(admin, choice))["count"]
 
     operate(url, token, work)
-    typer.confirm(f"Throw {count:,} dead letters away?", abort=True, err=True)
+    typer.confirm(f"Discard {count:,} dead letters?", abort=True, err=True)
 
 
 async def _dry(admin: Admin, choice: _Choice) -> dict[str, Any]:
@@ -273,7 +271,7 @@ async def _work_through(
     """Repeat until the server says that all is done. Dead letters that are made meanwhile are not part of it."""
     total = (await _dry(admin, choice))["count"] if sys.stderr.isatty() else None
     done, undone = 0, []
-    doing = "sending again" if what == "redrive" else "throwing away"
+    doing = "redriving" if what == "redrive" else "discarding"
     with progress(doing, "dead letters", total) as shown:
         async for answer in _requests(admin, f"/dead-letters/{what}", choice, options):
             done += answer.get("redriven", 0) + answer.get("discarded", 0)
@@ -329,7 +327,7 @@ async def dump(
     **asked: Any,
 ) -> None:
     """Write each dead letter to a file of its own, in a directory for each receiver. Files that are there already stay as
-    they are. The dead letters stay too: `discard` throws them away."""
+    they are. The dead letters stay too: `discard` removes them."""
     written = known = 0
     with progress("writing", "dead letters") as shown:
         async for letter in _chosen(admin, _choose(ids, asked, or_all=True)):

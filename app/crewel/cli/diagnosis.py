@@ -206,7 +206,7 @@ def _disk(directory: Path, log_max_bytes: int) -> Finding:
 
 
 def repair_files(storage: Storage, *, is_sure: bool) -> None:
-    """Mend the files of the store in `storage.data_dir`, as far as that can be done, and say what was done.
+    """Repair the files of the store in `storage.data_dir`, as far as that can be done, and say what was done.
 
     Raises CrewelError where there is none, where it runs, and where only a backup helps.
     """

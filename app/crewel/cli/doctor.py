@@ -19,7 +19,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Mend damaged files of the server's own store; asks before it cuts anything."),
+        typer.Option("--repair", help="Repair damaged files of the server's own store; asks before it cuts anything."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
     overrides: Overrides = None,

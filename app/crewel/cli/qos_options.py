@@ -111,7 +111,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
     "priority": Annotated[str | None, typer.Option(metavar="0-9|NAME", help="MIN, LOW, NORM, HIGH and MAX are names.")],
     "to": To,
     "force_queuing": Annotated[
-        bool | None, typer.Option("--force-queuing", help="With --to: while nobody of a subject is there, it waits.")
+        bool | None, typer.Option("--force-queuing", help="With --to: queue it while the subject has no session.")
     ],
     "distribute": Annotated[
         Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
@@ -119,7 +119,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
     "subscribable": Annotated[
         bool | None,
         typer.Option(
-            "--subscribable/--not-subscribable", help="With --to: whether subscribers of the channel hear it too."
+            "--subscribable/--not-subscribable", help="With --to: whether subscribers of the channel receive it too."
         ),
     ],
     "life_time": Annotated[
@@ -127,13 +127,11 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
     ],
     "force_destroy": Annotated[
-        bool | None, typer.Option("--force-destroy", help="Take it out of queues too when its life is over.")
+        bool | None, typer.Option("--force-destroy", help="Remove it from queues too when it expires.")
     ],
     "force_update": Annotated[
         bool | None,
-        typer.Option(
-            "--force-update/--no-force-update", help="Whether it is heard if it says the same as the one before."
-        ),
+        typer.Option("--force-update/--no-force-update", help="Whether it is delivered if it equals the previous one."),
     ],
     "reply_to": Annotated[str | None, typer.Option(metavar="CHANNEL", help="Where an answer is awaited.")],
     "properties": Annotated[
@@ -150,7 +148,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
     ],
     "administrative": Annotated[
         bool | None,
-        typer.Option("--administrative", help="Configure the topic anew, and deliver nothing. DATA may be left out."),
+        typer.Option("--administrative", help="Configure the topic and deliver nothing. DATA may be left out."),
     ],
 }
 """What `publish_options` reads."""
@@ -211,12 +209,12 @@ OF_SUBSCRIPTION: Final[Mapping[str, Any]] = {
         str | None,
         typer.Option(
             metavar="EPOCH:ID|now",
-            help="Begin after this message of the history, if all since then is there; the place to go on from is told at the"
-            " end. JSON for several channels.",
+            help="Begin after this message of the history, if all since then is kept. The command prints the place to"
+            " continue from at its end. JSON for several channels.",
         ),
     ],
     "local": Annotated[
-        bool | None, typer.Option("--local/--no-local", help="Whether to hear what this session itself publishes.")
+        bool | None, typer.Option("--local/--no-local", help="Whether to receive what this session publishes.")
     ],
 }
 """What `subscribe_options` reads."""

@@ -30,7 +30,7 @@ def reply(
             metavar="CMD",
             help="Answer with what this command of the shell prints, JSON or else text. It reads the request's data, as JSON,"
             " from its standard input; CREWEL_CHANNEL and CREWEL_SENDER tell where it was asked and by whom. If it fails, the"
-            " last line of its standard error is told.",
+            " last line of its standard error is the message of the answer.",
         ),
     ] = None,
     timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="How long the command may take.")] = 60_000,

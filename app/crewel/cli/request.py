@@ -33,7 +33,7 @@ def request(
 ) -> None:
     """Publish a request, wait for the answer, and print its data as JSON.
 
-    Without an answer in time, or with one that tells of a failure, nothing is printed but a line on stderr.
+    Without an answer in time, or with an error as answer, only one line is printed, on stderr.
     """
     name = qos_options.channel_name(channel)
     text = sys.stdin.read().strip() if data == "-" else data

@@ -1,4 +1,4 @@
-"""`crewel sessions`: which sessions there are, which are held back, and what to do about it."""
+"""`crewel sessions`: list sessions, put them on hold and activate them."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
@@ -12,7 +12,7 @@ from crewel.cli.bayeux_client import AsJson
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
 Describe = Callable[[Mapping[str, Any]], str]
 
-app = typer.Typer(name="sessions", help="Look at sessions, hold them back, activate them.", no_args_is_help=True)
+app = typer.Typer(name="sessions", help="List sessions, put them on hold, activate them.", no_args_is_help=True)
 
 
 @command(app, "list")
@@ -20,13 +20,13 @@ async def _list(
     admin: Admin,
     subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only this subject's.")] = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those ALIVE, POLLING or DEAD.")] = None,
-    held: Annotated[bool, typer.Option("--held", help="Only those that are held back.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="Only those on hold.")] = False,
     as_json: AsJson = None,
 ) -> None:
     """Print the sessions that have a name."""
     asked = {"subject": subject, "state": state, "active": "false" if held else None}
     query = {name: value for name, value in asked.items() if value is not None}
-    headings = ("session", "state", "waiting", "subscriptions", "held back; next")
+    headings = ("session", "state", "waiting", "subscriptions", "on hold; next")
     await output.print_entries(admin.pages("/sessions", "sessions", query), headings, _row, as_json)
     if not output.wants_json(as_json):
         unnamed = (await admin.call("GET", "/sessions", {"count": 1}))["unnamed"]
@@ -79,30 +79,30 @@ async def hold(
     code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for those who look at it later.")] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Hold sessions back: what arrives waits until they are activated."""
+    """Put sessions on hold: messages wait until they are activated."""
     given = {name: text for name, text in (("reason", reason), ("code", code)) if text is not None}
-    await _operate(admin, names, "hold", as_json, lambda told: f"held back, {told['waiting']} waiting", given)
+    await _operate(admin, names, "hold", as_json, lambda answer: f"on hold, {answer['waiting']} waiting", given)
 
 
 _OPERATIONS: Final[Mapping[str, tuple[str, Describe]]] = {
     "activate": (
-        "Deliver again to sessions that are held back, the held message in its old place.",
-        lambda told: f"active, {told['waiting']} waiting",
+        "Deliver again to sessions on hold, the held message in its old place.",
+        lambda answer: f"active, {answer['waiting']} waiting",
     ),
     "skip": (
-        "Make the held message, or the first that waits, a dead letter. A held session stays held.",
-        lambda told: f"{told['letters']} became dead letters, {told['waiting']} waiting",
+        "Make the held message, or the first in the queue, a dead letter. A session on hold stays on hold.",
+        lambda answer: f"{answer['letters']} became dead letters, {answer['waiting']} waiting",
     ),
     "drain": (
-        "Make all that waits dead letters. A held session stays held.",
-        lambda told: f"{told['letters']} became dead letters, {told['waiting']} waiting",
+        "Make the whole queue dead letters. A session on hold stays on hold.",
+        lambda answer: f"{answer['letters']} became dead letters, {answer['waiting']} waiting",
     ),
-    "ping": ("Ask clients for a sign of life.", lambda told: f"{told['pingMs']} ms"),
+    "ping": ("Ping clients.", lambda answer: f"{answer['pingMs']} ms"),
     "retry": (
         "Send again now what clients could not take, without waiting for the end of the pause.",
-        lambda told: "tried again" if told["retried"] else "nothing waited for a retry",
+        lambda answer: "tried again" if answer["retried"] else "nothing waited for a retry",
     ),
-    "kill": ("End sessions. What waits for a named one becomes dead letters.", lambda told: "ended"),
+    "kill": ("End sessions. The queue of a named one becomes dead letters.", lambda answer: "ended"),
 }
 """Commands that take names and nothing else: what they do, and what is printed of the answer."""
 

@@ -41,8 +41,10 @@ Retries = Annotated[
     typer.Option(min=-1, help="How often a message is repeated after a communication.* code; -1: for ever."),
 ]
 DelayMs = Annotated[int | None, typer.Option(min=0, help="How long after the failure it is repeated.")]
-SettleBy = Annotated[Settle, typer.Option(help="Whether each printed message is settled by itself, or with its batch.")]
-Oneway = Annotated[bool, typer.Option("--oneway", help="Have nothing kept, repeated or settled: --no-ack.")]
+SettleBy = Annotated[
+    Settle, typer.Option(help="Whether each printed message is acknowledged alone, or with its batch.")
+]
+Oneway = Annotated[bool, typer.Option("--oneway", help="Deliver each message once, without acknowledgement: --no-ack.")]
 
 
 @bayeux_client.with_options(qos_options.OF_SUBSCRIPTION)
@@ -73,7 +75,7 @@ def sub(
 ) -> None:
     """Print messages until interrupted. Tells on stderr once it is subscribed, and when the connection is lost.
 
-    Unless --no-ack says otherwise, what is printed is settled, and what is not comes again. With --name, what is addressed to
+    Without --no-ack, printed messages are acknowledged and others come again. With --name, what is addressed to
     that session or its subject is printed too, whatever its channel.
     """
     wanted = _wanted(channels or [], name)
@@ -104,7 +106,7 @@ def widest(channels: Iterable[str]) -> list[str]:
 
 
 def _covers(pattern: str, channel: "Channel") -> bool:
-    # `/a/**` as a name would be heard by `/a/*`, as a pattern it is the wider one.
+    # `/a/**` as a name would match `/a/*`, as a pattern it is the wider one.
     narrower = channel.name.endswith("/**") and pattern == channel.name[:-1]
     return pattern != channel.name and pattern in channel.patterns and not narrower
 
@@ -129,7 +131,7 @@ def _taker(show: Print, code: str | None, text: str) -> Print:
 async def _read(reader: "Reader", *, named: bool, rejects: bool) -> None:
     from crewel.client import ClientError
 
-    # Other servers settle nothing. Then `sub` is what it can be, and says so itself if that is not what was asked for.
+    # Other servers take no statuses. That is an error only with --update-exception, which checks it.
     logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
     await reader.prepare(with_addressed=named)
     async with reader.client as client:
@@ -153,7 +155,7 @@ class Reader:
         self._subscriptions: list[Subscription] = []
 
     async def prepare(self, *, with_addressed: bool) -> None:
-        """Say what is to be heard, before the first connect brings it."""
+        """Subscribe before the first connect, which brings what waits."""
         self._subscriptions = [await self.client.subscribe(channel, **self._options) for channel in self._channels]
         self._listeners = [self.client.listen("/**", unclaimed=True)] if with_addressed else []
 
@@ -164,7 +166,7 @@ class Reader:
         for subscription in subscriptions:
             if subscription.recovered is not None:
                 _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")
-        self.client.on_state(Teller())
+        self.client.on_state(ConnectionNotices())
         tasks = [
             asyncio.create_task(each)
             for each in (*map(self._subscribed, subscriptions), *map(self._addressed, self._listeners))
@@ -201,21 +203,21 @@ class Reader:
     def _tell_position(self, subscriptions: list["Subscription"]) -> None:
         reached = {channel: place for each in subscriptions for channel, place in each.position.items()}
         if "since" in self._options and reached:
-            _say(f"go on with --since {qos_options.shown(reached)}")
+            _say(f"continue with --since {qos_options.shown(reached)}")
 
 
 def _say(text: str) -> None:
     print("crewel:", text, file=sys.stderr, flush=True)
 
 
-class Teller:
-    """Tells on stderr that the connection is lost, and that it is there again."""
+class ConnectionNotices:
+    """Prints on stderr that the connection is lost, and that it is back."""
 
     def __init__(self) -> None:
         self._is_lost = False
 
     def __call__(self, step: "Transition") -> None:
-        """Tell what this step means to somebody who waits for messages, if anything."""
+        """Print what this step means for the messages, if anything."""
         from crewel.client import Event, State
 
         losses = (Event.CONNECTION_LOST, Event.SESSION_LOST)

@@ -33,9 +33,9 @@ QUEUE_BOUND = 1000
 class Client:
     """A Bayeux session as an asynchronous context manager.
 
-    Entering it shakes hands and raises if that fails (`TransportError`,
+    Entering it handshakes and raises if that fails (`TransportError`,
     `HandshakeRefused`, `NegotiationError`). From then on the client keeps the
-    session by itself: after a broken connection it asks for the same session,
+    session: after a broken connection it asks for the same session,
     after the server forgot it for a new one, in which everything is subscribed
     again. Listeners of `on_state` are called. Leaving disconnects,
     unless `leave` says that the session is to stay.
@@ -47,7 +47,7 @@ class Client:
     `resume` in a file of the owner's, so that the next process need not wait.
 
     With `update` the server receives the status of each message, and what cannot be
-    done is repeated, held back or kept as a dead letter (docs/client.md);
+    done is repeated, put on hold or kept as a dead letter (docs/client.md);
     `settle` and the keywords beside it say how. `Config` explains all keywords.
     """
 

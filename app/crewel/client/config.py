@@ -192,7 +192,7 @@ class Config:
 
     def _with_retries(self, login: Fields) -> Fields:
         """The same with what a failure of this client does, for one that reports failures or asks for some of it. What its
-        `dispatcher` says by itself stays."""
+        own `dispatcher` says stays."""
         own: Any = login.get("dispatcher")
         given = (dict(own) if isinstance(own, dict) else {}) | DISPATCHER.write(
             {

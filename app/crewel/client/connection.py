@@ -1,7 +1,7 @@
 """Requests out and replies in, over whichever transport is in use.
 
 Owns the transports, the ids, the extensions' pipe and the requests that wait
-for a reply, a result or an answer; knows nothing of when to shake hands or to
+for a reply, a result or an answer; knows nothing of when to handshake or to
 connect again: `session.py` does.
 """
 

@@ -51,7 +51,7 @@ class NotConnectedError(ClientError):
 
 
 class DisconnectedError(ClientError):
-    """The session is over and the client will not make another. A request that was on its way may have been accepted."""
+    """The session has ended and the client will not make another. A request that was on its way may have been accepted."""
 
 
 class SupersededError(DisconnectedError):
@@ -99,7 +99,7 @@ class AnswerTimeoutError(ClientError):
 class ErrorAnswer(ClientError):
     """The responder says that it failed: `error_code` and `message` say why, `data` perhaps more.
 
-    A responder raises it to say so. Where a request has raised it, `answer` is the message with all of it.
+    A responder raises it. Where a request has raised it, `answer` is the message with all of it.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ def publish_refused(reply: Fields) -> PublishRefused:
 
 
 def ended(reason: RefusedError | None) -> DisconnectedError:
-    """The error for a session that the server ended, with the refusal that said so as its cause."""
+    """The error for a session that the server ended, with the refusal as its cause."""
     error = DisconnectedError("the server ended the session")
     if reason is not None and reason.error_code == _IDENTICAL:
         error = SupersededError("another client has taken the session over")

@@ -73,7 +73,7 @@ class Message:
     handling: Handling | None = field(default=None, repr=False, compare=False)
     """What the client keeps of it until it is settled; None: it is, or there is nothing to settle."""
     is_deferred: bool = field(default=False, repr=False, compare=False)
-    """Whether the application settles it by itself."""
+    """Whether only the application settles it, with `settle` or `reject`."""
 
     @property
     def ext(self) -> Fields:
@@ -227,7 +227,7 @@ def is_delivery(fields: Fields) -> bool:
 
 
 def is_successful(reply: Fields) -> bool:
-    """Whether a reply says so; anything but JSON `true` is a refusal."""
+    """Whether `successful` is JSON `true`; anything else is a refusal."""
     return reply.get("successful") is True
 
 

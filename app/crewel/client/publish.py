@@ -1,4 +1,4 @@
-"""What a publish may ask for, the message that says so, batches, and publishing again until the server has answered."""
+"""The options of a publish, its message, batches, and publishing again until the server has answered."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def check_retry_for(retry_for: float) -> float:
 
 async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: float) -> _T:
     """What the first successful attempt returns. Raises the last failure when `retry_for` seconds have passed, and at once
-    what no repeat can mend."""
+    what a repeat cannot change."""
     loop = asyncio.get_running_loop()
     deadline, pauses = loop.time() + retry_for, Backoff(PAUSES, random)
     failure: ClientError | None = None

@@ -150,7 +150,7 @@ class Requests:
         while True:
             await life.settled()
             if life.is_ending:
-                raise DisconnectedError("the session is over") from life.failure
+                raise DisconnectedError("the session has ended") from life.failure
             client_id, prefix = connection.client_id, f"{REPLIES}{self.reply_id}/"
             if self._subscribed is None or self._subscribed[0] != client_id:
                 self._subscribed = client_id, Interest(f"{prefix}*", None)
@@ -167,7 +167,7 @@ class Requests:
     def _moved(self, step: Transition) -> None:
         """Let requests fail that no answer can reach any more."""
         if step.new in ENDING:
-            self._answers.fail(DisconnectedError("the session is over"))
+            self._answers.fail(DisconnectedError("the session has ended"))
         elif step.event is Event.HANDSHAKEN:
             self._answers.fail(TransportError("the session was lost"), kept=f"{REPLIES}{self.reply_id}/")
 

@@ -30,7 +30,7 @@ _MOST_KEPT: Final = {True: 10_000, False: 1000}
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `asked` is set when the question that is on its way to the server, if any, has been settled. `progress` is how far the
+    `asked` is set when the question that is on its way to the server, if any, has its answer. `progress` is how far the
     channel's messages have come, for a subscription that asks for what it missed.
     """
 
@@ -139,7 +139,7 @@ class Router:
         _end(interest.subscriptions, error)
 
     def end(self, error: Exception | None) -> None:
-        """The session is over for good: every subscription ends, with `error` unless the application ended it."""
+        """The session has ended for good: every subscription ends, with `error` unless the application ended it."""
         self._is_over = True
         for interest in self._interests.values():
             _end(interest.subscriptions, error)
@@ -331,7 +331,7 @@ class Unclaimed:
         return [self._take_out(key) for key in found]
 
     def clear(self) -> None:
-        """Forget all: their session is over."""
+        """Forget all: their session has ended."""
         self._kept.clear()
         self._channels.clear()
         self.stop()

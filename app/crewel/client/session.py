@@ -1,9 +1,9 @@
-"""The session loop: shake hands, connect, connect again, and what to do when that fails.
+"""The session loop: handshake, connect, connect again, and what to do when that fails.
 
 One task, owned by this class, runs the loop from `open` to `close`. It feeds
 the table in `states.py`; listeners receive each transition.
 
-    shake hands ──ok──▶ subscribe what is subscribed locally ──▶ connect ⟲
+    handshake ───ok──▶ subscribe what is subscribed locally ──▶ connect ⟲
         ▲                                                           │
         └── session lost (402, advice `handshake`) ─────────────────┤
             connection lost: back off, reopen, connect at once ─────┤
@@ -287,7 +287,7 @@ class Session:
         current = self.connection.transport
         later = self._common[self._common.index(current) + 1 :] if current in self._common else []
         if later:
-            with suppress(TransportError):  # the next connect opens it again, and fails by itself
+            with suppress(TransportError):  # the next connect opens it again, and reports the failure
                 await self.connection.use(later[0])
 
     async def _obey(self, reply: Fields) -> bool:
@@ -326,7 +326,7 @@ class Session:
         if advice is not None:
             self._advice = advice
         if reply.get("channel") == DISCONNECT and "id" not in reply and is_successful(reply):
-            # The held connect is answered next, and the requests that are on their way may be; only then it is over.
+            # The held connect is answered next, and the requests that are on their way may be; only then it has ended.
             self._is_disconnected = True
 
 

@@ -139,7 +139,7 @@ class Life:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is over or about to be."""
+        """Whether it has ended or is about to."""
         return self.state in ENDING
 
     @property
@@ -181,4 +181,4 @@ class Life:
             cause = f" ({self.failure})" if self.failure else ""
             raise NotConnectedError(f"no session within {timeout:g} s: {self.state.value}{cause}") from self.failure
         if self.is_ending:
-            raise DisconnectedError("the session is over") from self.failure
+            raise DisconnectedError("the session has ended") from self.failure

@@ -304,9 +304,7 @@ class Subscription:
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            await (
-                self._leave()
-            )  # what the application did not do is not settled, and what it did not read waits for another
+            await self._leave()  # what failed is not settled, and what is unread waits for another
             return
         self._settle_taken()
         await self.unsubscribe()

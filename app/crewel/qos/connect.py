@@ -119,7 +119,7 @@ class ConnectQos:
 
 
 NOTHING_ASKED: Final = ConnectQos()
-"""The login of a client that says nothing of itself."""
+"""The login of a client that asks for nothing."""
 
 
 def _name(value: object) -> Name:

@@ -81,7 +81,7 @@ _Value = Callable[[Any], Any]
 _Node = Mapping[str, Any]
 
 _FALSE: Final[tuple[Any, ...]] = ("", [], {}, None)
-"""What JMESPath takes for false, besides false itself."""
+"""What JMESPath takes for false, beside false."""
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "lt": operator.lt,
     "lte": operator.le,

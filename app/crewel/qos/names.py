@@ -54,7 +54,7 @@ class Name:
 
 
 def parse_name(text: str) -> Name | None:
-    """The name that this text says, or None if it says none. Besides the absolute form it takes `client/joe/1`,
+    """The name that this text says, or None if it says none. Beside the absolute form it takes `client/joe/1`,
     `client/joe/session/1`, `joe/1` and the subject alone; the number 0 is none."""
     found = _NAME.fullmatch(text)
     if found is None:

@@ -122,7 +122,7 @@ _PERSISTENT: Final = PublishQos(persistent=True)
 
 
 def life_ends(received: int, life_time_ms: int) -> int:
-    """When the life of a message is over that was accepted at this time; both in microseconds since 1970. 0: never."""
+    """When the life of a message ends that was accepted at this time; both in microseconds since 1970. 0: never."""
     return 0 if life_time_ms == FOR_EVER else received + life_time_ms * 1000
 
 

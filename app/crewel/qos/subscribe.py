@@ -220,7 +220,7 @@ def read_subscribe_qos(given: object) -> SubscribeQos:
 
 
 def read_choice(stored: Mapping[str, Any]) -> Choice:
-    """What `Choice.as_json` told. Raises IllegalArgument for what another version of the server has told."""
+    """What `Choice.as_json` wrote. Raises IllegalArgument for what another version of the server wrote."""
     return read_subscribe_qos(stored).choice
 
 

@@ -34,7 +34,7 @@ class Origin(NamedTuple):
     is_initial: bool = False
     """Whether it comes from a history because of a subscribe."""
     state: str = ""
-    """What has become of its topic (`ERASED`), if that is what it tells; empty for a message as any."""
+    """`ERASED` for the notice that its topic was erased; empty for a message."""
 
     @classmethod
     def stored(cls, position: int, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
@@ -92,7 +92,7 @@ def own(
     queue: tuple[int, int] | None = None,
     remaining_ms: int | None = None,
 ) -> bytes:
-    """The whole message for one receiver, from what `shared` began. `subscription` is the pattern by which it hears the
+    """The whole message for one receiver, from what `shared` began. `subscription` is the pattern by which it receives the
     channel, if that is not the channel itself; `queue` its place in this response, and how many wait in all; `remaining_ms`
     the rest of its life, if that has an end."""
     more = b""

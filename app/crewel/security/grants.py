@@ -109,6 +109,6 @@ def subjects(listed: Iterable[object]) -> frozenset[str]:
 def _covers(granted: frozenset[str], channel: Channel) -> bool:
     if granted.isdisjoint(channel.patterns):
         return False
-    # `/a/**` as a name would be heard by `/a/*`, as a pattern it is the wider one.
+    # `/a/**` as a name would match `/a/*`, as a pattern it is the wider one.
     narrower = channel.name[:-1] if channel.name.endswith("/**") else ""
     return any(pattern in granted for pattern in channel.patterns if pattern != narrower)

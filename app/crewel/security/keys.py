@@ -101,8 +101,8 @@ class _FetchedKeys(Keys):
             self._keys = _read_set(text)
             self._fetched_at = monotonic()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            going_on = "the keys from before go on" if self._keys else "no token can be verified"
-            log.warning("the keys of %s cannot be fetched: %s; %s", self._address, error or type(error), going_on)
+            effect = "the previous keys stay in use" if self._keys else "no token can be verified"
+            log.warning("the keys of %s cannot be fetched: %s; %s", self._address, error or type(error), effect)
         finally:
             self._fetching = None
 
@@ -122,7 +122,7 @@ def _read_set(text: bytes) -> list[jwt.PyJWK]:
 
 
 def load_keys(settings: Security) -> Keys:
-    """The keys that the settings name. Raises SettingsError, whose text tells what to mend."""
+    """The keys that the settings name. Raises SettingsError, whose text says what to fix."""
     named = settings.jwt_keys
     assert named is not None
     chosen = list(settings.jwt_algorithms)

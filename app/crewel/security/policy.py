@@ -87,7 +87,7 @@ class OpenPolicy:
 
 
 def is_reserved(channel: Channel) -> bool:
-    """Whether the channel is the server's own: no client publishes to it or hears it."""
+    """Whether the channel is the server's own: no client publishes to it or subscribes to it."""
     return channel.is_meta or channel.is_system
 
 

@@ -79,7 +79,7 @@ def note_address(data_dir: str, url: str) -> None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, text)
         except OSError as error:
-            log.info("commands may not find the admin token by themselves: %s", error)
+            log.info("commands may not find the admin token: %s", error)
 
 
 def _listed(asked: SplitResult) -> str | None:

@@ -93,7 +93,7 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
         if variable in by_single_underscore:
             meant = _variable(by_single_underscore[variable])
             raise SettingsError(f"{variable}: unknown setting; did you mean {meant}?")
-        # Without the double underscore it is somebody else's, such as the
+        # Without the double underscore it belongs to another program, such as the
         # CREWEL_PORT that Kubernetes sets for a service of that name.
         if "__" in variable:
             name = variable.removeprefix(_PREFIX).lower().replace("__", ".", 1)

@@ -1,4 +1,4 @@
-"""The settings about what survives: the store, what is owed to reliable sessions, and the name of this server."""
+"""The settings about what survives: the store, delivery to reliable sessions, and the name of this server."""
 
 import re
 import socket
@@ -98,7 +98,7 @@ class Storage(Group):
 
 
 class Delivery(Group):
-    """What is owed to reliable sessions."""
+    """Delivery to reliable sessions."""
 
     commit_ms: Number = setting(
         200,
@@ -185,7 +185,7 @@ class Delivery(Group):
 
 
 class Ptp(Group):
-    """Messages that are addressed to somebody."""
+    """Addressed messages."""
 
     subject_queue_max_entries: Number = setting(
         1000,

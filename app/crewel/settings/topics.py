@@ -119,7 +119,7 @@ def nested(layer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def fields_set(rule: TopicRule) -> Iterator[tuple[str, Any]]:
-    """What somebody has said in this rule: field and value."""
+    """The fields that are set in this rule, with their values."""
     for name in TopicRule.model_fields:
         if name in rule.model_fields_set:
             if name != "history":

@@ -63,7 +63,7 @@ def _refuse_coded(request: web.Request) -> None:
     if coding in _PLAIN:
         return
     if not isinstance(request.protocol, Connection):
-        request.content.feed_eof()  # in somebody else's server aiohttp inflates what it reads, so it must read no more
+        request.content.feed_eof()  # in another server aiohttp inflates what it reads, so it must read no more
     raise PayloadError(Fault.CODED)
 
 

@@ -2,7 +2,7 @@
 
 - A peer that does not finish its headers is cut off (`http.header_timeout_ms`).
 - A peer that does not read its answers is cut off, too (`http.keepalive_ms`).
-- A peer that closed only its own direction still gets its answer (asyncio closes both by itself).
+- A peer that closed only its own direction still gets its answer (asyncio alone would close both).
 - A connection that came from the fast lane goes back to it with its next Bayeux request.
 """
 
@@ -95,7 +95,7 @@ class Connection(RequestHandler):
         self._stop_timer()
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
-        """aiohttp says so when a response has been written, whether or not anybody logs it."""
+        """aiohttp calls this when a response has been written, whether or not it is logged."""
         self._is_busy = False
         self._unanswered = False
         self._answered += 1

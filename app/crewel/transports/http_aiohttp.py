@@ -97,7 +97,7 @@ class RequestPeer(ParsedPeer):
         self._answer(response)
 
     def supersede(self) -> None:
-        """End the held connect as the reference has it: a status that browsers do not repeat by themselves."""
+        """End the held connect as the reference has it: a status that browsers do not repeat."""
         status = self._endpoint.settings.bayeux.duplicate_connect_status
         self._answer(web.Response(status=status, text="replaced by a newer connect"))
 
@@ -137,7 +137,7 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
 
 
 class CallbackPeer(RequestPeer):
-    """A GET with the name of a function. Only connect replies carry messages: a script cannot be told from another."""
+    """A GET with the name of a function. Only connect replies carry messages: scripts cannot be distinguished."""
 
     __slots__ = ("_function",)
 

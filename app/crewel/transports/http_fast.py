@@ -81,7 +81,7 @@ class FastLane:
         is_late = self._timer is not None and has_stalled(self._timer.when(), now)
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
-        # After a stall, what a peer seems to owe may have come and has not been read.
+        # After a stall, what a peer seems not to have sent may have come and has not been read.
         for connection in [] if is_late else [each for each in self.connections if each.deadline <= now]:
             connection.too_late()
 
@@ -140,7 +140,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_closing = False
         self._is_resting = False
         self.deadline = inf
-        """Loop time (s) at which the peer is too late with what it owes: a request, its body, or its reading."""
+        """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
     # The connection
 
@@ -185,7 +185,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._go_on()
 
     def close_when_idle(self) -> None:
-        """Take no more requests; close after the answer that is owed."""
+        """Take no more requests; close after the pending answer."""
         self._is_closing = True
         if not self._is_busy and self._transport is not None:
             self._transport.close()
@@ -381,7 +381,7 @@ class FastConnection(asyncio.Protocol, Peer):
             lane.loop.call_soon(self._go_on)
 
     def supersede(self) -> None:
-        """End the held connect as the reference has it: a status that browsers do not repeat by themselves."""
+        """End the held connect as the reference has it: a status that browsers do not repeat."""
         self._answer(_status_line(self._lane.settings.bayeux.duplicate_connect_status), b"replaced by a newer connect")
 
     def _answer(self, status: bytes, body: bytes) -> None:

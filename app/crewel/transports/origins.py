@@ -5,7 +5,7 @@ rebinding). Only the name gives it away, so a server on loopback answers to name
 give it.
 
 One origin rule holds for POST, JSONP and upgrade: a refused origin gets its 403 before anything of the request is parsed. A
-request without `Origin` is no cross-site one, unless the browser says so in `Sec-Fetch-Site`.
+request without `Origin` is no cross-site one, unless the browser declares it in `Sec-Fetch-Site`.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Origins:
         return any(parsed in network for network in self._proxies)
 
     def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
-        # From the right: each trusted proxy names whom it heard; the first that is not trusted is the client.
+        # From the right: each trusted proxy names the peer before it; the first that is not trusted is the client.
         for hop in reversed([hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]):
             remote = hop
             if not self._is_trusted(hop):

@@ -40,7 +40,7 @@ _LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 class Frames:
     """Ready frames. The last one is remembered: a message goes to all its receivers one after another. Each compressed frame is
-    compressed by itself, so that sockets need no compressor of their own, which is most of what one would cost."""
+    compressed alone, so that sockets need no compressor of their own, which is most of what one would cost."""
 
     def __init__(self) -> None:
         self._part = b""
@@ -79,7 +79,7 @@ def _deflated(payload: bytes) -> bytes:
 
 
 class _Response(web.WebSocketResponse):
-    """aiohttp closes a socket for a frame that is too large by itself, without a word: this gives it one."""
+    """aiohttp closes a socket for a frame that is too large without a reason: this gives it one."""
 
     def __init__(self, too_large: bytes, **options: Any) -> None:
         super().__init__(**options)
@@ -94,7 +94,7 @@ class _Response(web.WebSocketResponse):
 
 class Socket(ParsedPeer):
     """One WebSocket, in one of two ways. On connections of our own, frames are made by websockets and written straight on the
-    transport: all receivers of a message share one frame. In somebody else's server, or with a small window, aiohttp writes
+    transport: all receivers of a message share one frame. In another server, or with a small window, aiohttp writes
     them, in a task of the socket's own, for compression may have to be waited for. Either way the broker waits for no reader;
     what a slow one does not take stays in the session's bounded queue."""
 

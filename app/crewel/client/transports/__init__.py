@@ -18,7 +18,7 @@ Receive = Callable[[list[Fields], bool], None]
 """Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
 
 Lost = Callable[[TransportError], None]
-"""Told that a connection broke which requests may wait on."""
+"""Called when a connection breaks on which requests may wait."""
 
 
 @dataclass(frozen=True, slots=True)

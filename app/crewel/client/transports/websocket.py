@@ -1,7 +1,7 @@
 """The `websocket` transport: one socket, payloads out and frames in.
 
 A task of its own reads the socket from `open` to `close`; a socket that ends
-by itself is reported to the session at once, so that nothing waits for replies
+from the other side is reported to the session at once, so that nothing waits for replies
 that cannot come.
 """
 
