@@ -29,9 +29,7 @@ from crewel.client.extension import AckExtension, BatchGate, Extension, LoginExt
 from crewel.client.message import CONNECT, HANDSHAKE, Handling, Message, is_delivery, is_successful
 from crewel.client.router import Router
 from crewel.client.settle import UpdateExtension
-from crewel.client.transports import Transport, Wiring
-from crewel.client.transports.long_polling import LongPolling
-from crewel.client.transports.websocket import WebSocket
+from crewel.client.transports import LongPolling, Transport, WebSocket, Wiring
 
 _MAKERS: dict[str, Callable[[Wiring], Transport]] = {
     WebSocket.name: WebSocket,

@@ -1,0 +1,280 @@
+"""The two transports, and what the session needs of one and gives to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import orjson
+
+from crewel.bayeux.codec import encoded
+from crewel.bayeux.message import Fields
+from crewel.client.errors import (
+    MessageTooLargeError,
+    NotEncodableError,
+    RequestTimeoutError,
+    TransportError,
+    UpgradeRefusedError,
+)
+from crewel.client.message import CONNECT
+
+log = logging.getLogger("crewel.client")
+
+_HEADERS = {"Content-Type": "application/json"}
+_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)
+"""How long a peer may take to answer a close frame."""
+
+Receive = Callable[[list[Fields], bool], None]
+"""Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
+
+Lost = Callable[[TransportError], None]
+"""Called when a connection breaks on which requests may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a transport works with."""
+
+    url: str
+    """The endpoint, http or https."""
+    http: aiohttp.ClientSession
+    receive: Receive
+    lost: Lost
+    max_bytes: int
+    """The largest response or frame that is taken."""
+    limit: Callable[[], int | None]
+    """The largest payload that the server takes, in bytes, if known."""
+
+
+class Transport(Protocol):
+    """Carries payloads; knows nothing of sessions."""
+
+    name: str
+    """The `connectionType`."""
+    streams: bool
+    """Whether replies come apart from the sending, in frames."""
+
+    async def open(self, timeout: float) -> None:
+        """Make it ready to send; nothing if it is. Raises TransportError."""
+
+    async def send(self, payload: list[Fields], timeout: float) -> None:
+        """Send one payload. Returns once it is written, or, unless it `streams`, once the whole
+        response was received. Raises TransportError."""
+
+    async def close(self) -> None:
+        """Let go of the connection. The transport can be opened again."""
+
+
+def _reason(error: Exception) -> str:
+    """What to show of a failed connection; the HTTP library's own words hide it behind the address."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        verified = error.certificate_error
+        return f"certificate verify failed: {getattr(verified, 'verify_message', '') or verified}"
+    if isinstance(error, aiohttp.ClientSSLError):
+        # Its errno says nothing; its reason is such as WRONG_VERSION_NUMBER, from a server that does not speak TLS.
+        return f"TLS failed: {getattr(error.os_error, 'reason', None) or error}"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        number = error.os_error.errno
+        # The resolver's numbers are negative, and os.strerror does not know them.
+        return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower()
+    return str(error) or type(error).__name__
+
+
+def _encode(payload: list[Fields], limit: int | None) -> bytes:
+    """One payload: always an array.
+
+    Raises:
+        NotEncodableError: JSON cannot say what is in one of the messages.
+        MessageTooLargeError: it has more bytes than `limit`.
+    """
+    try:
+        parts = [encoded(fields, "") for fields in payload]
+    except TypeError as error:
+        raise NotEncodableError(str(error)) from None
+    body = b"[" + b",".join(parts) + b"]"
+    if limit is not None and len(body) > limit:
+        raise _too_large(f"{_named(payload)} has {len(body)} bytes", limit)
+    return body
+
+
+def _too_large(what: str, limit: int | None) -> MessageTooLargeError:
+    """The error for what the server does not take for its size."""
+    most = "" if limit is None else f" of at most {limit} bytes"
+    return MessageTooLargeError(f"{what}: the server takes requests{most} (bayeux.max_message_bytes)")
+
+
+def _named(payload: list[Fields]) -> str:
+    if len(payload) > 1:
+        return f"a payload of {len(payload)} messages"
+    return f"a message to {payload[0].get('channel')}" if payload else "a payload"
+
+
+def _decode(body: bytes | str) -> list[Fields]:
+    """The messages of a response or frame; a bare object is a list of one, elements that are no objects are skipped.
+
+    Raises:
+        TransportError: it is not JSON.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise TransportError(f"the answer is not JSON: {error}") from error
+    elements = value if isinstance(value, list) else [value]
+    return [element for element in elements if isinstance(element, dict)]
+
+
+class LongPolling:
+    """The `long-polling` transport: one POST a payload, the reply in its response. Every server answers at the endpoint.
+
+    Connects are held by the server and have a connection of their own. All other payloads take turns on a second one, so that
+    they arrive in the order they were sent in.
+    """
+
+    name = "long-polling"
+    streams = False
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        # Not a guard of shared state: the lock is the lane itself. It is fair, a cancelled waiter leaves it,
+        # and each holder is bounded by its time-out.
+        self._lane = asyncio.Lock()
+
+    async def open(self, timeout: float) -> None:
+        """Nothing to do: connections are made when needed."""
+
+    async def send(self, payload: list[Fields], timeout: float) -> None:
+        """POST the payload and hand over the whole response."""
+        # A held connect would keep publishes waiting behind it.
+        if payload[0].get("channel") == CONNECT:
+            await self._post(payload, timeout)
+            return
+        async with self._lane:
+            await self._post(payload, timeout)
+
+    async def close(self) -> None:
+        """Nothing to do: a request is ended by cancelling its sender."""
+
+    async def _post(self, payload: list[Fields], timeout: float) -> None:
+        body = _encode(payload, self._wiring.limit())
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._exchange(body)
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"no answer from {self._wiring.url} within {timeout:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransportError(f"{self._wiring.url}: {_reason(error)}") from error
+        self._wiring.receive(_decode(answer), True)
+
+    async def _exchange(self, body: bytes) -> bytes:
+        async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
+            if response.status == 413:
+                raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
+            if response.status != 200:
+                raise TransportError(f"{self._wiring.url} answered {response.status} {response.reason}")
+            return await self._read(response)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        # A body cut short raises ClientPayloadError: it is never taken for a short answer.
+        parts = bytearray()
+        async for part in response.content.iter_any():
+            parts += part
+            if len(parts) > self._wiring.max_bytes:
+                raise TransportError(f"the answer is larger than {self._wiring.max_bytes} bytes")
+        return bytes(parts)
+
+
+class WebSocket:
+    """The `websocket` transport: one socket, each payload as one text frame, and frames in.
+
+    A task reads the socket from `open` to `close`; a socket that ends from the other side is reported to the session at once,
+    so that nothing waits for replies that cannot come.
+    """
+
+    name = "websocket"
+    streams = True
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def open(self, timeout: float) -> None:
+        """Make the upgrade, unless the socket is open.
+
+        Raises:
+            UpgradeRefusedError: the server answered, but not as a WebSocket.
+            TransportError: it did not answer.
+        """
+        if self._socket is not None and not self._socket.closed:
+            return
+        await self.close()
+        url = self._wiring.url
+        try:
+            async with asyncio.timeout(timeout):
+                socket = await self._wiring.http.ws_connect(url, timeout=_CLOSE, max_msg_size=self._wiring.max_bytes)
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"no WebSocket from {url} within {timeout:g} s") from error
+        except aiohttp.WSServerHandshakeError as error:
+            raise UpgradeRefusedError(f"{url} answered {error.status} to the upgrade", error.status) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransportError(f"{url}: {_reason(error)}") from error
+        self._socket = socket
+        self._reader = asyncio.create_task(self._read(socket), name="crewel-client-websocket")
+
+    async def send(self, payload: list[Fields], timeout: float) -> None:
+        """Write the payload; its replies come in frames."""
+        body = _encode(payload, self._wiring.limit()).decode()
+        socket = self._socket
+        if socket is None or socket.closed:
+            raise TransportError("the socket is closed")
+        try:
+            async with asyncio.timeout(timeout):
+                await socket.send_str(body)
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"{self._wiring.url} did not read within {timeout:g} s") from error
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
+            raise TransportError(f"{self._wiring.url}: {_reason(error)}") from error
+
+    async def close(self) -> None:
+        """Close the socket and end its reader; requests that wait for a reply fail."""
+        # Forgotten only once it is done: if this is cancelled half-way, the next close takes up the rest.
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+            self._reader = None
+            self._wiring.lost(TransportError("the socket was closed"))
+        if self._socket is not None:
+            await self._socket.close()
+            self._socket = None
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        error = TransportError("the socket was closed")
+        try:
+            async for frame in socket:
+                if frame.type is aiohttp.WSMsgType.TEXT:
+                    self._wiring.receive(_decode(frame.data), False)
+            error = _end_of(socket)
+        except TransportError as malformed:
+            error = malformed
+            await socket.close(code=aiohttp.WSCloseCode.INVALID_TEXT)
+        except Exception as fault:
+            # The reader is the only one to notice: what it cannot handle must not leave requests waiting.
+            log.exception("a received frame could not be processed")
+            error = TransportError(f"a received frame could not be processed: {fault}")
+            await socket.close()
+        finally:
+            self._wiring.lost(error)
+
+
+def _end_of(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
+    fault = socket.exception()
+    if fault is not None:
+        return TransportError(f"the socket broke: {fault}")
+    if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+        return TransportError("the server closed the socket with code 1009: a message was larger than it takes")
+    return TransportError(f"the socket was closed with code {socket.close_code}")
