@@ -1,4 +1,4 @@
-"""The connections of administrators' commands, beside a running server or where there is none.
+"""The connections of administrators' commands, next to a running server or where there is none.
 
 Such a command takes the store as it is, and reports what is wrong with it.
 """
@@ -98,7 +98,7 @@ async def reached(storage: Storage, embedded: Embedded | None) -> AsyncIterator[
 
 
 async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> None:
-    """Somebody else's store is there or not; one of our own needs a moment, and both may read their file for long."""
+    """A store of others is there or not; one of our own needs a moment, and both may read their file for long."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (_LIMIT_S if embedded is not None else 0.0)
     while True:

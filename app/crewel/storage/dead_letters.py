@@ -78,7 +78,7 @@ class StoredDeadLetter:
     to: str = ""
     """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
     is_partial: bool = False
-    """Whether it was stored by an older version, and does not say whether the message was addressed to somebody."""
+    """Whether it was stored by an older version, and does not say whether the message was addressed to a receiver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Embedded:
         return (self._link or self._directory) / _SOCKET
 
     async def ensure(self) -> None:
-        """Start the store unless one runs in this directory, ours or anybody's. It is not ready yet when this returns.
+        """Start the store unless one runs in this directory, ours or that of others. It is not ready yet when this returns.
 
         Raises SettingsError for a directory that cannot be used, StoreUnavailable while it is too early to try again.
         """

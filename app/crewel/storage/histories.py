@@ -38,7 +38,7 @@ class StoredTopic:
     newest: LogId
     """Id of the newest of them; 0 if there is none."""
     is_erased: bool = False
-    """Whether it was erased while messages of it may have waited, and has not begun again."""
+    """Whether it was erased while messages of it may have waited, and was not made again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The keys of the store: the name of each, and with type, fields, lifetime, who writes it and who reads it what lies there.
+"""The keys of the store: the name of each, and with type, fields, lifetime, writers and readers what lies there.
 
 docs/storage.md is generated from the table.
 

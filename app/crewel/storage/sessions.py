@@ -1,7 +1,7 @@
 """The sessions that survive, and the servers that own them.
 
 Every function but `nodes` makes a step, done as a whole or not at all. A session has one owner, known by its token; a step
-of anybody else changes nothing and raises Fenced. Unless said otherwise a step may be repeated when its outcome is unknown.
+of another server changes nothing and raises Fenced. Unless said otherwise a step may be repeated when its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -63,16 +63,17 @@ def subscribe(
     """Subscribe a session; returns for each pattern the id after which it holds. An earlier subscription stays as it was.
     Returns nothing if the session's end has begun. Raises Fenced.
 
-    `options` are what was asked for by pattern, a JSON object or a list of some; they replace what there was, which goes for
-    a pattern that has none. For patterns that are only there the log owes nothing. Where they name a `group`, the session is a
-    member of that.
-    """
-    owed = list(dict.fromkeys(patterns))
-    arguments: list[bytes | str | int] = [text for pattern in owed for text in (1, pattern, options.get(pattern, b""))]
-    arguments += [text for pattern in options if pattern not in owed for text in (0, pattern, options[pattern])]
+    `options` are what was asked for by pattern, a JSON object or a list of some; they replace what there was, which goes for a
+    pattern that has none. For patterns that are only there nothing of the log is delivered. Where they name a `group`, the
+    session is a member of that."""
+    delivered = list(dict.fromkeys(patterns))
+    arguments: list[bytes | str | int] = [
+        text for pattern in delivered for text in (1, pattern, options.get(pattern, b""))
+    ]
+    arguments += [text for pattern in options if pattern not in delivered for text in (0, pattern, options[pattern])]
 
     def parse(answer: Any) -> dict[str, LogId]:
-        return dict(zip(owed, answer, strict=False)) if answer else {}
+        return dict(zip(delivered, answer, strict=False)) if answer else {}
 
     keys = (k.session(name), k.last, k.facts)
     return Step("subscribe", keys, (k.base, token, name, facts_max, *arguments), parse)
@@ -100,7 +101,7 @@ class Erased(NamedTuple):
     """What the erase of a topic was to one session."""
 
     interval: tuple[LogId, LogId] | None
-    """The ids after which and up to which its subscription to the name held; None if it had none that the log owed."""
+    """The ids after which and up to which its subscription to the name held; None if it had none that the log delivers to."""
     stays: bool
     """Whether its subscription stays: it is one of a group with a backlog."""
     prev: LogId
@@ -127,8 +128,8 @@ def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends
 
 def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:
     """Begin the end of a session: all its subscriptions end. `death` is error code and reason if its receiver has failed for
-    good; a server that adopts the session before `end` finds them. Returns the last id that it is owed, at a repeated call
-    the same as at the first. Raises Fenced, also if the session does not exist."""
+    good; a server that adopts the session before `end` finds them. Returns the last id that is delivered to it, at a repeated
+    call the same as at the first. Raises Fenced, also if the session does not exist."""
     cause = orjson.dumps(death) if death is not None else b""
     return Step("close", (k.session(name), k.last, k.facts), (token, name, facts_max, cause), LogId)
 

@@ -1,5 +1,5 @@
 """Shared queues: messages for a subject without a connected session, for one of the members of a group, or for one of the
-sessions of a subject. And messages to certain receivers, which go beside the log.
+sessions of a subject. And messages to certain receivers, which go past the log.
 
 A queue's name says its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
 queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies

@@ -144,13 +144,13 @@ class Store:
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether a new run of the store has all that an earlier one had answered. Of a store of somebody else that is unknown:
+        """Whether a new run of the store has all that an earlier one had answered. Of a store of others that is unknown:
         it may be a replica now, or may not have written its file in time."""
         return self._embedded is not None and self._storage.fsync == "always"
 
     @property
     def directory(self) -> os.PathLike[str] | None:
-        """The data directory of a store of our own; None if the store is somebody else's."""
+        """The data directory of a store of our own; None if the store is not the server's own."""
         return self._embedded.directory if self._embedded is not None else None
 
     async def _open(self) -> None:

@@ -169,7 +169,7 @@ def examine(file: Path) -> Tail:
 
 
 def cut_off(tail: Tail) -> Path:
-    """Cut the tail off its file, and keep it in a file beside it, which is returned. Raises OSError."""
+    """Cut the tail off its file, and keep it in a file next to it, which is returned. Raises OSError."""
     kept = tail.file.parent.parent / f"{tail.file.name}.cut.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     with tail.file.open("r+b") as file, kept.open("xb") as copy:
         os.fchmod(copy.fileno(), 0o600)

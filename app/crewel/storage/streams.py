@@ -1,4 +1,4 @@
-"""The events, telemetry in a stream beside the facts; and how far the data pipeline has read the streams, with its alerts.
+"""The events, telemetry in a stream next to the facts; and how far the data pipeline has read the streams, with its alerts.
 
 Events are about sessions, failures, redeliveries and latencies, written in groups and off the hot path. An entry of the stream
 `events` has one field `d`, a JSON object: one group of one run of a server. Groups are numbered, so that one that is missing is
@@ -224,7 +224,7 @@ async def alerts(store: Store) -> list[Alert]:
 
 
 def _object(text: bytes | None) -> dict[str, Any]:
-    """The JSON object that somebody else has written; an empty one if it is none."""
+    """The JSON object that another program has written; an empty one if it is none."""
     try:
         value = orjson.loads(text or b"{}")
     except orjson.JSONDecodeError:

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Moves sessions of all other servers to this one. Only a slice at a time, so that the store goes on serving in between;
+-- Moves sessions of all other servers to this one. Only a slice at a time, so that the store continues serving in between;
 -- a server of which nothing is left is forgotten.
 --
 -- A session that was in step with its former owner has accounted for the log up to the owner's cursor: that becomes its
 -- own cursor, `at`. One that has an `at` already keeps it: it was being adopted when that owner died. What a commit that
 -- was half written has opened beyond it is taken back, because it will be taken from the log again. Whatever the sessions
--- still need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets a new block of batch
--- numbers, because the former owner has used some of the last.
+-- still need of the log, their owner's `low` has kept; so this server's is lowered to it. Each session gets a new block of
+-- batch numbers, because the former owner has used some of the last.
 --
--- Returns for each session moved: name, `at`, `batch`, and the record as HGETALL told it before; nothing: there are no
--- more. Or 'fenced' if this server has been superseded itself. After an unknown outcome, begin anew under another token.
+-- Returns for each session moved: name, `at`, `batch`, and the record as HGETALL gave it before; nothing: there are no
+-- more. Or 'fenced' if this server has been superseded itself. After an unknown outcome, start again under another token.
 --
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the server that adopts

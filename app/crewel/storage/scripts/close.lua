@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Begins the end of a session: it is owed what has entered the log until now, and nothing beyond. All its subscriptions
+-- Begins the end of a session: what has entered the log until now is still delivered, and nothing beyond. All its subscriptions
 -- end here. The end has a cause if the session's receiver has failed for good. A repeated call changes nothing.
 --
--- Returns the last id that the session is owed; or 'fenced' if another server owns the session, or nobody has it.
+-- Returns the last id that is delivered to the session; or 'fenced' if another server owns the session, or none has it.
 --
 -- KEYS[1]  s:<session>
 -- KEYS[2]  last

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Applies one commit of a server: how far it has taken the log, what is open for its sessions and what no more, and in the
--- same step the letters and facts that tell why. Applied once, in the order of the numbers, so that a commit whose outcome
+-- same step the dead letters and facts that say why. Applied once, in the order of the numbers, so that a commit whose outcome
 -- is unknown can be repeated as it is.
 --
--- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
--- lay in the inbox and was a subject's is settled for the subject, or open for one of its sessions less.
+-- A dead letter takes its message from the inbox or the log; if it has gone from there, the dead letter says so by being empty.
+-- What lay in the inbox and was a subject's is settled for the subject, or open for one of its sessions less.
 --
 -- Returns {{name, ...}, {id, ...}}: sessions that another server owns, of which nothing was applied, and the ids in
--- `dead` of the letters in their order; twice {} for a commit that had been applied before. 'fenced' if this server has been superseded; 'behind' if the store has lost a commit of it;
--- 'early' if not all parts are written (open.lua).
+-- `dead` of the dead letters in their order; twice {} for a commit that had been applied before. 'fenced' if this server has
+-- been superseded; 'behind' if the store has lost a commit of it; 'early' if not all parts are written (open.lua).
 --
 -- KEYS[1]      node:<token>
 -- KEYS[2]      log
@@ -21,15 +21,15 @@
 -- ARGV[5]      cursor, log id
 -- ARGV[6]      low, log id
 -- ARGV[7]      bound of the facts, entries
--- ARGV[8]      bound of the letters, entries
--- ARGV[9]      bound of the letters, bytes; 0: none
+-- ARGV[8]      bound of the dead letters, entries
+-- ARGV[9]      bound of the dead letters, bytes; 0: none
 -- ARGV[10]     number of the arguments that follow of messages that were taken and settled since the commit before
 -- ARGV[11...]  these: ids, a JSON list; how many sessions have settled just these; the names of these sessions; and so on
 -- ARGV[...]    for each session of which there is more to tell: name; number up to which its batch numbers are reserved,
 --              or 0; seven numbers of arguments, and then these arguments:
 --              fields to set in s:<session>, each with its value; fields `o:<id>` of what is settled; further fields to
 --              delete; ids to delete in the inbox; fields of intervals to forget; facts about ends, JSON objects;
---              letters, nine arguments each: id, code, reason, attempts, and of a message that was never stored the
+--              dead letters, nine arguments each: id, code, reason, attempts, and of a message that was never stored the
 --              channel, body, sender, qos and when it was received, which are empty otherwise; a body that an argument before
 --              has already is `@` and the number of that argument
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

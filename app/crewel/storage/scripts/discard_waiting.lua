@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Takes messages out of a shared queue for good, and tells how they ended; those that die leave letters. A repeated call finds
--- fewer.
+-- Takes messages out of a shared queue for good, and says how they ended; those that die leave dead letters. A repeated call
+-- finds fewer.
 --
--- Returns {count, id, ...}: how many there were, and the ids in `dead` of the letters in their order; or 'fenced' if the server
--- has been superseded.
+-- Returns {count, id, ...}: how many there were, and the ids in `dead` of the dead letters in their order; or 'fenced' if the
+-- server has been superseded.
 --
 -- KEYS[1]     node:<token>, the server that asks
 -- KEYS[2]     log
@@ -11,11 +11,11 @@
 -- KEYS[4]     facts
 -- ARGV[1]     what all keys begin with; q:, qb: and dead: are built from it
 -- ARGV[2]     bound of the facts, entries
--- ARGV[3]     bound of the letters, entries
--- ARGV[4]     bound of the letters, bytes; 0: none
+-- ARGV[3]     bound of the dead letters, entries
+-- ARGV[4]     bound of the dead letters, bytes; 0: none
 -- ARGV[5]     the queue
 -- ARGV[6]     how they end, in one word
--- ARGV[7]     error code of the letters; empty to make none
+-- ARGV[7]     error code of the dead letters; empty to make none
 -- ARGV[8]     the reason that they give
 -- ARGV[9...]  log ids; none: all that waits, at most a thousand
 local node, log, dead, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

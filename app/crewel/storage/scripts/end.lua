@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Ends a session, whose end was begun by close.lua and is passed by its owner's cursor: everything of it leaves the store,
--- and in the same step come the letters and facts that tell what became of its messages. A repeated call finds nothing
+-- and in the same step come the dead letters and facts that say what became of its messages. A repeated call finds nothing
 -- and changes nothing.
 --
--- A letter takes its message from the inbox or the log; if it has gone from there, the letter says so by being empty. What
--- came from a shared queue and may go back there does so, if it can, and else ends as its letter says, or lapses. A subject's
--- message that another session of the subject has open, or has settled, ends here without a letter. What lies in
--- the inbox and the owner says nothing of has not reached the owner: it goes back as well, or it is a letter that was sent
--- again, and becomes a letter once more. The session's memberships of groups end; with the last member goes what waits.
+-- A dead letter takes its message from the inbox or the log; if it has gone from there, the dead letter says so by being empty.
+-- What came from a shared queue and may go back there does so, if it can, and else ends as its dead letter says, or lapses. A
+-- subject's message that another session of the subject has open, or has settled, ends here without a dead letter. What lies in
+-- the inbox and the owner does not name has not reached the owner: it goes back as well, or it is a dead letter that was sent
+-- again, and becomes a dead letter once more. The session's memberships of groups end; with the last member goes what waits.
 --
--- Returns {{id, ...}, {id, ...}, {id, ...}}: the ids in `dead` of the letters in their order; the log ids of what has gone back
--- or is left to others, who may have settled it; those of what has lapsed. Three times {} if the session had ended before; or 'fenced' if another
--- server owns it.
+-- Returns {{id, ...}, {id, ...}, {id, ...}}: the ids in `dead` of the dead letters in their order; the log ids of what has gone
+-- back or is left to others, who may have settled it; those of what has lapsed. Three times {} if the session had ended before;
+-- or 'fenced' if another server owns it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>
@@ -24,11 +24,12 @@
 -- ARGV[2]     token
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
--- ARGV[5]     bound of the letters, entries
--- ARGV[6]     bound of the letters, bytes; 0: none
+-- ARGV[5]     bound of the dead letters, entries
+-- ARGV[6]     bound of the dead letters, bytes; 0: none
 -- ARGV[7]     number of the facts about ends
 -- ARGV[8]     number of the messages that may go back
--- ARGV[9...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then letters,
+-- ARGV[9...]  these facts, JSON objects; for each of these messages its id and how often it may have been sent; then dead
+-- letters,
 --             nine arguments each: id, code, reason, attempts, and of a message that was never stored the channel, body,
 --             sender, qos and when it was received, which are empty otherwise
 local session, inbox, own, subject, log, dead, facts = unpack(KEYS)
@@ -63,7 +64,7 @@ elseif owner ~= token then
 end
 
 local letters, ended = {}, {unpack(ARGV, 9, returning_at - 1)}
-local told, queued, returned, lapsed, untold = {}, {}, {}, {}, {}
+local decided, queued, returned, lapsed, unknown = {}, {}, {}, {}, {}
 
 local function note(ids, reason)
   if #ids > 0 then
@@ -102,7 +103,7 @@ for at = 9, returning_at - 1 do
   local fact = cjson.decode(ARGV[at])
   for _, id in ipairs(fact.ids) do
     local text = string.format('%.0f', id)
-    told[text] = true
+    decided[text] = true
     finish(text, call('HGET', session, 'i:' .. text), fact.reason == 'settled')
   end
 end
@@ -110,22 +111,22 @@ end
 -- What may go back, and what the owner does not know.
 local stays = {}
 for at = returning_at, letters_at - 1, 2 do
-  told[ARGV[at]] = true
+  decided[ARGV[at]] = true
   if not has_gone_back(ARGV[at], ARGV[at + 1]) then
     stays[ARGV[at]] = true
   end
 end
 for at = letters_at, #ARGV, 9 do
-  told[ARGV[at]] = true
+  decided[ARGV[at]] = true
 end
 for _, id in ipairs(call('HKEYS', inbox)) do
-  if not told[id] and not has_gone_back(id, string.match(call('HGET', session, 'i:' .. id) or '', '^%d+') or '0') then
-    untold[#untold + 1] = id
+  if not decided[id] and not has_gone_back(id, string.match(call('HGET', session, 'i:' .. id) or '', '^%d+') or '0') then
+    unknown[#unknown + 1] = id
   end
 end
-table.sort(untold)
+table.sort(unknown)
 
--- The letters; not of what has gone.
+-- The dead letters; not of what has gone.
 local gone = {}
 for _, ids in ipairs({returned, lapsed}) do
   for _, id in ipairs(ids) do
@@ -144,10 +145,10 @@ end
 for id in pairs(stays) do
   lapsed[#lapsed + 1] = id
 end
-for _, id in ipairs(untold) do
+for _, id in ipairs(unknown) do
   letters[#letters + 1] = dead_letter(name, inbox, id, dead_session, 'the session has ended', '0', '')
 end
-note(untold, '"dead","code":"' .. dead_session .. '"')
+note(unknown, '"dead","code":"' .. dead_session .. '"')
 note(returned, '"returned"')
 note(lapsed, '"lapsed"')
 keep_bound(#letters)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing. Of a topic of which messages
--- may still wait, a mark stays until forget.lua takes it away.
+-- Removes a topic, or only its history, and then begins a new epoch. A repeated call finds nothing. Of a topic of which
+-- messages may still wait, a mark stays until forget.lua takes it away.
 --
 -- Returns how many messages the history had; or 'fenced' if the server has been superseded.
 --

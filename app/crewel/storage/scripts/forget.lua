@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Takes away the mark of a topic that was erased while messages of it waited: none does any more, or the topic has begun again.
+-- Takes away the mark of a topic that was erased while messages of it waited: none does any more, or the topic was made again.
 -- A repeated call changes nothing.
 --
 -- Returns 1 if there was a mark, else 0; or 'fenced' if the server has been superseded.

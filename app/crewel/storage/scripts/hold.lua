@@ -2,7 +2,7 @@
 -- Notes that a session's receiver gets nothing for the time being, and why, or that it gets everything again. A repeated
 -- call changes nothing.
 --
--- Returns 'held' or 'released'; or 'fenced' if another server owns the session, or nobody has it.
+-- Returns 'held' or 'released'; or 'fenced' if another server owns the session, or none has it.
 --
 -- KEYS[1]  s:<session>
 -- KEYS[2]  facts

@@ -55,8 +55,8 @@ local function has(name, id)
   return call('HEXISTS', session, 'i:' .. id) == 1 or call('HEXISTS', session, 'o:' .. id) == 1
 end
 
--- The member that gets a message, which the sessions of a text of names have failed: the one with the most room, or the first if
--- all have failed it. And whether any has room for whatever.
+-- The member that gets a message, which the sessions of a text of names have failed: the one with the most room, or the first
+-- if all have failed it. And whether any has room for whatever.
 local function chosen(id, failed)
   local best, has_any, is_wanted = nil, false, false
   for _, name in ipairs(names) do
@@ -98,7 +98,7 @@ local function move(name, id, place, fields)
     priority = tonumber(priority), expires = expires, failed = fields.f or ''}
 end
 
--- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if nobody has room.
+-- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if none has room.
 local passed_over = 0
 local function look_at(place)
   local id = string.sub(place, 3)
@@ -141,11 +141,12 @@ for from = 1, #ids, 1000 do
   local to = math.min(from + 999, #ids)
   dequeue(queue, {unpack(ids, from, to)}, {unpack(places, from, to)})
 end
-local function told(kind, fact)
+local function append_fact(kind, fact)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', kind, 'd', fact)
 end
 if #expired > 0 then
-  told('ended', '{"ended":[{"session":' .. cjson.encode(queue) .. ',"reason":"expired","ids":[' .. table.concat(expired, ',')
+  append_fact('ended', '{"ended":[{"session":' .. cjson.encode(queue)
+    .. ',"reason":"expired","ids":[' .. table.concat(expired, ',')
     .. ']}]}')
 end
 local left = call('ZCARD', base .. 'q:' .. queue)
@@ -156,7 +157,7 @@ local objects = {}
 for name, of_it in pairs(of_session) do
   objects[#objects + 1] = '{"session":' .. cjson.encode(name) .. ',"ids":[' .. table.concat(of_it, ',') .. ']}'
 end
-told('leased', '{"queue":' .. cjson.encode(queue) .. ',"leases":[' .. table.concat(objects, ',') .. ']}')
+append_fact('leased', '{"queue":' .. cjson.encode(queue) .. ',"leases":[' .. table.concat(objects, ',') .. ']}')
 local answer = '{"left":' .. left .. ',"expired":' .. #expired .. ',"leased":' .. cjson.encode(leases) .. '}'
 call('SET', once, answer, 'PX', once_ms)
 return answer

@@ -11,7 +11,7 @@
 -- KEYS[3]  last
 -- KEYS[4]  names
 -- KEYS[5]  facts
--- KEYS[6]  subject:<subject>; none for sessions that nobody counts
+-- KEYS[6]  subject:<subject>; none for sessions that are not counted
 -- ARGV[1]  what all keys begin with; s: is built from it
 -- ARGV[2]  token
 -- ARGV[3]  name, or what it begins with

@@ -5,7 +5,7 @@
 -- Ids are microseconds of the store's clock, and one after another within a call; they rise even when the clock does not.
 -- A message whose key is remembered was published before: it is not appended again, and has the id of the first time. One
 -- that may not come second is refused if the history has a message, and has no id. One that says the same as the newest of
--- the history, and is not to be told then, goes into the history alone.
+-- the history, and is not to be delivered then, goes into the history alone.
 --
 -- Returns {prev, id, ...}: the newest id before this call, then one id a message: negative if it was published before, 0 if
 -- it was refused, a text if it lies in the history alone; or 'fenced' if the server has been superseded.
@@ -22,7 +22,7 @@
 -- ARGV[5...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
 --             the fields of the log's entry (s, x, q) with their values, which follow channel and body; channel; body;
 --             these fields; and if something is asked for: entries that the history may have, 0 if it goes into none; '1'
---             if it is to be told in any case, else '0'; '1' if it may not come second, else '0'; when it leaves the
+--             if it is to be delivered in any case, else '0'; '1' if it may not come second, else '0'; when it leaves the
 --             history, and when it leaves the queues, microseconds since 1970, 0 for never; its priority; number of the
 --             queues; these queues
 local node, last, log, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -1,12 +1,13 @@
 #!lua
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
 -- the queue of the subject or group that was its receiver, or lies in the log like something just published. One that is
--- addressed to somebody can wait for its destination instead, and is never published. Whatever server owns the receiver; one
+-- addressed to a receiver can wait for its destination instead, and is never published. Whatever server owns the receiver; one
 -- that does not know yet sees that ids were given that it has not taken.
 --
--- Returns {'moved', id, bytes}; {'gone'}: somebody was quicker; {'no receiver'}: the session is not in the store, its end has
--- begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the message. Or
--- 'fenced' if the server has been superseded. A repeated call that had moved the letter answers the same again.
+-- Returns {'moved', id, bytes}; {'gone'}: another operator was quicker; {'no receiver'}: the session is not in the store, its
+-- end has begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the
+-- message. Or 'fenced' if the server has been superseded. A repeated call that had moved the dead letter answers the same
+-- again.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  last
@@ -21,7 +22,7 @@
 -- ARGV[5]  '0' for the receiver, '1' for the channel, '2' for the destination
 -- ARGV[6]  messages that may wait for the receiver; 0: any number
 -- ARGV[7]  bytes that may wait for it; 0: any number
--- ARGV[8]  the destination: whom the message is addressed to (client/joe, client/joe/1); empty if it is to nobody
+-- ARGV[8]  the destination: whom the message is addressed to (client/joe, client/joe/1); empty if it has none
 local node, last, log, dead, facts, once = unpack(KEYS)
 local base, place, facts_max, once_ms, to_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local max_entries, max_bytes, destination = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
@@ -56,7 +57,7 @@ local function priority_of(letter)
   return string.format('%.0f', qos.priority or usual_priority)
 end
 
-local function told(kind, fact)
+local function append_fact(kind, fact)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', kind, 'd', fact)
 end
 
@@ -104,7 +105,7 @@ call('SET', once, text .. ' ' .. size, 'PX', once_ms)
 local where
 if to_channel then
   call('XADD', log, text .. '-0', unpack(entry))
-  told('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
+  append_fact('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
   where = '"channel":' .. cjson.encode(letter.channel)
 elseif is_queue then
   enqueue(receiver, text, packed(entry), priority_of(letter), '0')
@@ -114,6 +115,6 @@ else
   call('HSET', session, 'i:' .. text, waiting_text('0', size, letter.channel, priority_of(letter), '0', ''))
   where = '"session":' .. cjson.encode(receiver)
 end
-told('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
+append_fact('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
   .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. '}')
 return {'moved', id, size}

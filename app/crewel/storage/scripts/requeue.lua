@@ -3,7 +3,7 @@
 -- another receiver. A subject's message that other sessions still have open, or have settled, only leaves the inbox. What
 -- came from no shared queue stays. A repeated call answers the same again.
 --
--- Returns how many lie in a queue again; or 'fenced' if another server owns the session, or nobody has it.
+-- Returns how many lie in a queue again; or 'fenced' if another server owns the session, or none has it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>

@@ -1,9 +1,9 @@
 #!lua
--- Sends a message to certain receivers beside the log: into the inboxes of sessions, and into shared queues. It has one id for
+-- Sends a message to certain receivers past the log: into the inboxes of sessions, and into shared queues. It has one id for
 -- all of them. A subject's message that several sessions get is theirs together: who still has it open is kept.
 --
--- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery, 'ok',
--- 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
+-- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery,
+-- 'ok', 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
 -- 'fenced' if the server has been superseded. A call with a key that is remembered answers what the first one did.
 --
 -- KEYS[1]      node:<token>, the server that publishes

@@ -1,5 +1,5 @@
 #!lua
--- Subscribes a session to patterns: it is owed what enters the log from now on. A subscription that holds stays as it is,
+-- Subscribes a session to patterns: it is delivered what enters the log from now on. A subscription that holds stays as it is,
 -- so that a repeated call is harmless. Options replace those that there were; if they ask for groups, the session is a member
 -- of these from now on, and of no others by this pattern.
 --

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Lets the oldest facts go if they take too much memory: down to nine tenths of the bound, so that this is seldom. The size is an
--- estimate of the store's.
+-- Lets the oldest facts go if they take too much memory: down to nine tenths of the bound, so that this is seldom. The size is
+-- an estimate of the store's.
 --
 -- Returns how many have gone.
 --

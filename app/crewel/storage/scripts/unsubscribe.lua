@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Ends subscriptions of a session: it is owed what has entered the log until now, and nothing beyond. The interval is kept
--- until a commit has passed it, unless it is empty: then a later interval of the pattern may begin at the same place.
--- A repeated call answers the same, from the intervals that are kept. A membership of a group ends as well; with the last one
+-- Ends subscriptions of a session: what has entered the log until now is still delivered, and nothing beyond. The interval is
+-- kept until a commit has passed it, unless it is empty: then a later interval of the pattern may begin at the same place. A
+-- repeated call answers the same, from the intervals that are kept. A membership of a group ends as well; with the last one
 -- goes what waits for the group.
 --
 -- If it is because a topic was erased, the session gets the notice of that behind all that came before, instead of one that
 -- waits; and it stays a member of groups for which something waits.
 --
 -- Returns {from, until, ...} for each pattern: the ids after which and up to which it held, twice -1 if nothing is known of a
--- subscription, or twice -2 if it goes on because something waits for its group; then, if there is a notice, the newest id
+-- subscription, or twice -2 if it stays because something waits for its group; then, if there is a notice, the newest id
 -- before this call and the id of the notice; or 'fenced' if another server owns the session.
 --
 -- KEYS[1]     s:<session>

@@ -1,5 +1,5 @@
--- For the scripts that make sessions members of groups, or end that, after shared/packed.lua and shared/queues.lua. They have, as
--- further locals: `name`, of the session.
+-- For the scripts that make sessions members of groups, or end that, after shared/packed.lua and shared/queues.lua. They have,
+-- as further locals: `name`, of the session.
 
 -- A list as JSON; the library makes an object of an empty one.
 local function list_of(values)

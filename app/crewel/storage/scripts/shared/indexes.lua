@@ -1,15 +1,15 @@
 -- For the scripts that store dead letters or take them out. They have, as locals: `call`, redis.call; `base`, what all keys
 -- begin with; `dead`, the key.
 --
--- Each value that letters can be asked for by has a stream, in which its letters have the ids that they have in `dead`; and
--- the values that there are lie in a sorted set, so that all with the same beginning can be found.
+-- Each value that dead letters can be asked for by has a stream, in which its dead letters have the ids that they have in
+-- `dead`; and the values that there are lie in a sorted set, so that all with the same beginning can be found.
 --
--- A body or QoS of some length lies once in the hash `dead:texts`, however many letters have it: the letter has its name, `bh` or
--- `qh`, and `dead:uses` counts the letters. `dead:bytes` adds up what letters and texts take, about; a letter says its part in
--- `z`. One of an older server has its texts itself, and does not count.
+-- A body or QoS of some length lies once in the hash `dead:texts`, however many dead letters have it: the dead letter has its
+-- name, `bh` or `qh`, and `dead:uses` counts the dead letters. `dead:bytes` adds up what dead letters and texts take, about; a
+-- dead letter says its part in `z`. One of an older server has its texts itself, and does not count.
 local indexed = {'code', 'receiver', 'channel'}
 local shared_from = 200  -- bytes; to refer to a shorter text costs as much as the text
-local text_cost = 150  -- bytes, beside the text
+local text_cost = 150  -- bytes, in addition to the text
 local names = {}  -- of texts that this call has shared
 
 local function add_bytes(bytes)
@@ -18,7 +18,7 @@ local function add_bytes(bytes)
   end
 end
 
--- Lets one more letter refer to a text. Returns the name of the text: its SHA-1, made longer if another text has that.
+-- Lets one more dead letter refer to a text. Returns the name of the text: its SHA-1, made longer if another text has that.
 local function share(text)
   local name = names[text]
   if not name then
@@ -38,7 +38,7 @@ local function share(text)
   return name
 end
 
--- Lets one letter less refer to the text of this name, if it has one. Returns the bytes that this frees.
+-- Lets one dead letter less refer to the text of this name, if it has one. Returns the bytes that this frees.
 local function unshare(name)
   if not name or call('HINCRBY', base .. 'dead:uses', name, -1) > 0 then
     return 0
@@ -49,7 +49,7 @@ local function unshare(name)
   return freed
 end
 
--- Gives a letter the texts that it refers to.
+-- Gives a dead letter the texts that it refers to.
 local function complete(letter)
   letter.body = letter.body or letter.bh and call('HGET', base .. 'dead:texts', letter.bh) or ''
   letter.qos = letter.qos or letter.qh and call('HGET', base .. 'dead:texts', letter.qh) or ''
@@ -67,8 +67,8 @@ local function fields_of(entry)
   return fields
 end
 
--- Enters a letter into the indexes. What is new there is written a second time: the store sets four kilobytes aside for the
--- first entry of a stream, and nothing when it restores one.
+-- Enters a dead letter into the indexes. What is new there is written a second time: the store sets four kilobytes aside for
+-- the first entry of a stream, and nothing when it restores one.
 local function enlist(place, letter)
   for _, field in ipairs(indexed) do
     local value = letter[field]
@@ -82,7 +82,7 @@ local function enlist(place, letter)
   end
 end
 
--- Takes a letter out, and out of the indexes. Returns the bytes that this frees.
+-- Takes a dead letter out, and out of the indexes. Returns the bytes that this frees.
 local function take_out(place, letter)
   call('XDEL', dead, place)
   for _, field in ipairs(indexed) do

@@ -1,9 +1,9 @@
--- For the scripts that store dead letters, after shared/packed.lua and shared/indexes.lua. They have, as further locals: `log`, the key;
--- `letters_max` and `letters_bytes`, the bounds of the letters; the second is 0 for none.
-local letter_cost = 200  -- bytes, beside its texts
+-- For the scripts that store dead letters, after shared/packed.lua and shared/indexes.lua. They have, as further locals: `log`,
+-- the key; `letters_max` and `letters_bytes`, the bounds of the dead letters; the second is 0 for none.
+local letter_cost = 200  -- bytes, in addition to its texts
 local logged = {}  -- messages of the log that this call has read
 
--- The message of a letter: a table of the log's fields, empty if it has gone.
+-- The message of a dead letter: a table of the log's fields, empty if it has gone.
 local function message(inbox, id)
   local text = call('HGET', inbox, id)
   if text then
@@ -13,8 +13,8 @@ local function message(inbox, id)
   return logged[id]
 end
 
--- Stores a letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it was
--- addressed to somebody, which letters of older versions do not. Returns the letter's place in `dead`.
+-- Stores a dead letter. An empty channel says that the message was stored. One that was not has `w`: its qos says whether it
+-- was addressed to a receiver, which dead letters of older versions do not. Returns the dead letter's place in `dead`.
 local function dead_letter(name, inbox, id, code, reason, attempts, channel, body, sender, qos, received)
   local more = {'w', '1'}
   if channel == '' then
@@ -46,10 +46,10 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
   return place
 end
 
--- Removes the oldest letters beyond the bounds, and counts them. Where a bound has been lowered, the rest of what is too much
--- goes with later calls.
-local function keep_bound(buried)
-  local most = buried > 0 and buried + 1000 or 0
+-- Removes the oldest dead letters beyond the bounds, and counts them. Where a bound has been lowered, the rest of what is too
+-- much goes with later calls.
+local function keep_bound(added)
+  local most = added > 0 and added + 1000 or 0
   local count = call('XLEN', dead) - letters_max
   local bytes = letters_bytes > 0 and (call('GET', base .. 'dead:bytes') or 0) - letters_bytes or 0
   local dropped = 0

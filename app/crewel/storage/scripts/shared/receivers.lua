@@ -1,8 +1,8 @@
--- For the scripts that give a subject's messages to sessions or take them away. They have, as locals: `call`, redis.call; `base`,
--- what all keys begin with.
+-- For the scripts that give a subject's messages to sessions or take them away. They have, as locals: `call`, redis.call;
+-- `base`, what all keys begin with.
 --
--- Who has such a message open is a member of the set `ptp:<id> <queue>`; for whom it has ended without being settled, with a `!`
--- before the name, as long as others have it open: it is not given to those again.
+-- Who has such a message open is a member of the set `ptp:<id> <queue>`; for whom it has ended without being settled, with a
+-- `!` before the name, as long as others have it open: it is not given to those again.
 local function receivers_of(id, queue)
   return base .. 'ptp:' .. id .. ' ' .. queue
 end

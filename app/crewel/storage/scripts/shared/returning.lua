@@ -2,10 +2,10 @@
 -- shared/queues.lua, shared/waiting.lua and shared/receivers.lua. They have, as further locals: `session` and `inbox`, the
 -- keys; `name`, of the session.
 
--- Gives a message back, with so many attempts; the receiver is noted if it has failed it, and so is for whom a subject's message
--- has ended already. Nothing is taken out of the inbox.
--- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it open;
--- 'settled' if one of them has settled it; 'lapsed' if the group has no member any more. And the queue.
+-- Gives a message back, with so many attempts; the receiver is noted if it has failed it, and so is for whom a subject's
+-- message has ended already. Nothing is taken out of the inbox.
+-- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it
+-- open; 'settled' if one of them has settled it; 'lapsed' if the group has no member any more. And the queue.
 local function give_back(id, attempts, has_failed)
   local text = call('HGET', session, 'i:' .. id)
   local priority, expires, source = origin_of(text or '')
@@ -41,8 +41,8 @@ local function give_back(id, attempts, has_failed)
   return 'queued', source
 end
 
--- Notes for a message of an inbox that came from a subject's queue that this receiver has it no more: settled, it is settled for
--- the subject; else others may still have it open.
+-- Notes for a message of an inbox that came from a subject's queue that this receiver has it no more: settled, it is settled
+-- for the subject; else others may still have it open.
 local function finish(id, text, is_settled)
   local _, _, source = origin_of(text or '')
   if is_common(source) then

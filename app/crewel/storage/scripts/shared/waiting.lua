@@ -1,5 +1,5 @@
--- For the scripts that read or write what a session's record says of a message that waits for it. They have, as a local, `base`,
--- what all keys begin with. Such a text is
+-- For the scripts that read or write what a session's record says of a message that waits for it. They have, as a local,
+-- `base`, what all keys begin with. Such a text is
 -- `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>`, less the defaults at its end.
 local usual_priority = '5'
 
