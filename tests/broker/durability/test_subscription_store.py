@@ -11,10 +11,11 @@ import pytest
 
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.durability.subscription_store import SubscriptionStore
+from crewel.broker.handler_steps import resolve
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
 from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
-from crewel.errors import StoreUnavailable, StoreUncertain
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
 from crewel.storage.scripts import Step
@@ -47,7 +48,7 @@ class Store:
             token="token",
             facts_max=100,
             leaving=self.leaving,
-            writing=SimpleNamespace(submit=self._submit),
+            writing=SimpleNamespace(submit=self._submit, ask=self._ask),
         )
 
     def _subscription_store(self) -> SubscriptionStore:
@@ -64,6 +65,16 @@ class Store:
         expiring: Any = SimpleNamespace(now=lambda: 0)
         backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)
         return SubscriptionStore(runtime, expiring, returning, subscribing, letters, self._access(), backlog)
+
+    def _ask(self, step: Step[Any], *, then: Callable[[Any], Any]) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Any) -> None:
+            result = then(answer)
+            resolve(future, answer if isinstance(answer, StoreError) else result)
+
+        self._submit(step, answered)
+        return future
 
     def _submit(self, step: Step[Any], done: Callable[[Any], None], *, retries: bool = False) -> None:
         self.asked.append((step, done, retries))

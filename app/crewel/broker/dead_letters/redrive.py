@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.backlog_loader import BacklogLoader
-from crewel.broker.handler_steps import resolve
 from crewel.broker.names import Names
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.point_to_point.queue_names import is_queue
@@ -246,18 +245,16 @@ class DeadLetterRedrive:
             max_entries=0 if room is None else room.bounds.max_entries,
             max_bytes=0 if room is None else room.bounds.max_bytes,
         )
-        future: asyncio.Future[Redriven] = self._runtime.loop.create_future()
 
-        def answered(answer: Any) -> None:
+        def answered(answer: Any) -> Any:
             # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
             if isinstance(answer, Redriven):
                 self._runtime.metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
                 self._arrived(letter, receiver, answer)
-            resolve(future, answer)
+            return answer
 
-        access.writing.submit(step, answered, retries=True)
-        return future
+        return access.writing.ask(step, retries=True, then=answered)
 
     def _arrived(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
         session = self._names.find(receiver)

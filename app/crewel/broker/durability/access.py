@@ -249,10 +249,18 @@ class WriteQueue(Generic[T]):
         """The same, after a pause."""
         self._after_pause(self.probe)
 
-    def ask(self, step: Step[Any], *, retries: bool = False) -> asyncio.Future[Any]:
-        """Ask the store; the future has the answer, or raises the StoreError."""
+    def ask(
+        self, step: Step[Any], *, retries: bool = False, then: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[Any]:
+        """Ask the store; the future has the answer, or raises the StoreError. `then` is called with either like the function of
+        `submit`, and the future has what it returns instead of the answer."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.submit(step, lambda answer: resolve(future, answer), retries=retries)
+
+        def answered(answer: Any) -> None:
+            result = answer if then is None else then(answer)
+            resolve(future, answer if isinstance(answer, StoreError) else result)
+
+        self.submit(step, answered, retries=retries)
         return future
 
     async def close(self) -> None:

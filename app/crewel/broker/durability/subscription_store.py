@@ -53,13 +53,12 @@ class SubscriptionStore:
         durable: Durable,
         wanted: Mapping[str, Choices],
         begin: Callable[[Mapping[str, LogId]], None] | None = None,
-    ) -> asyncio.Future[None]:
+    ) -> asyncio.Future[Any]:
         """Subscribe where the store can see it, and let the session want this of which pattern; the log owes it nothing for
         those of a group. `begin` is called with the ids after which the others hold, before the session receives anything by
         them. The future raises StoreError, and then nothing has changed."""
-        done: asyncio.Future[None] = self._runtime.loop.create_future()
-        if self._is_in_doubt(durable, done):
-            return done
+        if (refused := self._refused(durable)) is not None:
+            return refused
         node = self._access.node
         pending_patterns = [pattern for pattern, choices in wanted.items() if not group_of(choices)]
         options = {pattern: as_stored(choices) for pattern, choices in wanted.items() if choices}
@@ -81,17 +80,14 @@ class SubscriptionStore:
                 if session.is_live and durable.holder is session:
                     for pattern, choices in wanted.items():
                         self._options.enter(session, pattern, choices)
-            resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        self._access.writing.submit(step, answered)
-        return done
+        return self._access.writing.ask(step, then=answered)
 
-    def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[None]:
+    def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[Any]:
         """End these subscriptions. The future raises StoreError, and then they stay; after StoreUncertain they end as soon
         as the store can say where."""
-        done: asyncio.Future[None] = self._runtime.loop.create_future()
-        if self._is_in_doubt(durable, done):
-            return done
+        if (refused := self._refused(durable)) is not None:
+            return refused
         node = self._access.node
         pending = node.unsubscribing(durable, patterns)
 
@@ -104,20 +100,18 @@ class SubscriptionStore:
                 self._owe(durable, node.answered(pending, answer))
                 for pattern in patterns:
                     self._options.leave(session, pattern)
-            resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered)
-        return done
+        return self._access.writing.ask(self._unsubscribe_step(durable, patterns), then=answered)
 
     def erase(
         self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool
-    ) -> asyncio.Future[None]:
+    ) -> asyncio.Future[Any]:
         """The topic of this channel was erased. `ends`: the session's subscription to its name ends, but not for a group for
         which something waits. `tells`: the session gets the notice, behind all that came before. The future raises StoreError,
         and then nothing has changed."""
-        done: asyncio.Future[None] = self._runtime.loop.create_future()
-        if self._is_in_doubt(durable, done):
-            return done
+        if (refused := self._refused(durable)) is not None:
+            return refused
+        done: asyncio.Future[Any] = self._runtime.loop.create_future()
         node = self._access.node
         pending = node.unsubscribing(durable, [channel] if ends else [])
         me = self._me()
@@ -171,11 +165,13 @@ class SubscriptionStore:
 
         self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered, retries=True)
 
-    def _is_in_doubt(self, durable: Durable, done: asyncio.Future[None]) -> bool:
-        if durable in self._in_doubt or self._access.is_reloading:
-            done.set_exception(StoreUnavailable("the store has not said yet what it did before"))
-            return True
-        return False
+    def _refused(self, durable: Durable) -> asyncio.Future[Any] | None:
+        """The refusal of a step for a session of which the store has not said yet what it did before."""
+        if durable not in self._in_doubt and not self._access.is_reloading:
+            return None
+        refused: asyncio.Future[Any] = self._runtime.loop.create_future()
+        refused.set_exception(StoreUnavailable("the store has not said yet what it did before"))
+        return refused
 
     def _me(self) -> tuple[Keys, str]:
         return self._access.keys, self._access.token

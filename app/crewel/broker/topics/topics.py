@@ -17,7 +17,6 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.broker.channels import Channels
 from crewel.broker.durability.access import StoreAccess
-from crewel.broker.handler_steps import resolve
 from crewel.broker.ids import Clock
 from crewel.broker.limiter import Limiter
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
@@ -165,22 +164,19 @@ class Topics:
             self._configure(topic, former, is_kept=is_kept)
         self.refused(topic.name)
 
-    def _shorten(self, topic: Topic) -> Future[None] | None:
+    def _shorten(self, topic: Topic) -> Future[Any] | None:
         """Take out of the history what it is too short for now."""
         most, access = topic.settings.history_max, self._access
         if topic.history_count <= most or not access.has_store:
             return None
         if most:
             return self._tell_store(topic, encode({HISTORY_MAX: most}), most)
-        done: Future[None] = self._loop.create_future()
 
         def cleared(answer: int | StoreError) -> None:
             if isinstance(answer, int | StoreUncertain):
                 topic.emptied()
-            resolve(done, answer if isinstance(answer, StoreError) else None)
 
-        access.writing.submit(histories.clear(access.keys, access.token, topic.name), cleared)
-        return done
+        return access.writing.ask(histories.clear(access.keys, access.token, topic.name), then=cleared)
 
     def kept(self, name: str, log_id: LogId) -> None:
         """The store has put a message of this topic into its history."""
@@ -253,7 +249,7 @@ class Topics:
         special = self._rules.apply_to(channel.patterns) or self._groups.on(channel)
         return not special and settings == USUAL
 
-    def _store(self, topic: Topic) -> Future[None] | None:
+    def _store(self, topic: Topic) -> Future[Any] | None:
         """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
         the next publish tries again."""
         topic.is_stored = True
@@ -263,29 +259,26 @@ class Topics:
         return done
 
     @staticmethod
-    def _stored(topic: Topic, done: Future[None]) -> None:
+    def _stored(topic: Topic, done: Future[Any]) -> None:
         error = done.exception()
         if error is not None:
             log.warning("the settings of %s are not stored: %s", topic.name, error)
             topic.is_stored = False
 
-    def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[None] | None:
+    def _tell_store(self, topic: Topic, settings: bytes, most: int | None = None) -> Future[Any] | None:
         """`most`: as many messages are left in the history then."""
         access = self._access
         if not access.has_store:
             return None
-        done: Future[None] = self._loop.create_future()
 
         def answered(answer: str | StoreError) -> None:
             if not isinstance(answer, StoreError):
                 topic.epoch = answer
             if most is not None and isinstance(answer, str | StoreUncertain):
                 topic.history_count = min(topic.history_count, most)
-            resolve(done, answer if isinstance(answer, StoreError) else None)
 
         step = histories.configure(access.keys, access.token, topic.name, settings, histories.new_epoch())
-        access.writing.submit(step, answered)
-        return done
+        return access.writing.ask(step, then=answered)
 
     # The start
 
