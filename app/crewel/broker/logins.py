@@ -7,16 +7,12 @@ waits in it, and only its client is another one, with another clientId. Logins f
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import ceil
 from time import time
 from typing import Any, Final
 
 from crewel.bayeux import advice
-from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.access import StoreAccess
@@ -24,17 +20,13 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.guard import Guard
 from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
+from crewel.broker.name_claims import NameClaims, may_be
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.outbox.outbound import Outbound
-from crewel.broker.outbox.timers import SessionTimes
-from crewel.broker.outbox.unsettled import Unsettled
-from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.presence import Presence
 from crewel.broker.refusals import (
-    IDENTICAL,
-    NameHeld,
     limited,
     login_refusal,
     refused,
@@ -43,23 +35,15 @@ from crewel.broker.refusals import (
     unavailable,
 )
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Host, Session, State, Verdict
+from crewel.broker.session import Session, Verdict
 from crewel.broker.session_table import SessionTable
-from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.delivery.durable import Durable
-from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
-from crewel.security.grants import OPERATOR, Grants
+from crewel.security.grants import OPERATOR
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.tokens import AdminToken
-
-_TOO_MANY: Final = "user.configuration.maxSession"
-log = logging.getLogger(__name__)
-
-_NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
 
 _ANY_NUMBER: Final = -1
 """The store need not count the sessions of a subject: this server knows them all."""
@@ -76,21 +60,16 @@ class Logins:
     _runtime: Runtime
     _outbound: Outbound
     _dispatchers: Dispatchers
-    _unsettled: Unsettled
     _guard: Guard
     _limits: Limiter
     _names: Names
     _admin: AdminToken
-    _shared_queues: SharedQueues
-    _options: SubscriptionOptions
-    _times: SessionTimes
     _access: StoreAccess
     _durability: Durability
     _table: SessionTable
     _presence: Presence
-    _host: Host
+    _claims: NameClaims
     _busy: dict[str, asyncio.Future[None]] = field(default_factory=dict, init=False)
-    _arriving: Counter[str] = field(default_factory=Counter, init=False)
 
     # Handshakes
 
@@ -136,13 +115,13 @@ class Logins:
             elif self._guard.admits_everybody:
                 raise login_refusal(ACCESS_DENIED, name, "the token is not this server's admin token")
         session.authenticate(grants)
-        if grants is not None and qos.name is not None and not _may_be(grants, qos.name.subject):
+        if grants is not None and qos.name is not None and not may_be(grants, qos.name.subject):
             raise login_refusal(ACCESS_DENIED, qos.name.relative, "the token is for another subject")
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         subject = qos.name.subject if qos.name is not None else ANONYMOUS
         while True:
-            target = self._target(session, qos)
+            target = self._claims.target(session, qos)
             key = target.name if target is not None else _key(qos.name)
             under_way = self._busy.get(key)
             if under_way is None:
@@ -152,81 +131,19 @@ class Logins:
         done = self._runtime.loop.create_future()
         if key:
             self._busy[key] = done
-        self._arriving[subject] += 1
+        self._claims.arriving[subject] += 1
         try:
             if target is None:
-                self._make_room(session, qos, subject)
+                self._claims.make_room(session, qos, subject)
                 self._limits.admit(session)
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
         finally:
-            self._arriving[subject] -= 1
-            if not self._arriving[subject]:
-                del self._arriving[subject]
+            self._claims.arriving -= Counter([subject])
             if key:
                 del self._busy[key]
             done.set_result(None)
-
-    def _target(self, session: Session, qos: ConnectQos) -> Session | None:
-        """The session that this login takes over; None if it makes one. Raises Refused."""
-        name = qos.name
-        if qos.resume is not None:
-            shown = self._names.shown(qos.resume)
-            if shown is not None:
-                return self._owned(session, shown, name)
-        if name is None or not name.number:
-            return None  # a secret that is good for nothing any more: the session has ended
-        there = self._names.find(name.relative)
-        if there is None:
-            if name.is_numbered:
-                raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
-            return None
-        if qos.resume is not None:
-            raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
-        if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
-            raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
-        if session.grants is None and self._is_alive(there):
-            left = self._times.gone_in(there, self._runtime.loop.time())
-            raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
-        return there
-
-    def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
-        if name is not None and not _same(name, shown.name):
-            raise login_refusal(IDENTICAL, name.relative, "the resume is that of another session")
-        if (
-            session.grants is not None
-            and shown.grants is not None
-            and not _may_be(session.grants, shown.grants.subject)
-        ):
-            raise login_refusal(ACCESS_DENIED, shown.name, "the token is for another subject")
-        return shown
-
-    def _is_alive(self, session: Session) -> bool:
-        """Whether its client connects: a connect is held, or the next one is not overdue."""
-        if session.is_absent or session.state is not State.CONNECTED:
-            return False
-        return not self._times.is_gone(session, self._runtime.loop.time())
-
-    def _make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
-        if subject == ANONYMOUS:
-            return
-        others = self._names.of_subject(subject)
-        if qos.clear_sessions:
-            others = self._clear(session, others)
-        most = self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions
-        if len(others) + self._arriving[subject] > min(most, qos.max_sessions):
-            text = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
-            raise login_refusal(_TOO_MANY, f"client/{subject}", text)
-
-    def _clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
-        """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
-        those that are alive stay, as they stay when their name is asked for."""
-        left = [other for other in others if session.grants is None and self._is_alive(other)]
-        for other in others:
-            if other not in left:
-                self._table.disconnect(other)
-        return left
 
     # A new session
 
@@ -237,7 +154,7 @@ class Logins:
         digests = _digests(resume, qos)
         is_stored = session.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
-        self._apply_options(session, qos, is_stored=is_stored)
+        self.apply_options(session, qos, is_stored=is_stored)
         if not is_stored:
             subject = ANONYMOUS if name is None else name.subject
             session.use_name(name.relative if name is not None and name.number else self._names.number(subject))
@@ -259,7 +176,7 @@ class Logins:
                 raise StoreUnavailable(f"{name}: the session before this one is still ending")
             yield asyncio.sleep(_LOOK_S)
 
-    def _apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
+    def apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
         asked, delivery = qos.queue, self._runtime.settings.delivery
         session.log_in(qos)
@@ -295,14 +212,16 @@ class Logins:
                 raise StoreUnavailable(f"{target.name}: the session has ended just now")
             durability.renew(target, answer)
         target.use_reply_id(reply_id)
-        self._apply_options(target, qos, is_stored=target.durable is not None)
+        self.apply_options(target, qos, is_stored=target.durable is not None)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
-            self._clear(session, [each for each in self._names.of_subject(_subject(target)) if each is not target])
+            self._claims.clear(
+                session, [each for each in self._names.of_subject(_subject(target)) if each is not target]
+            )
         self._switch(exchange, session, target)
         self._names.add(target, *digests)
         self._tell(exchange, target, resume, reconnected=True)
-        self._shared_queues.on_connect(target)
+        self._dispatchers.on_able(target)
 
     def _switch(self, exchange: Exchange, session: Session, target: Session) -> None:
         """The client of `session` is the target's from here on; its former client is dismissed."""
@@ -310,7 +229,7 @@ class Logins:
         self._names.supersede(target.id, target.name, self._runtime.loop.time())
         self._outbound.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
-        self._unsettled.renew(target)
+        self._dispatchers.unsettled.renew(target)
         self._table.hand_over(target, session, peer)
         exchange.session = target
 
@@ -330,42 +249,15 @@ class Logins:
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }
 
-    # The store's sessions
-
-    def restore(self, durable: Durable, record: SessionRecord) -> None:
-        """Let a session that the store has live again, as its last login made it."""
-        facts = record.login
-        session = Session(self._host, facts["id"])
-        grants = None if facts.get("grants") is None else Grants.from_json(facts["grants"])
-        session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
-        name = {"name": durable.name} if durable.is_named else {}
-        try:
-            qos = read_connect_qos(facts.get("asked", {}) | name, MAX_NUMBER, MAX_NUMBER)
-        except IllegalArgument as error:  # it was granted by a server of another version
-            log.warning("a session comes back without what its login asked for: %s", error.message)
-            qos = NOTHING_ASKED
-        self._apply_options(session, qos, is_stored=True)
-        session.wait_for_client(qos.timeout_ms if durable.is_named else None)
-        for extension in self._outbound.pipe.extensions:
-            extension.restored(session)
-        self._durability.hand_to(session, durable)
-        self._dispatchers.restore(session, record)
-        self._names.add(session, *facts.get("resume", ()))
-        self._table.revive(session, durable.since)
-        self._options.restore(session, record.options)
-        if session.grants is None and (
-            self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
-        ):
-            self._expire_token(session)  # else it would be a subscriber that receives nothing
-
     # Tokens that end
 
     def check_token(self, session: Session) -> None:
         """If the session's token has expired, let its client log in again first."""
         if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
-            self._expire_token(session)
+            self.expire_token(session)
 
-    def _expire_token(self, session: Session) -> None:
+    def expire_token(self, session: Session) -> None:
+        """Let no connect of the session succeed until its client has logged in again."""
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
         self._outbound.release(session, self._runtime.loop.time())
 
@@ -394,16 +286,8 @@ def _prefix(name: Name | None) -> str:
     return f"client/{ANONYMOUS if name is None else name.subject}/"
 
 
-def _same(name: Name, session_name: str) -> bool:
-    return name.relative == session_name if name.number else session_name.startswith(f"{name.relative}/")
-
-
 def _subject(session: Session) -> str:
     return session.name.split("/")[1]
-
-
-def _may_be(grants: Grants, subject: str) -> bool:
-    return grants.subject in ("", subject)
 
 
 def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from crewel.broker.inbound import Inbound
 from crewel.broker.limiter import Limiter
 from crewel.broker.logins import Logins
 from crewel.broker.meta import MetaHandlers
+from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
 from crewel.broker.outbox.acknowledgements import Acknowledgements
 from crewel.broker.outbox.connects import Browsers
@@ -47,6 +48,7 @@ from crewel.broker.publish_handler import BackendPublisher, PublishHandler
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session
+from crewel.broker.session_restorer import SessionRestorer
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
@@ -285,23 +287,31 @@ class Parts:
         ).get
 
     def _make_logins(self, host: Host) -> None:
+        claims = NameClaims(self.runtime, self.names, self.times, self.table)
         self.logins = Logins(
             self.runtime,
             self.outbound,
             self.dispatchers,
-            self.unsettled,
             self.guard,
             self.limits,
             self.names,
             self.admin,
-            self.shared_queues,
-            self.subscription_options,
-            self.times,
             self.access,
             self.durability,
             self.table,
             self.presence,
+            claims,
+        )
+        self.restorer = SessionRestorer(
             host,
+            self.outbound,
+            self.guard,
+            self.dispatchers,
+            self.names,
+            self.table,
+            self.subscription_options,
+            self.durability,
+            self.logins,
         )
         self.sweeper = Sweeper(
             self.runtime,
@@ -376,7 +386,7 @@ class Parts:
         dispatchers.on_able, dispatchers.on_room = shared.on_connect, shared.on_room
         dispatchers.on_blocked, dispatchers.try_other = shared.requeue.requeue_all, shared.requeue.try_other
         dispatchers.end_session = self.durability.end_session = self.table.remove
-        self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.logins.restore
+        self.durability.set_aside, self.durability.restore_session = self.table.set_aside, self.restorer.restore
         groups.waiting, groups.on_pattern = shared.waiting, self.topics.look_again
         groups.on_member, groups.on_join = self.topics.endings.stays_in, shared.joined
         groups.on_leave = shared.schedule_lease

@@ -1,0 +1,101 @@
+"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from crewel.broker.names import Names
+from crewel.broker.outbox.timers import SessionTimes
+from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session, State
+from crewel.broker.session_table import SessionTable
+from crewel.qos.connect import ConnectQos
+from crewel.qos.names import ANONYMOUS, Name
+from crewel.security.grants import Grants
+from crewel.security.jwt import ACCESS_DENIED
+
+_TOO_MANY: Final = "user.configuration.maxSession"
+_NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
+
+
+@dataclass(eq=False)
+class NameClaims:
+    """The claims of logins on names."""
+
+    _runtime: Runtime
+    _names: Names
+    _times: SessionTimes
+    _table: SessionTable
+    arriving: Counter[str] = field(default_factory=Counter, init=False)
+    """Logins that are under way, by subject."""
+
+    def target(self, session: Session, qos: ConnectQos) -> Session | None:
+        """The session that this login takes over; None if it makes one. Raises Refused."""
+        name = qos.name
+        if qos.resume is not None:
+            shown = self._names.shown(qos.resume)
+            if shown is not None:
+                return self._owned(session, shown, name)
+        if name is None or not name.number:
+            return None  # a secret that is good for nothing any more: the session has ended
+        there = self._names.find(name.relative)
+        if there is None:
+            if name.is_numbered:
+                raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
+            return None
+        if qos.resume is not None:
+            raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
+        if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
+            raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
+        if session.grants is None and self._is_alive(there):
+            left = self._times.gone_in(there, self._runtime.loop.time())
+            raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
+        return there
+
+    def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
+        if name is not None and not _same(name, shown.name):
+            raise login_refusal(IDENTICAL, name.relative, "the resume is that of another session")
+        if session.grants is not None and shown.grants is not None and not may_be(session.grants, shown.grants.subject):
+            raise login_refusal(ACCESS_DENIED, shown.name, "the token is for another subject")
+        return shown
+
+    def _is_alive(self, session: Session) -> bool:
+        """Whether its client connects: a connect is held, or the next one is not overdue."""
+        if session.is_absent or session.state is not State.CONNECTED:
+            return False
+        return not self._times.is_gone(session, self._runtime.loop.time())
+
+    def make_room(self, session: Session, qos: ConnectQos, subject: str) -> None:
+        """End earlier sessions of the subject if the login asks for that. Raises Refused if the subject has too many."""
+        if subject == ANONYMOUS:
+            return
+        others = self._names.of_subject(subject)
+        if qos.clear_sessions:
+            others = self.clear(session, others)
+        most = self._runtime.settings.limits.max_sessions_per_subject or qos.max_sessions
+        if len(others) + self.arriving[subject] > min(most, qos.max_sessions):
+            text = f"the subject {subject} has {min(most, qos.max_sessions)} sessions already"
+            raise login_refusal(_TOO_MANY, f"client/{subject}", text)
+
+    def clear(self, session: Session, others: Iterable[Session]) -> list[Session]:
+        """End these sessions of the login's subject; returns those that are left. A name alone proves nothing: without a token
+        those that are alive stay, as they stay when their name is asked for."""
+        left = [other for other in others if session.grants is None and self._is_alive(other)]
+        for other in others:
+            if other not in left:
+                self._table.disconnect(other)
+        return left
+
+
+def may_be(grants: Grants, subject: str) -> bool:
+    """Whether these grants are for this subject, or for any."""
+    return grants.subject in ("", subject)
+
+
+def _same(name: Name, session_name: str) -> bool:
+    return name.relative == session_name if name.number else session_name.startswith(f"{name.relative}/")
