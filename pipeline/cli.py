@@ -75,14 +75,14 @@ Directory = Annotated[
         "--dir",
         envvar="CREWEL_PIPELINE__DIR",
         metavar="DIRECTORY",
-        help="Where the tables are: a directory here, or an address that a whole cluster reaches, hdfs://...",
+        help="Where the tables are: a local directory, or an address that a whole cluster reaches, hdfs://...",
     ),
 ]
 Master = Annotated[
     str | None,
     typer.Option(
         envvar="CREWEL_PIPELINE__MASTER",
-        help="Where Spark runs: spark://host:7077, local[4]. Not given: as spark-submit says, or on all cores here.",
+        help="Where Spark runs: spark://host:7077, local[4]. Default: as spark-submit sets it, or all local cores.",
     ),
 ]
 Settings = Annotated[
@@ -93,12 +93,14 @@ Config = Annotated[
     Path, typer.Option("--config", metavar="FILE", parser=_settings_file, help="Settings file of the server.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object in one line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not tell how far it is.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not report progress.")]
 Since = Annotated[
     datetime | None,
-    typer.Option("--from", metavar="TIME", parser=_moment, help="From when on: 2026-11-20T15:30 (UTC), or 2h ago."),
+    typer.Option(
+        "--from", metavar="TIME", parser=_moment, help="Start of the period: 2026-11-20T15:30 (UTC), or 2h ago."
+    ),
 ]
-Until = Annotated[datetime | None, typer.Option("--to", metavar="TIME", parser=_moment, help="Until when.")]
+Until = Annotated[datetime | None, typer.Option("--to", metavar="TIME", parser=_moment, help="End of the period.")]
 
 _DIRECTORY = "./data/pipeline"
 
@@ -109,14 +111,14 @@ _DIRECTORY = "./data/pipeline"
 @app.command()
 def live(
     directory: Directory = _DIRECTORY,
-    trigger: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often new entries are taken.")] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="Take what there is, and end.")] = False,
+    trigger: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often to read new entries.")] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Stop when up to date.")] = False,
     held_for: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="After how long a holdback is worth an alert; 0: never.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Raise an alert after this time on hold; 0: never.")
     ] = 600.0,
     fail_on_loss: Annotated[
         bool,
-        typer.Option("--fail-on-loss", help="End when entries were trimmed unread, instead of telling of the gap."),
+        typer.Option("--fail-on-loss", help="Stop when entries were trimmed unread, instead of recording a gap."),
     ] = False,
     master: Master = None,
     spark: Settings = None,
@@ -126,7 +128,7 @@ def live(
 ) -> None:
     """Follow the streams: tables, minutes, alerts.
 
-    Ends with SIGINT or SIGTERM. It may be killed at any moment, and goes on where it was.
+    Ends with SIGINT or SIGTERM. It may be killed at any moment, and continues where it was.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     show(
@@ -145,9 +147,9 @@ def backfill(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make tables of what the streams hold.
+    """Make tables from the streams.
 
-    All of it, or a part, without the resident job.
+    From all entries or a period, without the resident job.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     show(run_job("backfill", common, **_span(since, until)), common)
@@ -156,9 +158,9 @@ def backfill(
 @app.command()
 def report(
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", parser=_file, help="A page that needs nothing else.")
+        Path | None, typer.Option(metavar="FILE", parser=_file, help="Write a self-contained page.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(metavar="FILE", parser=_file, help="The same as JSON.")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="FILE", parser=_file, help="Write the same as JSON.")] = None,
     since: Since = None,
     until: Until = None,
     directory: Directory = _DIRECTORY,
@@ -168,9 +170,9 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell what died and why, and who is sick.
+    """Report dead letters and failing receivers.
 
-    Also which messages are poison, how long settling takes, and how much there is; of the last day, if nothing else is said.
+    Also poison messages, latencies and volumes; of the last day by default.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     show(run_job("report", common, html=html, json=data, **_span(since, until)), common)
@@ -189,13 +191,13 @@ def audit(
 ) -> None:
     """Prove that nothing was lost.
 
-    Each message that was owed has ended or waits, once. Ends with 1 if something does not add up.
+    Each pending delivery has ended or waits, once. Exits with 1 if the facts do not balance.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     result = run_job("audit", common, **_span(since, until))
     show(result, common)
     if not common.is_json:
-        print("All adds up." if result.is_clean else "Something does not add up; the table `audit` has all of it.")
+        print("The facts balance." if result.is_clean else "The facts do not balance; see the table `audit`.")
     if not result.is_clean:
         raise typer.Exit(1)
 
@@ -210,15 +212,17 @@ def redrive(
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
-    rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Letters a second at most.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, max=1_000_000, help="Maximum dead letters per second.")
+    ] = None,
     job: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Name of this work. Again with the same one, it ends what it began and adds none."
+            metavar="NAME", help="Name of the job. The same name continues an earlier job and adds nothing to it."
         ),
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="CREWEL_TOKEN", help="Who this is, as in `crewel dead-letters`.")
+        str | None, typer.Option(envvar="CREWEL_TOKEN", help="Token of an operator, as in `crewel dead-letters`.")
     ] = None,
     url: Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's address.")] = DEFAULT_URL,
     directory: Directory = _DIRECTORY,
@@ -228,9 +232,9 @@ def redrive(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Send dead letters again that SQL chooses.
+    """Redrive the dead letters that match an SQL condition.
 
-    Each goes to the receiver that it was for.
+    Each goes to its receiver.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     find: FindToken = context.obj or (lambda url: None)
@@ -254,7 +258,7 @@ def compact(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put the small files of the tables together.
+    """Merge small files of the tables.
 
     The resident job may run meanwhile.
     """

@@ -101,7 +101,7 @@ def patiently(step: Callable[[], _T], patience_s: float = PATIENCE_S) -> _T:
         try:
             return step()
         except redis.AuthenticationError as error:
-            raise StoreUnavailable(f"the store lets nobody in with this user and password: {error}") from error
+            raise StoreUnavailable(f"the store refuses this user and password: {error}") from error
         except _AWAY as error:
             pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
             attempt += 1

@@ -82,7 +82,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
         read = {name: partial(cut, name) for name in inputs.silver}
         silver = Lazily({**read, "intervals": partial(inputs.silver.__getitem__, "intervals")})
         unread_ms = unread_until_ms(inputs, after)
-        progress("comparing what was owed with what became of it")
+        progress("comparing pending deliveries with their ends")
         found = audit.audit(silver, snapshot.frames(spark), before.newest, unread_ms)
         tables.replace(_AUDIT, _within(found, options).coalesce(1))
         messages = silver["fact_published"].where("channel != ''").count()

@@ -93,7 +93,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = lambda words
         by_code = tuple((row["code"], row["count"]) for row in counts)
         return Result(options.job, sum(count for _, count in by_code), 0, 0, by_code=by_code)
     ids = _kept(spark, options, found)
-    progress(f"job {options.job}: {len(ids):,} letters chosen")
+    progress(f"job {options.job}: {len(ids):,} dead letters selected")
     return _send(ids, options, progress)
 
 
@@ -174,10 +174,10 @@ def _send(ids: list[str], options: Options, progress: Progress) -> Result:
                     gone += 1
                 else:
                     stayed.append(Stayed(each["id"], each["errorCode"], each["message"]))
-            progress(f"{redriven:,} of {len(ids):,} sent, {gone:,} were gone, {len(stayed):,} stay")
+            progress(f"{redriven:,} of {len(ids):,} redriven, {gone:,} were gone, {len(stayed):,} stay")
     except CrewelError as error:
-        done = f"{redriven:,} are sent, {gone:,} were gone"
-        raise CrewelError(f"{error}; {done}; --job {options.job} goes on with the others") from None
+        done = f"{redriven:,} are redriven, {gone:,} were gone"
+        raise CrewelError(f"{error}; {done}; --job {options.job} continues with the others") from None
     return Result(options.job, len(ids), redriven, gone, tuple(stayed))
 
 

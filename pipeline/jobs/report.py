@@ -59,7 +59,7 @@ class Result:
     poison: int
     """Poison messages."""
     sick: list[str]
-    """Sick receivers, the first hundred."""
+    """Failing receivers, the first hundred."""
     paths: list[str]
     """What was written: tables of Parquet, and files."""
 
@@ -116,7 +116,7 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
 
 
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """Return how many letters, poison messages and sick receivers there are."""
+    """Return how many dead letters, poison messages and failing receivers there are."""
     return {
         "letters": _letters(written["triage"]),
         "poison": written["poison"].count(),

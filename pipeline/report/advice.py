@@ -24,55 +24,59 @@ class Advice(NamedTuple):
 _LETTERS: Final = (
     (
         "resource.overflow.",
-        "It did not keep up, and its queue is full. See why it is held, slow or away; `delivery.queue_max_entries` and"
-        " `delivery.queue_max_bytes` say how much may wait. Then send again what died:",
+        "It did not keep up, and its queue is full. Find out why it is on hold, slow or absent;"
+        " `delivery.queue_max_entries` and `delivery.queue_max_bytes` limit the queue. Then redrive its dead letters:",
     ),
-    ("communication", "It could not be reached. See that it is back, then send again what died:"),
-    ("internal", "This is a fault of the server: its log tells more. Once it is mended, send again what died:"),
-    ("user", "Its own program rejects the messages. Look at the reason, mend the program, then send again what died:"),
-    ("", "Look at the reason and mend what it names. Then send again what died:"),
+    ("communication", "It could not be reached. Check that it is back, then redrive its dead letters:"),
+    ("internal", "This is a fault of the server: see its log. Once it is fixed, redrive the dead letters:"),
+    ("user", "Its program rejects the messages. Check the reason, fix the program, then redrive its dead letters:"),
+    ("", "Check the reason and fix the cause. Then redrive the dead letters:"),
 )
 """By the beginning of the code."""
 
 _SICK: Final = (
     (
-        "is so now",
-        "Nothing is delivered to it until somebody lets it go on. Mend what it complains of; then:",
+        "still is",
+        "Nothing is delivered to it until an operator activates it. Fix the reported cause; then:",
         "crewel sessions activate {}",
     ),
-    ("held back", "It goes on now. See whether it stays well, and how much waits for it:", ""),
+    ("on hold", "Delivery continues now. Check whether it stays active, and how much waits for it:", ""),
     (
         "fails",
-        "Its program rejects messages: the reasons are under “What died, and why”. What the server knows of it:",
+        "Its program rejects messages: see the reasons under “Dead letters”. Its state at the server:",
         "",
     ),
-    ("away", "Its client was not connected. See whether it runs; what it was owed waits for it:", ""),
-    ("takes", "It answers slower than it did, or than others. See what it waits for, and how much waits for it:", ""),
-    ("", "What it is sent is not acknowledged in time: it is slow, or its connection breaks. See how it does:", ""),
+    ("absent", "Its client was not connected. Check whether it runs; its messages wait for it:", ""),
+    (
+        "takes",
+        "It acknowledges more slowly than before, or than others. Find out what it waits for, and how much waits for it:",
+        "",
+    ),
+    ("", "It does not acknowledge its messages in time: it is slow, or its connection breaks. Check its state:", ""),
 )
-"""By a part of what is said of it: words, and a command if another one helps than to look at it."""
+"""By a part of the reason: words, and a command if showing the session does not help."""
 
 _AUDIT: Final = {
-    "lost": "A message was lost that was promised. Keep the store and the tables as they are: the facts named here are the"
-    " evidence of a defect of the server. The publisher can send it again.",
+    "lost": "A guaranteed message was lost. Keep the store and the tables unchanged: the facts named here are the"
+    " evidence of a defect of the server. The publisher can publish the message again.",
     "twice": "A message ended more than once. Nothing is lost; the facts are the evidence of a defect of the server.",
-    "surplus": "Somebody got a message that was not for them. The facts are the evidence of a defect of the server.",
-    "both": "A message ended and waits all the same: its receiver may get it once more. The facts are evidence of a defect.",
-    "unknown": "Facts of that time were trimmed before they were read, so nobody can tell. Let `crewel pipeline live` run all"
-    " the time, or raise `storage.facts_max_entries`.",
-    "not auditable": "A filter or a group decides who gets what, which the facts do not tell. Nothing is wrong with that.",
+    "surplus": "A receiver got a message that was not for it. The facts are the evidence of a defect of the server.",
+    "both": "A message ended and still waits: its receiver may get it once more. The facts are evidence of a defect.",
+    "unknown": "Facts of that time were trimmed before they were read, so the result is unknown. Run `crewel pipeline live`"
+    " all the time, or raise `storage.facts_max_entries`.",
+    "not auditable": "A filter or a group selects the receivers, which the facts do not record. This is not an error.",
 }
 
 
 def meaning(code: str) -> str:
-    """Return what a code means, or the one above it that is known, unless that says next to nothing; empty if nobody knows."""
+    """Return what a code means, or the one above it that is known, unless that is too general; empty if there is none."""
     while code not in _MEANINGS and "." in code:
         code = code.rpartition(".")[0]
     return _MEANINGS.get(code, "") if "." in code else ""
 
 
 def of_died(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about the most frequent ways to die."""
+    """Yield what to do about the most frequent dead letters."""
     for row in rows[:_MOST]:
         words = next(words for begin, words in _LETTERS if (row["code"] + ".").startswith(begin))
         where = {"error_code": row["code"], "channel": row["channel"], "receiver": row["receiver"]}
@@ -81,17 +85,17 @@ def of_died(rows: Rows) -> Iterable[Advice]:
 
 
 def of_poison(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about messages that nobody can digest."""
+    """Yield what to do about messages that receivers reject again and again."""
     for row in rows[:1]:
         yield Advice(
-            "Look at the content, and mend who publishes it. Sent again it would only die again; its letters, to be thrown away"
+            "Check the content, and fix its publisher. A redrive would only fail again; its dead letters, to be removed"
             f" with `crewel dead-letters discard`, are among those of `{row['channel']}`:",
             f"crewel dead-letters list --channel {_shell(row['channel'])}",
         )
 
 
 def of_sick(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about sick receivers."""
+    """Yield what to do about failing receivers."""
     for row in rows[:_MOST]:
         name = row["session"].removeprefix("client/")
         said = row["why"][0] if row["why"] else ""
@@ -101,7 +105,7 @@ def of_sick(rows: Rows) -> Iterable[Advice]:
 
 
 def of_audit(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about what does not add up."""
+    """Yield what to do about the findings of the audit."""
     for finding in dict.fromkeys(row["finding"] for row in rows):
         if finding in _AUDIT:
             yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}")

@@ -65,15 +65,15 @@ def _summary(told: Mapping[str, Any]) -> str:
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
     audited = (
-        "run `crewel pipeline audit` to know"
+        "run `crewel pipeline audit` to find out"
         if troubles is None
         else f"by the audit of every message, {moment(told['audited'])}"
     )
     tiles = (
         tile(
             letters,
-            "message died" if letters == 1 else "messages died",
-            "dead letters: kept, but nobody gets them by itself" if letters else "no receiver failed to take one",
+            "dead letter" if letters == 1 else "dead letters",
+            "kept, but not delivered until redriven" if letters else "no receiver failed to take a message",
             is_bad=bool(letters),
         ),
         tile(
@@ -84,8 +84,8 @@ def _summary(told: Mapping[str, Any]) -> str:
         ),
         tile(
             sick,
-            "sick receiver" if sick == 1 else "sick receivers",
-            "fail, lag, are away or held back" if sick else "all do as usual",
+            "failing receiver" if sick == 1 else "failing receivers",
+            "fail, lag, are absent or on hold" if sick else "all are normal",
             is_bad=bool(sick),
         ),
         tile("?" if troubles is None else troubles, "not accounted for", audited, is_bad=bool(troubles)),
@@ -99,18 +99,19 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
     settled = sum(row["count"] for row in told["settling"])
     if messages or settled:
         published = several(messages, "message was", "messages were")
-        yield f"<li>{published} published, and {several(settled, 'delivery', 'deliveries')} settled.</li>"
+        yield f"<li>{published} published, and {several(settled, 'delivery', 'deliveries')} acknowledged.</li>"
     else:
-        yield "<li>Nothing was published in this time.</li>"
+        yield "<li>Nothing was published in this period.</li>"
     if older := told["totals"]["older"]:
         yield (
-            f"<li>{several(older, 'dead letter', 'dead letters')} from before this time"
+            f"<li>{several(older, 'dead letter', 'dead letters')} from before this period"
             f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
         )
     for row in told["triage"][:1]:
         words = advice.meaning(row["code"])
         yield (
-            f"<li>Died most often: {as_code(row['code'])}{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
+            f"<li>Most frequent dead letter: {as_code(row['code'])}"
+            f"{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
             f" {as_code(row['channel'] or '(unknown)')} at {as_code(row['receiver'])},"
             f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
@@ -123,9 +124,9 @@ def _sentences(told: Mapping[str, Any]) -> Iterable[str]:
     for row in sick[:5]:
         yield f"<li>{as_code(row['session'])} {escape(', and '.join(row['why']))}.</li>"
     if len(sick) > 5:
-        yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} sick.</li>"
+        yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} failing.</li>"
     if not (told["triage"] or told["poison"] or sick):
-        yield "<li>Nothing died, no message was rejected more than once, and no receiver is conspicuous.</li>"
+        yield "<li>There are no dead letters, no message was rejected more than once, and no receiver is failing.</li>"
 
 
 # The sections
@@ -136,21 +137,21 @@ def _died(rows: Rows) -> str:
     for row in rows:
         by_code[row["code"]] += row["letters"]
     return section(
-        "What died, and why",
-        "A dead letter is a message that one receiver did not take. It is kept until somebody sends it again or throws it away."
-        " Those of one row have code, channel, receiver and the wording of the reason in common.",
+        "Dead letters",
+        "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
+        " discards it. The dead letters of one row share code, channel, receiver and the wording of the reason.",
         bars("Dead letters by code", by_code.most_common(10)) if rows else "",
         table(
             rows,
-            ("Letters", lambda row: number(row["letters"]), True),
+            ("Dead letters", lambda row: number(row["letters"]), True),
             ("Code", lambda row: _explained(row["code"]), False),
             ("Channel, receiver", lambda row: f"{as_code(row['channel'])}<br>{as_code(row['receiver'])}", False),
             ("Reason", lambda row: escape(row["template"]), False),
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
-            ("Died after", lambda row: duration(row["to_death_median_ms"]), True),
+            ("Failed after", lambda row: duration(row["to_death_median_ms"]), True),
             ("Attempts", lambda row: figure(row["attempts_mean"]), True),
             ("Example", lambda row: example("show", f"{row['sample_letter']}\n{row['sample_body']}"), False),
-            none="No message died.",
+            none="There are no dead letters.",
         ),
         advices(advice.of_died(rows)),
     )
@@ -164,7 +165,7 @@ def _explained(code: str) -> str:
 def _poison(rows: Rows) -> str:
     return section(
         "Poison messages",
-        "Rejected by several receivers, or several times by one: more likely the message is at fault than who gets it.",
+        "Rejected by several receivers, or several times by one: the message is more likely at fault than the receiver.",
         table(
             rows,
             ("Message", lambda row: as_code(row["message_id"]), False),
@@ -184,24 +185,24 @@ def _poison(rows: Rows) -> str:
 def _receivers(rows: Rows) -> str:
     sick = [row for row in rows if row["is_sick"]]
     others = len(rows) - len(sick)
-    as_usual = f"{several(others, 'other does', 'others do')} as usual." if sick else ""
+    as_usual = f"{several(others, 'other is', 'others are')} normal." if sick else ""
     return section(
-        "Sick receivers",
-        f"Compared with their own past, and with those who subscribe to the same. {as_usual}",
+        "Failing receivers",
+        f"Compared with their own past, and with receivers of the same patterns. {as_usual}",
         table(
             sick,
             ("Receiver", lambda row: as_code(row["session"]), False),
-            ("What", lambda row: "<br>".join(map(escape, row["why"])), False),
-            ("Settled", lambda row: number(row["settled"]), True),
+            ("Reason", lambda row: "<br>".join(map(escape, row["why"])), False),
+            ("Acknowledged", lambda row: number(row["settled"]), True),
             ("Failed", lambda row: number(row["failed"]), True),
             ("Rate", lambda row: share(row["failure_rate"]), True),
             ("Peers", lambda row: share(row["peers_failure_rate"]), True),
-            ("Held back", lambda row: duration(row["held_ms"], is_sum=True), True),
-            ("Away", lambda row: duration(row["polling_ms"], is_sum=True), True),
-            ("Sent again", lambda row: number(row["redelivered"]), True),
+            ("On hold", lambda row: duration(row["held_ms"], is_sum=True), True),
+            ("Absent", lambda row: duration(row["polling_ms"], is_sum=True), True),
+            ("Redelivered", lambda row: number(row["redelivered"]), True),
             ("Lag", lambda row: duration(row["lag_median_ms"]), True),
             ("Peers' lag", lambda row: duration(row["peers_lag_median_ms"]), True),
-            none=f"None of {several(others, 'receiver', 'receivers')} is conspicuous."
+            none=f"None of {several(others, 'receiver', 'receivers')} is failing."
             if rows
             else "There were no receivers.",
         ),
@@ -216,13 +217,13 @@ def _settling(told: Mapping[str, Any]) -> str:
         for name, column in (("half within", "p50_ms"), ("9 of 10 within", "p90_ms"), ("99 of 100 within", "p99_ms"))
     }
     return section(
-        "How long settling takes",
-        "From the moment a message is stored until its receiver has answered, over all channels. Each point is a minute.",
-        lines("Time to settle", series, "ms", pause_s=_PAUSE_S),
+        "Time to acknowledgement",
+        "From storing a message to its acknowledgement, over all channels. Each point is a minute.",
+        lines("Time to acknowledgement", series, "ms", pause_s=_PAUSE_S),
         table(
             told["channels"],
             ("Channel", lambda row: as_code(row["channel"]), False),
-            ("Settled", lambda row: number(row["count"]), True),
+            ("Acknowledged", lambda row: number(row["count"]), True),
             ("Half within", lambda row: duration(row["p50_ms"]), True),
             ("9 of 10 within", lambda row: duration(row["p90_ms"]), True),
             ("99 of 100 within", lambda row: duration(row["p99_ms"]), True),
@@ -233,15 +234,15 @@ def _settling(told: Mapping[str, Any]) -> str:
 
 def _backlog(rows: Rows) -> str:
     series = {
-        "wait at its end": [(row["minute"], row["waiting"]) for row in rows],
-        "came to be owed": [(row["minute"], row["owed"]) for row in rows],
+        "pending at the end": [(row["minute"], row["waiting"]) for row in rows],
+        "became pending": [(row["minute"], row["owed"]) for row in rows],
         "ended": [(row["minute"], row["ended"]) for row in rows],
     }
     return section(
-        "What waits",
-        "Messages that receivers came to be owed in each minute, that ended in it, and that wait when it is over. A line that"
+        "Backlog",
+        "Deliveries that became pending in each minute, that ended in it, and that were pending at its end. A line that"
         " grows and does not come down is a receiver that does not keep up.",
-        lines("Messages by minute", series, "messages"),
+        lines("Deliveries by minute", series, "messages"),
     )
 
 
@@ -249,18 +250,18 @@ def _capacity(told: Mapping[str, Any]) -> str:
     rows: Rows = told["hours"]
     series = {
         "stored": [(row["hour"], row["persistent"]) for row in rows],
-        "not stored": [(row["hour"], row["transient"]) for row in rows],
+        "transient": [(row["hour"], row["transient"]) for row in rows],
     }
     return section(
-        "How much there is",
-        "Messages by hour. Those that are not stored are known with `events.level=all` only.",
+        "Volume",
+        "Messages by hour. Transient messages are counted with `events.level=all` only.",
         columns("Messages by hour", series, "messages"),
         table(
             told["capacity"],
             ("Hour", lambda row: moment(row["hour"]), False),
             ("Channel", lambda row: as_code(row["channel"]), False),
             ("Stored", lambda row: number(row["persistent"]), True),
-            ("Not stored", lambda row: number(row["transient"]), True),
+            ("Transient", lambda row: number(row["transient"]), True),
             ("Deliveries", lambda row: number(row["deliveries"]), True),
             ("Receivers", lambda row: number(row["sessions"]), True),
             ("Bytes of facts", lambda row: number(row["bytes"]), True),
@@ -274,7 +275,7 @@ def _audit(told: Mapping[str, Any]) -> str:
     rows: Rows | None = told["audit"]
     if rows is None:
         body = (
-            "<p class='none'>Nobody has audited yet.</p><div class='do'><h3>What to do</h3>"
+            "<p class='none'>There was no audit yet.</p><div class='do'><h3>What to do</h3>"
             "<pre>crewel pipeline audit</pre></div>"
         )
     else:
@@ -287,9 +288,9 @@ def _audit(told: Mapping[str, Any]) -> str:
             ("Subscription", lambda row: as_code(row["pattern"] or ""), False),
             ("In words", lambda row: escape(row["words"]), False),
             ("Facts", lambda row: " ".join(map(as_code, row["evidence"])), False),
-            none="Every message that was owed has ended once, or waits.",
+            none="Every pending delivery has ended once, or waits.",
         ) + advices(advice.of_audit(rows))
     when = "" if rows is None else f" of {moment(told['audited'])}"
     return section(
-        "Is anything lost?", f"What the last audit{when} found: all that was owed, against all that became of it.", body
+        "Is anything lost?", f"Findings of the last audit{when}: every delivery compared with its end.", body
     )

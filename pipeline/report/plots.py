@@ -97,7 +97,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]], unit: str = "") -> str:
 
 def nothing(title: str) -> str:
     """Return what stands where there is nothing to draw."""
-    return f'<p class="none">{escape(title)}: nothing in this time.</p>'
+    return f'<p class="none">{escape(title)}: nothing in this period.</p>'
 
 
 def number(value: float) -> str:

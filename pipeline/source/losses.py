@@ -24,7 +24,7 @@ class Gap:
     """How many; None if nobody knows."""
 
     def __str__(self) -> str:
-        lost = "nobody knows how many entries" if self.lost is None else f"{self.lost} entries"
+        lost = "an unknown number of entries" if self.lost is None else f"{self.lost} entries"
         return f"{self.stream}: {lost} after {self.after} and before {self.before or 'the end'}"
 
 
@@ -33,9 +33,9 @@ class EntriesLost(CrewelError):
 
     def __init__(self, gap: Gap) -> None:
         super().__init__(
-            f"entries were trimmed before they were read ({gap}). What happened then is not known. Let the store keep more"
+            f"entries were trimmed before they were read ({gap}). What happened then is unknown. Let the store keep more"
             " (storage.facts_max_entries, events.max_bytes) or read more often; with the option failOnDataLoss=false the gap is"
-            " counted and reading goes on."
+            " counted and reading continues."
         )
 
 

@@ -29,13 +29,13 @@ OPTIONS: Final = (
         "start",
         "earliest",
         "Where to begin: `earliest`, `latest`, a time (milliseconds since 1970, or as `2026-11-20T08:00:00Z`, or a day), or"
-        " the id of an entry, after which it begins. A stream with a checkpoint goes on from that.",
+        " the id of an entry, after which it begins. A stream with a checkpoint continues from it.",
     ),
     Option("end", "latest", "Where a batch ends: `latest`, a time, before which it ends, or the id of its last entry."),
     Option(
         "failOnDataLoss",
         "true",
-        "Whether a stream ends with an error if entries were trimmed before they were read; `false`: a row tells of the gap.",
+        "Whether a stream ends with an error if entries were trimmed before they were read; `false`: a row records the gap.",
     ),
     Option("maxRows", "0", "Most entries of a batch of a stream; 0: all that there are."),
     Option(

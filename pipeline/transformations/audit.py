@@ -229,20 +229,22 @@ def _words() -> Column:
         f.when(
             f.col("finding") == "lost",
             f.format_string(
-                "It was owed to %s, and has neither ended nor does it wait: it is not in the record, and the cursor is past it",
+                "It was pending for %s, and has neither ended nor waits: it is not in the record, and the cursor is past it",
                 "receiver",
             ),
         )
         .when(
             (f.col("finding") == "surplus") & (f.col("taken_before") > 0),
-            f.format_string("It ended for %s, to whom it was never owed", "receiver"),
+            f.format_string("It ended for %s, and was not for that receiver", "receiver"),
         )
-        .when(f.col("finding") == "surplus", f.format_string("It waits for %s, to whom it was never owed", "receiver"))
+        .when(
+            f.col("finding") == "surplus", f.format_string("It waits for %s, and was not for that receiver", "receiver")
+        )
         .when(
             f.col("finding") == "twice",
             f.format_string("It ended %d times for %s", f.col("taken_before"), "receiver"),
         )
-        .otherwise(f.format_string("It ended for %s, and waits all the same", "receiver"))
+        .otherwise(f.format_string("It ended for %s, and still waits", "receiver"))
     )
 
 

@@ -204,11 +204,11 @@ def _why(limits: Limits, window_ms: float) -> Column:
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
     reasons = (
         (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
-        (f.col("is_held"), f.concat(_share("held back", "held_ms", window_ms), f.lit(", and is so now"))),
-        (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("held back", "held_ms", window_ms)),
-        (_is_long("polling_ms", limits, window_ms), _share("away", "polling_ms", window_ms)),
-        (redelivers, f.format_string("%.0f %% of what it is sent goes again", f.col("redelivery_rate") * 100)),
-        (lags, f.format_string("takes %.0f ms, and %.0f ms are usual", lag, usual_lag)),
+        (f.col("is_held"), f.concat(_share("on hold", "held_ms", window_ms), f.lit(", and still is"))),
+        (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("on hold", "held_ms", window_ms)),
+        (_is_long("polling_ms", limits, window_ms), _share("absent", "polling_ms", window_ms)),
+        (redelivers, f.format_string("%.0f %% of its messages are redelivered", f.col("redelivery_rate") * 100)),
+        (lags, f.format_string("takes %.0f ms, usually %.0f ms", lag, usual_lag)),
     )
     return f.filter(
         f.array(*(f.when(f.coalesce(holds, f.lit(False)), words) for holds, words in reasons)),

@@ -189,7 +189,7 @@ def test_the_report_names_the_sick_and_the_held_receiver_and_no_other(reported: 
     assert sorted(result.sick) == [f"client/{HELD}", f"client/{SICK}"]
     why = {row["session"]: row["why"] for row in told["receivers"]}
     assert [text.partition(" ")[0] for text in why[f"client/{SICK}"]] == ["fails"]
-    assert why[f"client/{HELD}"][0].endswith("and is so now")
+    assert why[f"client/{HELD}"][0].endswith("and still is")
     assert f"client/{SICK}" in page
 
 

@@ -1,4 +1,4 @@
-"""Sick receivers, from small frames."""
+"""Failing receivers, from small frames."""
 
 from datetime import datetime
 from typing import Any
@@ -62,10 +62,10 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert not rows["old"]["is_sick"]  # it has always been so
     assert (rows["slow"]["lag_median_ms"], rows["slow"]["past_lag_median_ms"]) == (5000.0, 10.0)
     assert rows["slow"]["peers_lag_median_ms"] == 10.0
-    assert rows["slow"]["why"] == ["takes 5000 ms, and 10 ms are usual"]
+    assert rows["slow"]["why"] == ["takes 5000 ms, usually 10 ms"]
 
 
-def test_receivers_that_are_held_away_or_sent_things_again_are_sick(spark: SparkSession) -> None:
+def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkSession) -> None:
     rows = _rows(
         spark,
         fact_held=[
@@ -79,11 +79,11 @@ def test_receivers_that_are_held_away_or_sent_things_again_are_sick(spark: Spark
         event_redelivered=[{"session": "again", "count": 6, "until": time(150 * S)}],
         fact_ended=_settled("again", 6, 150),
     )
-    assert (rows["held"]["held_ms"], rows["held"]["why"]) == (50 * S, ["held back for 50 % of the time, and is so now"])
+    assert (rows["held"]["held_ms"], rows["held"]["why"]) == (50 * S, ["on hold for 50 % of the time, and still is"])
     assert not rows["short"]["is_sick"]
-    assert rows["was"]["why"] == ["held back for 20 % of the time"]
-    assert (rows["away"]["polling_ms"], rows["away"]["why"]) == (60 * S, ["away for 60 % of the time"])
-    assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of what it is sent goes again"])
+    assert rows["was"]["why"] == ["on hold for 20 % of the time"]
+    assert (rows["away"]["polling_ms"], rows["away"]["why"]) == (60 * S, ["absent for 60 % of the time"])
+    assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of its messages are redelivered"])
 
 
 def test_a_holdback_ends_with_its_release_or_its_session(spark: SparkSession) -> None:

@@ -190,7 +190,7 @@ def test_a_job_that_broke_off_goes_on_and_sends_each_letter_once(place: Place, m
     monkeypatch.setattr("crewel.pipeline.jobs.redrive._PORTION", 3)
     letters = [place.letter(ms) for ms in range(1, 11)]
     Office.breaks = [200, "lost", 200, 403]
-    with pytest.raises(CrewelError, match="not now; 3 are sent, 3 were gone; --job j goes on") as raised:
+    with pytest.raises(CrewelError, match="not now; 3 are redriven, 3 were gone; --job j continues") as raised:
         place.run()
     assert "\n" not in str(raised.value)
     result = place.run()

@@ -34,11 +34,11 @@ def test_a_code_means_what_it_or_the_one_above_it_means(code: str, words: str) -
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("user.update.error", "Its own program rejects"),
+        ("user.update.error", "Its program rejects"),
         ("communication.timeout", "could not be reached"),
         ("resource.overflow.queue.entries", "did not keep up"),
         ("internal.unknown", "fault of the server"),
-        ("something.else", "Look at the reason"),
+        ("something.else", "Check the reason"),
     ],
 )
 def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -> None:
@@ -64,19 +64,19 @@ def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel:
     ("why", "command"),
     [
         ("fails 40 % of its messages", "crewel sessions show joe/1"),
-        ("held back for 61 % of the time, and is so now", "crewel sessions activate joe/1"),
-        ("away for 90 % of the time", "crewel sessions show joe/1"),
-        ("takes 5021 ms, and 20 ms are usual", "crewel sessions show joe/1"),
-        ("31 % of what it is sent goes again", "crewel sessions show joe/1"),
+        ("on hold for 61 % of the time, and still is", "crewel sessions activate joe/1"),
+        ("absent for 90 % of the time", "crewel sessions show joe/1"),
+        ("takes 5021 ms, usually 20 ms", "crewel sessions show joe/1"),
+        ("31 % of its messages are redelivered", "crewel sessions show joe/1"),
     ],
 )
-def test_each_sickness_has_a_cure(why: str, command: str) -> None:
+def test_each_reason_of_a_failing_receiver_has_a_command(why: str, command: str) -> None:
     (advice,) = of_sick([receiver(why)])
     assert advice.command == command
 
 
-def test_who_was_held_back_and_is_so_no_more_is_not_to_be_activated() -> None:
-    (advice,) = of_sick([receiver("held back for 61 % of the time")])
+def test_a_receiver_that_is_no_longer_on_hold_is_not_to_be_activated() -> None:
+    (advice,) = of_sick([receiver("on hold for 61 % of the time")])
     assert advice.command == "crewel sessions show joe/1"
 
 

@@ -51,16 +51,16 @@ def test_the_page_is_whole_and_needs_nothing_else(told: Told) -> None:
     assert "None" not in text
 
 
-def test_where_nothing_happened_that_is_said_and_nothing_is_to_be_done_but_to_audit() -> None:
+def test_an_empty_report_advises_only_an_audit() -> None:
     text = Reader(page(NOTHING)).text
     for words in (
-        "Nothing was published in this time.",
-        "Nothing died, no message was rejected more than once, and no receiver is conspicuous.",
-        "No message died.",
+        "Nothing was published in this period.",
+        "There are no dead letters, no message was rejected more than once, and no receiver is failing.",
+        "There are no dead letters.",
         "There were no receivers.",
-        "Time to settle: nothing in this time.",
-        "Messages by hour: nothing in this time.",
-        "Nobody has audited yet.",
+        "Time to acknowledgement: nothing in this period.",
+        "Messages by hour: nothing in this period.",
+        "There was no audit yet.",
     ):
         assert words in text
     assert text.count("What to do") == 1
@@ -70,13 +70,13 @@ def test_where_nothing_happened_that_is_said_and_nothing_is_to_be_done_but_to_au
 def test_what_happened_is_said_first_in_words() -> None:
     text = Reader(page(SOME)).text
     for words in (
-        "10 messages were published, and 9 deliveries settled.",
-        "2 dead letters from before this time are not shown: see --from .",
-        "Died most often: user.update.error (the receiver's code failed on this message), on /orders/new at client/joe/1 ,"
-        " 3 times. “line 7 is wrong”",
+        "10 messages were published, and 9 deliveries acknowledged.",
+        "2 dead letters from before this period are not shown: see --from .",
+        "Most frequent dead letter: user.update.error (the receiver's code failed on this message), on /orders/new"
+        " at client/joe/1 , 3 times. “line 7 is wrong”",
         "Worst message: 17 on /orders/new , rejected 2 times by 2 receivers.",
         "client/joe/1 fails 40 % of its messages.",
-        "What the last audit of 2026-11-20 22:30 found",
+        "Findings of the last audit of 2026-11-20 22:30",
     ):
         assert words in text
 
@@ -91,9 +91,14 @@ def test_one_is_not_called_several() -> None:
         "poison": [poison(receivers=1, failures=1)],
     }
     text = Reader(page(told)).text
-    for words in ("1 message died", "1 message was published, and 1 delivery settled.", ", 1 time.", "by 1 receiver."):
+    for words in (
+        "1 dead letter",
+        "1 message was published, and 1 delivery acknowledged.",
+        ", 1 time.",
+        "by 1 receiver.",
+    ):
         assert words in text
-    assert "1 dead letter from before this time is not shown" in text
+    assert "1 dead letter from before this period is not shown" in text
 
 
 def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
@@ -140,4 +145,4 @@ def test_only_what_does_not_add_up_counts_as_not_accounted_for(audit: list[Told]
 def test_a_sum_of_nothing_is_no_figure_and_a_small_share_is_one() -> None:
     text = Reader(page(SOME)).text
     assert "0.1 %" in text
-    assert "- - 0 20 ms -" in text, "held back, away, sent again, lag, and that of nobody"
+    assert "- - 0 20 ms -" in text, "on hold, absent, redelivered, lag, and no lag of peers"

@@ -81,7 +81,7 @@ def test_a_point_alone_is_seen_however_many_there_are() -> None:
     "drawn", [lines("x", {}), lines("x", {"a": minutes(None)}), columns("x", {"a": minutes(0)}), bars("x", [])]
 )
 def test_where_there_is_nothing_to_draw_that_is_said(drawn: str) -> None:
-    assert drawn == '<p class="none">x: nothing in this time.</p>'
+    assert drawn == '<p class="none">x: nothing in this period.</p>'
 
 
 def test_names_are_text() -> None:
