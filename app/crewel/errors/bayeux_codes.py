@@ -8,43 +8,32 @@ from __future__ import annotations
 
 from enum import Enum, StrEnum
 
-
-class BayeuxCode(StrEnum):
-    """The fixed `error` texts, `NNN:<arguments>:<text>`. Clients match on the three digits."""
-
-    CHANNEL_MISSING = "400::channel_missing"
-    SESSION_UNKNOWN = "402::session_unknown"
-    HANDSHAKE_DENIED = "403::handshake_denied"
-    SUBSCRIPTION_MISSING = "403::subscription_missing"
-    SUBSCRIPTION_INVALID = "403::subscription_invalid"
-    SUBSCRIBE_FAILED = "403::subscribe_failed"
-    UNSUBSCRIBE_FAILED = "403::unsubscribe_failed"
-    MESSAGE_DELETED = "404::message_deleted"
-    CHANNEL_INVALID = "405::channel_invalid"
-    MESSAGE_ID_INVALID = "405::message_id_invalid"
-    INTERNAL_ERROR = "500::internal_error"
-
-    @property
-    def meaning(self) -> str:
-        """When the server answers so, in one line."""
-        return _MEANINGS[self]
+from crewel.errors.codes import Explained
 
 
-_MEANINGS = {
-    BayeuxCode.CHANNEL_MISSING: "The message has no `channel`, or unsubscribes from an unknown channel.",
-    BayeuxCode.SESSION_UNKNOWN: "The `clientId` is unknown, has expired, or does not belong to this browser cookie"
-    " or socket.",
-    BayeuxCode.HANDSHAKE_DENIED: "The security policy refused the handshake.",
-    BayeuxCode.SUBSCRIPTION_MISSING: "A subscribe or unsubscribe has no `subscription`.",
-    BayeuxCode.SUBSCRIPTION_INVALID: "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
-    BayeuxCode.SUBSCRIBE_FAILED: "The session ended before the subscribe was decided, or the subscribe names a meta"
-    " channel.",
-    BayeuxCode.UNSUBSCRIBE_FAILED: "An unsubscribe names a meta channel.",
-    BayeuxCode.MESSAGE_DELETED: "An extension or a listener of the application rejected the message.",
-    BayeuxCode.CHANNEL_INVALID: "`channel` is not a valid channel name, or is a wildcard in a publish.",
-    BayeuxCode.MESSAGE_ID_INVALID: "`id` contains other characters than letters and digits.",
-    BayeuxCode.INTERNAL_ERROR: "The application failed while handling the message; the log has the cause.",
-}
+class BayeuxCode(Explained):
+    """The fixed `error` texts, `NNN:<arguments>:<text>`, and when the server answers so. Clients match on the three digits."""
+
+    CHANNEL_MISSING = "400::channel_missing", "The message has no `channel`, or unsubscribes from an unknown channel."
+    SESSION_UNKNOWN = (
+        "402::session_unknown",
+        "The `clientId` is unknown, has expired, or does not belong to this browser cookie or socket.",
+    )
+    HANDSHAKE_DENIED = "403::handshake_denied", "The security policy refused the handshake."
+    SUBSCRIPTION_MISSING = "403::subscription_missing", "A subscribe or unsubscribe has no `subscription`."
+    SUBSCRIPTION_INVALID = (
+        "403::subscription_invalid",
+        "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
+    )
+    SUBSCRIBE_FAILED = (
+        "403::subscribe_failed",
+        "The session ended before the subscribe was decided, or the subscribe names a meta channel.",
+    )
+    UNSUBSCRIBE_FAILED = "403::unsubscribe_failed", "An unsubscribe names a meta channel."
+    MESSAGE_DELETED = "404::message_deleted", "An extension or a listener of the application rejected the message."
+    CHANNEL_INVALID = "405::channel_invalid", "`channel` is not a valid channel name, or is a wildcard in a publish."
+    MESSAGE_ID_INVALID = "405::message_id_invalid", "`id` contains other characters than letters and digits."
+    INTERNAL_ERROR = "500::internal_error", "The application failed while handling the message; the log has the cause."
 
 
 class Denied(StrEnum):

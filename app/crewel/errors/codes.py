@@ -10,31 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 
-class Category(StrEnum):
+class Explained(StrEnum):
+    """Words of the wire, each with its meaning in one line: `NAME = word, meaning`."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str = "") -> Self:
+        """The member of this word."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+
+class Category(Explained):
     """Whose doing it is: the first word of a code."""
 
-    USER = "user"
-    COMMUNICATION = "communication"
-    RESOURCE = "resource"
-    INTERNAL = "internal"
-    LEGACY = "legacy"
-
-    @property
-    def meaning(self) -> str:
-        """Whose doing it is, in one line."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Category.USER: "A mistake of the caller or the receiver.",
-    Category.COMMUNICATION: "A transport problem; the message itself is fine.",
-    Category.RESOURCE: "A resource is exhausted or unavailable; an operator can fix it.",
-    Category.INTERNAL: "A fault of the server itself.",
-    Category.LEGACY: "An error without a code.",
-}
+    USER = "user", "A mistake of the caller or the receiver."
+    COMMUNICATION = "communication", "A transport problem; the message itself is fine."
+    RESOURCE = "resource", "A resource is exhausted or unavailable; an operator can fix it."
+    INTERNAL = "internal", "A fault of the server itself."
+    LEGACY = "legacy", "An error without a code."
 
 
 class ErrorCode(NamedTuple):

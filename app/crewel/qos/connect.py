@@ -6,10 +6,10 @@ Everything is checked here, so that no code behind it looks at JSON. Times are m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from crewel.errors import IllegalArgument
+from crewel.errors.codes import Explained
 from crewel.qos.fields import Option, Options, flag, member_of, number, text, whole
 from crewel.qos.names import ANONYMOUS, Name, parse_name
 
@@ -17,36 +17,19 @@ MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
 
 
-class Settle(StrEnum):
+class Settle(Explained):
     """What acknowledges a delivered message."""
 
-    BATCH = "batch"
-    MESSAGE = "message"
-
-    @property
-    def meaning(self) -> str:
-        """What it says, in one line."""
-        return "its batch is acknowledged" if self is Settle.BATCH else "a status of its own, in `ext.update`"
+    BATCH = "batch", "its batch is acknowledged"
+    MESSAGE = "message", "a status of its own, in `ext.update`"
 
 
-class OverflowPolicy(StrEnum):
+class OverflowPolicy(Explained):
     """What a full queue does, by the name that `ext.session` uses."""
 
-    DEAD_MESSAGE = "deadMessage"
-    DROP_OLDEST = "dropOldest"
-    DISCONNECT = "disconnect"
-
-    @property
-    def meaning(self) -> str:
-        """What it says, in one line."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    OverflowPolicy.DEAD_MESSAGE: "The arriving message becomes a dead letter.",
-    OverflowPolicy.DROP_OLDEST: "The oldest unsent message of the lowest priority is dropped.",
-    OverflowPolicy.DISCONNECT: "The session ends.",
-}
+    DEAD_MESSAGE = "deadMessage", "The arriving message becomes a dead letter."
+    DROP_OLDEST = "dropOldest", "The oldest unsent message of the lowest priority is dropped."
+    DISCONNECT = "disconnect", "The session ends."
 
 
 @dataclass(frozen=True, slots=True)
