@@ -258,7 +258,7 @@ def test_a_subject_queue_is_peeked_and_cleared(desk: Desk, queue: str) -> None:
     assert (desk.cmd(f"{path}?uptime"), desk.cmd(f"{path}?creationDate")) == (0, "")
     assert desk.cmd(f"{path}?killClient") == 0
     assert desk.cmd(f"{path}?clearSubjectQueue") == 3
-    assert "for whom nothing waits" in desk.refused(f"{path}?subjectQueueNumMsgs")
+    assert "no session and no messages here" in desk.refused(f"{path}?subjectQueueNumMsgs")
 
 
 def test_a_forced_erase_drops_messages_of_subject_queues(desk: Desk, queue: str, channel: str) -> None:
