@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crewel.storage.backups import Contents
     from crewel.storage.connection import Reader
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
@@ -43,7 +43,7 @@ def backup(file: File, overrides: Overrides = None, config: Config = None) -> No
 
 def restore(
     file: File,
-    force: Annotated[bool, typer.Option("--force", help="Remove first what is there under this prefix.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the data under this prefix.")] = False,
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:

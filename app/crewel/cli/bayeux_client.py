@@ -20,7 +20,9 @@ DEFAULT_URL = "http://127.0.0.1:8080/cometd"
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings file; crewel.toml here if there is one."),
+    typer.Option(
+        "--config", metavar="FILE", help="Settings file. Default: crewel.toml in this directory, if it exists."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -30,27 +32,27 @@ Url = Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's Bayeux
 Transports = Annotated[
     list[str] | None,
     typer.Option(
-        "--transport", metavar="NAME", help="websocket or long-polling; may be repeated, the first is tried first."
+        "--transport", metavar="NAME", help="websocket or long-polling; may be repeated, in order of preference."
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
         envvar="CREWEL_TOKEN",
-        help="A JSON Web Token, or the admin token. Not given: the admin token of a server on this machine, which is"
-        " shown to the address of that server only.",
+        help="A JSON Web Token, or the admin token. Default: the admin token of a server on this machine, which is"
+        " sent to the address of that server only.",
     ),
 ]
 ResumeFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Keep the session's secret here (0600), so that the next process takes the session over at once.",
+        help="File for the session's secret (0600), with which the next process takes the session over at once.",
     ),
 ]
 AsJson = Annotated[
     bool | None,
-    typer.Option("--json/--no-json", help="One JSON object a line; the default unless on a terminal."),
+    typer.Option("--json/--no-json", help="Print one JSON object per line; the default unless on a terminal."),
 ]
 
 

@@ -26,8 +26,8 @@ _NS = 1_000_000_000
 
 # Which ones are meant
 
-_Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Dead ids.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead letters.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Count them only.")]
 _FILTERS: Final[Mapping[str, Any]] = {
     "everything": Annotated[
         bool | None, typer.Option("--all", help="All dead letters, or all that match the filters.")
@@ -44,7 +44,7 @@ _FILTERS: Final[Mapping[str, Any]] = {
     "since": Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="WHEN", help="Only those not older: 30m, 2h or 7d ago, or a date such as 2026-11-20."
+            "--since", metavar="WHEN", help="Only those since then: 30m, 2h or 7d ago, or a date such as 2026-11-20."
         ),
     ],
 }
@@ -167,7 +167,7 @@ def _row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
 @command(app)
 async def show(
     admin: Admin,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Dead ids.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of dead letters.")],
     as_json: AsJson = None,
 ) -> None:
     """Print all that is known of dead letters."""
@@ -189,12 +189,14 @@ async def redrive(
     admin: Admin,
     ids: _Ids = None,
     dry_run: _DryRun = False,
-    rate: Annotated[float | None, typer.Option(min=0.001, max=1_000_000, help="Dead letters a second at most.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, max=1_000_000, help="Dead letters per second, at most.")
+    ] = None,
     to_channel: Annotated[
         bool,
         typer.Option(
             "--to-channel",
-            help="Publish them to their channels, instead of the receiver; addressed ones go to their destination.",
+            help="Send to their channels instead of the receiver; point-to-point messages go to their destination.",
         ),
     ] = False,
     as_json: AsJson = None,
@@ -321,7 +323,9 @@ async def export(admin: Admin, ids: _Ids = None, **asked: Any) -> None:
 @command(app, options=_FILTERS)
 async def dump(
     admin: Admin,
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIRECTORY", help="Where to; it is made if need be.")],
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIRECTORY", help="Target directory; created if it does not exist.")
+    ],
     ids: _Ids = None,
     as_json: AsJson = None,
     **asked: Any,

@@ -16,7 +16,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red", "unknown": "
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Repair damaged files of the server's own store; asks before it cuts anything."),

@@ -21,7 +21,7 @@ PATIENCE_MS = 30_000
 
 @bayeux_client.with_options(qos_options.OF_PUBLISH)
 def pub(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where to.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Channel to publish to.")],
     data: Annotated[
         str | None,
         typer.Argument(
@@ -29,9 +29,11 @@ def pub(
             help="JSON, or else text. `-`, or nothing with a pipe: each line of standard input is one message.",
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Publish DATA this often, or at most so many lines.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Publish DATA this many times, or at most this many lines.")
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Messages a second; as fast as answered without.")
+        float | None, typer.Option(min=0.001, help="Messages per second. Default: as fast as they are answered.")
     ] = None,
     persistent: Annotated[
         bool,
@@ -47,21 +49,21 @@ def pub(
             min=1,
             max=LONGEST_MS,
             metavar="MS",
-            help="With --persistent or --force-queuing: how long each message is tried again.",
+            help="With --persistent or --force-queuing: how long to retry each message.",
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Publishing again with the same key, within two minutes, does nothing. Of several messages the second"
-            " has KEY-2. --persistent alone makes a random one.",
+            help="Idempotency key: repeating a publish with it within two minutes has no effect. The second of"
+            " several messages has KEY-2. --persistent alone uses a random key.",
         ),
     ] = None,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     transport: bayeux_client.Transports = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each reply as a JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each reply as one JSON object per line.")] = False,
     **asked: Any,
 ) -> None:
     """Publish one message, or many; each is answered before the next is sent. Says nothing if all goes well."""

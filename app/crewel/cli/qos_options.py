@@ -102,7 +102,7 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="NAME",
-        help="Address it to a session, client/joe/1, or to all of a subject's, client/joe; may be repeated.",
+        help="Send it to a session, client/joe/1, or to all sessions of a subject, client/joe; may be repeated.",
     ),
 ]
 
@@ -114,7 +114,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         bool | None, typer.Option("--force-queuing", help="With --to: queue it while the subject has no session.")
     ],
     "distribute": Annotated[
-        Distribute | None, typer.Option("--distribute", help="With --to: which of a subject's sessions get it.")
+        Distribute | None, typer.Option("--distribute", help="With --to: which sessions of a subject get it.")
     ],
     "subscribable": Annotated[
         bool | None,
@@ -124,7 +124,7 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
     ],
     "life_time": Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="How long it lives: 90s, 30m, 7d, or milliseconds; 0: it is in no history."),
+        typer.Option(metavar="TIME", help="Lifetime: 90s, 30m, 7d, or milliseconds; 0: no history keeps it."),
     ],
     "force_destroy": Annotated[
         bool | None, typer.Option("--force-destroy", help="Remove it from queues too when it expires.")
@@ -133,18 +133,18 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         bool | None,
         typer.Option("--force-update/--no-force-update", help="Whether it is delivered if it equals the previous one."),
     ],
-    "reply_to": Annotated[str | None, typer.Option(metavar="CHANNEL", help="Where an answer is awaited.")],
+    "reply_to": Annotated[str | None, typer.Option(metavar="CHANNEL", help="Channel for replies.")],
     "properties": Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="What travels with it, JSON or text; may be repeated."),
+        typer.Option("--property", metavar="NAME=VALUE", help="A client property, JSON or text; may be repeated."),
     ],
     "history_max": Annotated[
         int | None,
-        typer.Option("--history", min=0, metavar="N", help="Of the topic: how many messages its history keeps."),
+        typer.Option("--history", min=0, metavar="N", help="Topic: how many messages its history keeps."),
     ],
-    "readonly": Annotated[bool | None, typer.Option("--readonly", help="Of the topic: it takes no second message.")],
+    "readonly": Annotated[bool | None, typer.Option("--readonly", help="Topic: accept no second message.")],
     "destroy_delay": Annotated[
-        str | None, typer.Option(metavar="TIME", help="Of the topic: how long it lives when nothing refers to it.")
+        str | None, typer.Option(metavar="TIME", help="Topic: how long it lives when nothing refers to it.")
     ],
     "administrative": Annotated[
         bool | None,
@@ -198,13 +198,15 @@ OF_SUBSCRIPTION: Final[Mapping[str, Any]] = {
         typer.Option(
             "--filter",
             metavar="EXPRESSION",
-            help="Only what this JMESPath over data, channel, clientProperties and sender is true for: 'data.n > `3`'.",
+            help="Receive only messages that match this JMESPath over data, channel, clientProperties and sender:"
+            " 'data.n > `3`'.",
         ),
     ],
     "history": Annotated[
-        int | None, typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages; -1: with all.")
+        int | None,
+        typer.Option("--history", min=-1, metavar="N", help="Begin with the last N messages of the history; -1: all."),
     ],
-    "newest_first": Annotated[bool | None, typer.Option("--newest-first", help="With --history: in this order.")],
+    "newest_first": Annotated[bool | None, typer.Option("--newest-first", help="With --history: newest first.")],
     "since": Annotated[
         str | None,
         typer.Option(

@@ -33,14 +33,14 @@ def reply(
             " last line of its standard error is the message of the answer.",
         ),
     ] = None,
-    timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="How long the command may take.")] = 60_000,
+    timeout_ms: Annotated[int, typer.Option(min=1, metavar="MS", help="Time-out of the command.")] = 60_000,
     at_once: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many requests are worked on at the same time.")
+        int, typer.Option(min=1, metavar="N", help="How many requests to process at the same time.")
     ] = 1,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many requests.")] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
+        typer.Option(metavar="NAME", help="Name of the session: joe/1, or joe to get a number."),
     ] = None,
     resume_file: bayeux_client.ResumeFile = None,
     group: qos_options.Group = None,

@@ -13,22 +13,20 @@ if TYPE_CHECKING:
 
 
 def request(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Where responders listen.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Channel of the responders.")],
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="What is asked: JSON, or else text. `-`: all of standard input.")
+        str, typer.Argument(metavar="DATA", help="The request: JSON, or else text. `-`: all of standard input.")
     ],
     timeout_ms: Annotated[
-        int, typer.Option(min=1, metavar="MS", help="How long the answer may take, from the start of the command.")
+        int, typer.Option(min=1, metavar="MS", help="Time-out of the reply, from the start of the command.")
     ] = 10_000,
     to: qos_options.To = None,
-    persistent: Annotated[
-        bool, typer.Option("--persistent", help="Have the request stored before it is answered.")
-    ] = False,
+    persistent: Annotated[bool, typer.Option("--persistent", help="Store the request before it is answered.")] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     transport: bayeux_client.Transports = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the whole message as a JSON object, and not only its data.")
+        bool, typer.Option("--json", help="Print the whole message as a JSON object, not only its data.")
     ] = False,
 ) -> None:
     """Publish a request, wait for the answer, and print its data as JSON.

@@ -24,7 +24,7 @@ def serve(
         typer.Option(metavar="MODULE", help="Python module with services; may be repeated."),
     ] = None,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the store also from a server that lives, which ends then.")
+        bool, typer.Option("--take-over", help="Take over the store even from a server that is alive, which then ends.")
     ] = False,
     overrides: Overrides = None,
     config: Config = None,

@@ -18,8 +18,10 @@ app = typer.Typer(name="sessions", help="List sessions, put them on hold, activa
 @command(app, "list")
 async def _list(
     admin: Admin,
-    subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only this subject's.")] = None,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only those ALIVE, POLLING or DEAD.")] = None,
+    subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only sessions of this subject.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only sessions in this state: ALIVE, POLLING or DEAD.")
+    ] = None,
     held: Annotated[bool, typer.Option("--held", help="Only those on hold.")] = False,
     as_json: AsJson = None,
 ) -> None:
@@ -75,8 +77,8 @@ async def show(admin: Admin, names: Names, as_json: AsJson = None) -> None:
 async def hold(
     admin: Admin,
     names: Names,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who look at it later.")] = None,
-    code: Annotated[str | None, typer.Option(metavar="CODE", help="A code, for those who look at it later.")] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Reason, for other operators.")] = None,
+    code: Annotated[str | None, typer.Option(metavar="CODE", help="Code, for other operators.")] = None,
     as_json: AsJson = None,
 ) -> None:
     """Put sessions on hold: messages wait until they are activated."""
@@ -99,7 +101,7 @@ _OPERATIONS: Final[Mapping[str, tuple[str, Describe]]] = {
     ),
     "ping": ("Ping clients.", lambda answer: f"{answer['pingMs']} ms"),
     "retry": (
-        "Send again now what clients could not take, without waiting for the end of the pause.",
+        "End the pause after a failure of clients: send their queues now.",
         lambda answer: "tried again" if answer["retried"] else "nothing waited for a retry",
     ),
     "kill": ("End sessions. The queue of a named one becomes dead letters.", lambda answer: "ended"),

@@ -9,13 +9,13 @@ from crewel.cli.admin_client import Admin, command
 from crewel.cli.bayeux_client import AsJson, Config, Overrides
 from crewel.errors import CrewelError
 
-app = typer.Typer(name="settings", help="Look at settings, and change those of a running server.")
+app = typer.Typer(name="settings", help="Show settings, and change those of a running server.")
 
 
 @app.callback(invoke_without_command=True)
 def settings(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:

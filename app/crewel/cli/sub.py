@@ -28,19 +28,19 @@ class Settle(StrEnum):
 Channels = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**. None: what is addressed to --name."
+        metavar="CHANNEL", help="Names or wildcards: /chat/demo /news/**. None: point-to-point messages to --name."
     ),
 ]
 UpdateException = Annotated[
     str | None,
     typer.Option(metavar="CODE", help="Print each message, then reject it with this code, such as user.update.error."),
 ]
-UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="What to say with --update-exception, for people.")]
+UpdateMessage = Annotated[str, typer.Option(metavar="TEXT", help="Reason for --update-exception, for humans.")]
 Retries = Annotated[
     int | None,
-    typer.Option(min=-1, help="How often a message is repeated after a communication.* code; -1: for ever."),
+    typer.Option(min=-1, help="How often a message is sent again after a communication.* code; -1: no limit."),
 ]
-DelayMs = Annotated[int | None, typer.Option(min=0, help="How long after the failure it is repeated.")]
+DelayMs = Annotated[int | None, typer.Option(min=0, help="Pause before it is sent again.")]
 SettleBy = Annotated[
     Settle, typer.Option(help="Whether each printed message is acknowledged alone, or with its batch.")
 ]
@@ -50,15 +50,15 @@ Oneway = Annotated[bool, typer.Option("--oneway", help="Deliver each message onc
 @bayeux_client.with_options(qos_options.OF_SUBSCRIPTION)
 def sub(
     channels: Channels = None,
-    ack: Annotated[bool, typer.Option(help="Have the server keep messages until they have arrived.")] = True,
+    ack: Annotated[bool, typer.Option(help="Make the server keep messages until they have arrived.")] = True,
     count: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Be the session of this name: joe/1, or joe to be given a number."),
+        typer.Option(metavar="NAME", help="Name of the session: joe/1, or joe to get a number."),
     ] = None,
     leave: Annotated[
         bool,
-        typer.Option("--leave", help="Leave the session behind at the end: it collects messages for the next `sub`."),
+        typer.Option("--leave", help="Keep the session at the end: it collects messages for the next `sub`."),
     ] = False,
     resume_file: bayeux_client.ResumeFile = None,
     update_exception: UpdateException = None,

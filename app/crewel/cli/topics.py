@@ -12,18 +12,20 @@ from crewel.cli.bayeux_client import AsJson
 
 Channels = Annotated[list[str], typer.Argument(metavar="CHANNEL...", help="Channels: /chat/demo.")]
 
-app = typer.Typer(name="topics", help="Look at topics and their histories, and erase them.", no_args_is_help=True)
+app = typer.Typer(name="topics", help="Inspect topics and their histories, and erase them.", no_args_is_help=True)
 
 
 @command(app, "list")
 async def _list(
     admin: Admin,
     pattern: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Only those of this channel or pattern: '/chat/**'.")
+        str | None, typer.Option(metavar="PATTERN", help="Only topics of this channel or pattern: '/chat/**'.")
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(metavar="STATE", help="Only those ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED."),
+        typer.Option(
+            metavar="STATE", help="Only topics in this state: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED."
+        ),
     ] = None,
     as_json: AsJson = None,
 ) -> None:
@@ -50,8 +52,8 @@ async def show(admin: Admin, channels: Channels, as_json: AsJson = None) -> None
 async def history(
     admin: Admin,
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.")],
-    count: Annotated[int, typer.Option(min=1, max=1000, help="Most messages, of the newest.")] = 100,
-    newest_first: Annotated[bool, typer.Option("--newest-first", help="In this order.")] = False,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="At most this many of the newest messages.")] = 100,
+    newest_first: Annotated[bool, typer.Option("--newest-first", help="Newest first.")] = False,
 ) -> None:
     """Print the messages that the history of a topic keeps, a JSON object a line. They stay."""
     query = {"count": count, "newestFirst": "true" if newest_first else "false"}
@@ -64,7 +66,7 @@ async def history(
 async def erase(
     admin: Admin,
     channels: Channels,
-    force: Annotated[bool, typer.Option("--force", help="Drop what waits in queues too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drop queued messages too.")] = False,
     as_json: AsJson = None,
 ) -> None:
     """End topics: history and settings go, subscribers get a notice. What waits in queues is delivered unless --force."""
