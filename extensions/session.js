@@ -79,6 +79,8 @@ export class SessionExtension {
             this.#changed(this);
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
+        } else if (message.channel === "/meta/subscribe" && message.id === undefined) {
+            return message; // the server has ended a subscription: then the listeners have to go
         } else if (message.channel === "/meta/subscribe" && !this.#subscribes.delete(message.id) && !message.successful) {
             // The client takes the listeners of the channel away when a subscribe fails, also when that is one of the login
             // before. The session continues, so what comes then would be acknowledged without a listener.

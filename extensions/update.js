@@ -27,6 +27,7 @@ const RETRYING = {retries: 5, delay: 1000, factor: 2, maxDelay: 60000, absence: 
 export class UpdateExtension {
     #asked;
     #onRejected;
+    #onEnded;
     #remembered;
     #unclaimedMs;
     #fresh = []; // listeners that were added just now, and may take what came before them
@@ -44,17 +45,20 @@ export class UpdateExtension {
     /**
      * @param asked more fields of `ext.session`, such as {ackWait: 60000, dispatcher: {retries: 3, delay: 1000}}
      * @param onRejected called with each status that the server did not take: {id, ..., reason}
+     * @param onEnded called when the server has ended a subscription, with {subscription, errorCode, message}: its listeners
+     *     get nothing more. The client's own listeners of /meta/subscribe and /meta/unsuccessful are called as well
      * @param remembered how many ids of settled messages are kept, to drop what comes twice; and at most how many messages
      *     that no listener has taken
      * @param unclaimedMs after how long a message that no listener takes becomes a dead letter; -1: never
      */
-    constructor(asked = {}, {onRejected = () => {}, remembered = 10000, unclaimedMs = -1} = {}) {
+    constructor(asked = {}, {onRejected = () => {}, onEnded = () => {}, remembered = 10000, unclaimedMs = -1} = {}) {
         if (!Number.isInteger(unclaimedMs) || unclaimedMs < -1) {
             throw new RangeError(`unclaimedMs is a number of milliseconds, or -1 for ever, not ${unclaimedMs}`);
         }
         this.#unclaimedMs = unclaimedMs;
         this.#asked = asked;
         this.#onRejected = onRejected;
+        this.#onEnded = onEnded;
         this.#remembered = remembered;
         this.#ledger = new Ledger(remembered);
     }
@@ -72,7 +76,7 @@ export class UpdateExtension {
     /** Says that a message is still being worked on: its wait, if the session has one, begins anew. */
     working(message) {
         const id = message?.ext?.update?.id;
-        if (this.#isGranted && this.#ledger.handling(id)) {
+        if (this.#ledger.handling(id)) {
             this.#ledger.statuses.put({id, state: "WORKING"});
             this.#changed();
         }
@@ -119,6 +123,8 @@ export class UpdateExtension {
             this.#negotiated(message);
         } else if (message.channel === "/meta/connect") {
             this.#connected(message);
+        } else if (message.channel === "/meta/subscribe" && message.id === undefined && !message.successful) {
+            return this.#ended(message);
         } else if (this.#isGranted && message.data !== undefined && typeof message.ext?.update?.id === "string") {
             return this.#delivered(message);
         }
@@ -186,6 +192,29 @@ export class UpdateExtension {
                 handling.end();
             } else {
                 this.#keep(message, handling, earlier?.since ?? Date.now());
+            }
+        });
+        return message;
+    }
+
+    /** The server has ended a subscription. Once the page has been told, that counts as settled. */
+    #ended(message) {
+        const id = message.ext?.update?.id;
+        const isTracked = this.#isGranted && typeof id === "string";
+        if (isTracked && this.#ledger.isDone(id)) {
+            this.#ledger.ok(id);
+            this.#changed();
+            return null;
+        }
+        const {errorCode, message: text} = message.ext?.subscribe ?? {};
+        console.error(`update: the server has ended the subscription to ${message.subscription}: ${text}`);
+        const ledger = this.#ledger;
+        // As with a delivery: when this runs, the client has called its listeners.
+        queueMicrotask(() => {
+            this.#onEnded({subscription: message.subscription, errorCode, message: text});
+            if (isTracked) {
+                ledger.ok(id);
+                this.#changed();
             }
         });
         return message;
@@ -422,7 +451,8 @@ export class UpdateExtension {
     }
 
     #handling(message) {
-        return this.#isGranted ? this.#ledger.handling(message?.ext?.update?.id) : undefined;
+        // Also while a handshake is on its way: what a listener takes meanwhile is told with the next connect.
+        return this.#ledger.handling(message?.ext?.update?.id);
     }
 }
 

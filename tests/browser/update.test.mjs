@@ -648,3 +648,57 @@ test("a new session has none of the messages that waited for a listener in the o
     await page.hold();
     assert.equal(page.update.unclaimed, 0);
 });
+
+test("a listener that is added while a handshake is on its way reports how it fared", async () => {
+    const page = await open();
+    const slow = later();
+    await deliver(page, delivery("1", 1), delivery("2", 2), delivery("3", 3));
+    page.connect.reply({successful: false, error: "402::unknown", advice: {reconnect: "handshake", interval: 0}});
+    const shake = await page.wire.next("/meta/handshake");
+    page.cometd.addListener("/a", ({data}) => {
+        if (data === 1) {
+            throw Object.assign(new Error("no"), {errorCode: "user.update.error"});
+        }
+        return data === 2 ? slow.promise : undefined;
+    });
+    await Promise.resolve();
+    const ext = {ack: true, session: {update: true, reconnected: true}};
+    shake.reply({clientId: "d", version: "1.0", supportedConnectionTypes: ["wire"], ext});
+    const first = await page.hold();
+    const told = first.message.ext.update;
+    first.reply({ext: {ack: 1}});
+    await page.hold();
+    assert.deepEqual(told, [{id: "1", errorCode: "user.update.error", message: "no"}, ...working("2"), ok("3")]);
+    slow.reject({errorCode: "user.update.error", message: "later"});
+    assert.deepEqual((await page.told()).message.data, [{id: "2", errorCode: "user.update.error", message: "later"}]);
+});
+
+/** The notice that the server has ended a subscription. */
+const ended = (id) => ({
+    channel: "/meta/subscribe",
+    successful: false,
+    subscription: "/a",
+    error: "429:/a:resource.exhaust",
+    ext: {subscribe: {errorCode: "resource.exhaust", message: "too expensive"}, update: {id, state: "FAILED"}},
+});
+
+test("that the server has ended a subscription is told once, behind what came before, and settled", async () => {
+    const heard = [];
+    const page = await open({options: {onEnded: (told) => heard.push(told)}});
+    page.cometd.addListener("/meta/unsuccessful", ({subscription}) => heard.push(subscription));
+    page.cometd.subscribe("/a", ({data}) => heard.push(data));
+    assert.deepEqual(await deliver(page, delivery("1", 1), ended("2")), [ok("1"), ok("2")]);
+    const told = {subscription: "/a", errorCode: "resource.exhaust", message: "too expensive"};
+    assert.deepEqual(heard.splice(0), [1, "/a", told]);
+    assert.deepEqual(await deliver(page, ended("2"), delivery("3", 3)), [ok("2"), ...unclaimed("3")]);
+    assert.deepEqual(heard, []);
+});
+
+test("the listeners of a subscription that the server has ended go, with names too", async () => {
+    const extensions = (update) => [
+        ["ack", new AckExtension()], ["session", new SessionExtension({name: "joe/1"})], ["update", update],
+    ];
+    const page = await open({extensions});
+    page.cometd.subscribe("/a", () => assert.fail("it has ended"));
+    assert.deepEqual(await deliver(page, ended("1"), delivery("2", 2)), [ok("1"), ...unclaimed("2")]);
+});

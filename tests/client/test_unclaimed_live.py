@@ -138,3 +138,52 @@ async def test_late_results_and_answers_are_of_no_interest(start_server: StartSe
         await ann.publish("/a", 1)
         assert await read(heard, 1) == [1]
         assert joe.unclaimed == 0
+
+
+CHANNEL = "/back/filtered"
+COSTLY = "max(data) < `0` || sum(data) < `0`"
+HUGE = [1] * 30_000
+
+
+@pytest.mark.parametrize(
+    "settling", [{"update": True}, {"update": True, "settle": "batch"}, {"ack": True}, {"ack": False}], ids=str
+)
+async def test_a_filter_that_is_too_expensive_ends_its_subscription(desk: Desk, settling: dict[str, Any]) -> None:
+    async with Client(desk.server.url, **settling) as joe, Client(desk.server.url) as publisher:
+        subscription = await joe.subscribe(CHANNEL, filter=COSTLY)
+        for data in ([-1], HUGE, [-2]):
+            await publisher.publish(CHANNEL, data, persistent=True)
+        assert await values(subscription, 2) == [[-1], HUGE]
+        with pytest.raises(SubscribeRefused, match="too expensive") as caught:
+            await values(subscription, 2)  # the last message may have been judged before the subscription ended
+        assert caught.value.error_code == "resource.exhaust"
+        again = await joe.subscribe(CHANNEL)
+        await publisher.publish(CHANNEL, [3], persistent=True)
+        assert await values(again, 1) == [[3]]
+
+
+@pytest.mark.parametrize("settling", [{"update": True}, {"update": True, "settle": "batch"}, {"ack": True}], ids=str)
+async def test_a_client_that_was_away_learns_that_its_subscription_has_ended(
+    desk: Desk, name: str, settling: dict[str, Any]
+) -> None:
+    async with Client(desk.server.url, name=name, leave=True, **settling) as joe:
+        await joe.subscribe(CHANNEL, filter=COSTLY)
+    async with Client(desk.server.url) as publisher:
+        for data in ([-1], HUGE):
+            await publisher.publish(CHANNEL, data, persistent=True)
+    told = await eventually(lambda: desk.get(f"/sessions/{name}")["failedSubscriptions"])
+    assert told[CHANNEL]["errorCode"] == "resource.exhaust"
+    again = Client(desk.server.url, name=name, resume=joe.resume, leave=True, **settling)
+    with pytest.raises(SubscribeRefused, match=r"too expensive.*subscribe again"):
+        await asyncio.wait_for(_subscribed(again), LIMIT_S)
+    async with Client(desk.server.url, name=name, resume=again.resume, **settling) as joe:
+        assert await values(await joe.subscribe(CHANNEL), 2) == [[-1], HUGE]
+
+
+async def values(subscription: Subscription, count: int) -> list[Any]:
+    return [(await subscription.receive(LIMIT_S)).data for _ in range(count)]
+
+
+async def _subscribed(client: Client) -> None:
+    async with client:
+        await client.subscribe(CHANNEL)

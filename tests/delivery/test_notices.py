@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from crewel.delivery.batches import Batches
 from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry, erased_notice
+from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.node import Node
 from crewel.delivery.order import place_of
 from crewel.delivery.records import EndReason, LogId, SessionName, SessionRecord, Waiting
@@ -120,11 +121,49 @@ def test_an_adopted_session_has_its_notices_parked_behind_their_messages() -> No
 
 
 def test_its_entry_is_a_notice() -> None:
-    stored = erased_notice(Waiting(channel="/a", priority=2), LogId(9))
+    stored = notice_entry(Waiting(channel="/a", priority=2), LogId(9))
     assert (stored.position, stored.priority, stored.is_notice) == (9, 2, True)
     assert stored.fields == {"channel": "/a", "data": None}
-    origin = Origin("x", "1", state="ERASED")
-    assert erased_notice(Waiting(channel="/a"), LogId(0), origin).origin is origin
+    assert notice_entry(Waiting(channel="/a"), LogId(0), stamp=("x", "1")).origin == Origin("x", "1", state="ERASED")
+
+
+WHY = '{"errorCode":"resource.exhaust","message":"too expensive"}'
+
+
+def test_that_a_subscription_has_failed_is_a_failed_reply() -> None:
+    stored = notice_entry(Waiting(channel="/a/*", priority=2), LogId(9), WHY)
+    assert (stored.position, stored.priority, stored.is_notice, stored.channel) == (9, 2, True, "/a/*")
+    assert stored.fields == {
+        "channel": "/meta/subscribe",
+        "successful": False,
+        "subscription": "/a/*",
+        "error": "429:/a/*:resource.exhaust",
+        "ext": {"subscribe": {"errorCode": "resource.exhaust", "message": "too expensive"}},
+    }
+    assert orjson.loads(stored.updated())["ext"]["update"] == {"id": "9", "rcvTimestamp": "9000", "state": "FAILED"}
+
+
+def test_it_waits_behind_all_that_came_by_its_subscription() -> None:
+    durable = opened((1, waiting(0, "/a/b")), (2, waiting(9, "/c")), (3, waiting(5, "/a/c")))
+    durable.notice(LogId(9), "/a/*", why=WHY)
+    durable.park(LogId(9))
+    assert parked(durable) == [2, 3, 1, 9]
+
+
+def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> None:
+    node = Node(LogId(0))
+    record = SessionRecord(JOE, {}, notices={"/a": LogId(9), "/b": LogId(8)}, failed={"/a": WHY})
+    durable = Durable.adopted(record)
+    node.add(durable)
+    assert durable.failed == {"/a": WHY}
+    durable.notice(LogId(10), "/b", why=WHY)
+    assert durable.failed == {"/a": WHY, "/b": WHY}
+    durable.settle(LogId(9))
+    node.touch(durable)
+    node.commit()
+    assert durable.failed == {"/b": WHY}
+    durable.notice(LogId(11), "/b")
+    assert durable.failed == {}
 
 
 @pytest.mark.parametrize("resends", [False, True])

@@ -109,8 +109,8 @@ async def test_a_fact_tells_what_has_ended(store: Store) -> None:
 # Topics that are erased
 
 
-async def erased(owner: Owner, *, ends: bool = True, tells: bool = True) -> sessions.Erased:
-    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, notifies=tells)
+async def erased(owner: Owner, *, ends: bool = True, tells: bool = True, why: str = "") -> sessions.Erased:
+    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, notifies=tells, why=why)
     answer: sessions.Erased = await owner.do(step)
     return answer
 
@@ -172,3 +172,15 @@ async def test_a_settled_notice_leaves_the_record(store: Store) -> None:
     answer = await erased(owner, ends=False)
     await owner.commit(answer.notice, replace(change(), noticed=("/a",)))
     assert "n:/a" not in await owner.record()
+
+
+async def test_a_subscription_that_the_server_ends_says_why(store: Store) -> None:
+    owner = await started(store)
+    await owner.login()
+    await owner.subscribe("/a")
+    (newest,) = await owner.publish("/a")
+    answer = await erased(owner, why='{"errorCode":"x"}')
+    assert (answer.interval, answer.stays, answer.prev) == ((0, newest), False, newest)
+    assert (await owner.record())["n:/a"] == f'{answer.notice} {{"errorCode":"x"}}'
+    (joe,) = (await (await started(store, "c")).adopt_all()).values()
+    assert (joe.notices, joe.failed) == ({"/a": answer.notice}, {"/a": '{"errorCode":"x"}'})

@@ -50,6 +50,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session
 from crewel.broker.session_restorer import SessionRestorer
 from crewel.broker.session_table import SessionTable
+from crewel.broker.subscriptions.failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
 from crewel.broker.subscriptions.options import SubscriptionOptions
@@ -159,6 +160,10 @@ class Parts:
             access,
             self.backlog,
         )
+        self.failures = SubscriptionFailures(
+            runtime, self.ids, outbound, self.subscription_options, access, self.subscriptions
+        )
+        self.subscription_options.exceeded = self.failures.exceeded
         self.permissions = Permissions(channels, self.guard, self.groups, self.subscription_options, self.subscriptions)
         self.histories = HistoryReader(access, self.subscription_options)
 
@@ -341,6 +346,7 @@ class Parts:
             self.access,
             self.subscriptions,
             readers,
+            self.failures,
         )
         handshakes = HandshakeHandler(
             runtime,

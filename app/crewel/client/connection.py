@@ -23,10 +23,20 @@ from crewel.client.errors import (
     NegotiationError,
     NoReplyError,
     RequestTimeoutError,
+    SubscribeRefused,
     TransportError,
 )
 from crewel.client.extension import AckExtension, BatchGate, Extension, LoginExtension, Pipe
-from crewel.client.message import CONNECT, HANDSHAKE, Handling, Message, is_delivery, is_successful
+from crewel.client.message import (
+    CONNECT,
+    HANDSHAKE,
+    Handling,
+    Message,
+    is_delivery,
+    is_failure,
+    is_queued,
+    is_successful,
+)
 from crewel.client.router import Router
 from crewel.client.settle import UpdateExtension
 from crewel.client.transports import LongPolling, Transport, WebSocket, Wiring
@@ -197,6 +207,10 @@ class Connection:
             if not self.update.repeats(fields):
                 self._deliver(fields, self.update.begin(fields))
             return
+        if is_failure(fields):
+            if not self.update.repeats(fields):
+                self._router.fail(SubscribeRefused(fields), self.update.begin(fields))
+            return
         if fields.get("channel") == HANDSHAKE and is_successful(fields):
             self._router.begin_session(is_reconnected=self.login.reply.get("reconnected") is True)
         self._on_reply(fields)
@@ -244,7 +258,7 @@ class Connection:
 def _announced(payload: list[Fields]) -> int:
     """How many deliveries a handshake reply announced (reference 3.3) that are not in the same payload."""
     announced = sum(fields["x-messages"] for fields in payload if isinstance(fields.get("x-messages"), int))
-    return announced - sum(map(is_delivery, payload)) if announced else 0
+    return announced - sum(map(is_queued, payload)) if announced else 0
 
 
 def common_transports(ours: Iterable[str], offered: object) -> list[str]:

@@ -149,7 +149,7 @@ class NameTaken(HandshakeRefused):
 
 
 class SubscribeRefused(RefusedError):
-    """The server refused a subscription."""
+    """The server refused a subscription, or has ended it since."""
 
 
 class PublishRefused(RefusedError):

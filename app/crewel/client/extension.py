@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_delivery, is_successful, with_ext
+from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_queued, is_successful, with_ext
 
 log = logging.getLogger("crewel.client")
 
@@ -229,7 +229,7 @@ class BatchGate:
         for fields in sorted(payload, key=_closes_batch):
             if _closes_batch(fields):
                 out += self._close(fields)
-            elif not is_delivery(fields) or self._is_awaited(fields):
+            elif not is_queued(fields) or self._is_awaited(fields):
                 out.append(fields)
             else:
                 out += self._keep(fields)

@@ -226,6 +226,16 @@ def is_delivery(fields: Fields) -> bool:
     return isinstance(channel, str) and not channel.startswith("/meta/") and "data" in fields
 
 
+def is_failure(fields: Fields) -> bool:
+    """Whether this is the notice that the server has ended a subscription: the failed reply to a subscribe that nobody sent."""
+    return fields.get("channel") == SUBSCRIBE and "id" not in fields and fields.get("successful") is False
+
+
+def is_queued(fields: Fields) -> bool:
+    """Whether this comes out of the session's queue, in its order and to be acknowledged."""
+    return is_delivery(fields) or is_failure(fields)
+
+
 def is_successful(reply: Fields) -> bool:
     """Whether `successful` is JSON `true`; anything else is a refusal."""
     return reply.get("successful") is True

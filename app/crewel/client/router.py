@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
+from crewel.client.errors import SubscribeRefused
 from crewel.client.message import Handling, Message, channel_name, is_delivery, update_of
 from crewel.client.subscription import Overflow, Progress, Subscription
 
@@ -55,6 +56,7 @@ class Router:
         self._listeners: dict[str, list[Subscription]] = {}
         self._fallbacks: dict[str, list[Subscription]] = {}
         self._erased: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
+        self._failed: dict[str, tuple[SubscribeRefused, Handling | None]] = {}
         self._unwanted: set[str] = set()
         self._knows_all: bool | None = None
         self._is_over = False
@@ -62,7 +64,13 @@ class Router:
 
     def add(self, subscription: Subscription, ext: Fields | None) -> Interest:
         """Register a subscription; the first one of a channel brings the `ext` that its subscribe carries. Raises ValueError
-        for a later one with other options: the server has one subscription for all of them."""
+        for a later one with other options: the server has one subscription for all of them; and SubscribeRefused, once, if the
+        server has ended a subscription to this channel that was made by an earlier client of the session."""
+        if subscription.channel in self._failed:
+            error, handling = self._failed.pop(subscription.channel)
+            if handling is not None:
+                handling.end()
+            raise error
         interest = self._interests.setdefault(subscription.channel, Interest(subscription.channel, ext))
         if _options(interest.ext) != _options(ext):
             raise ValueError(f"this client is subscribed to {subscription.channel} with other options")
@@ -138,6 +146,21 @@ class Router:
             del self._interests[interest.channel]
         _end(interest.subscriptions, error)
 
+    def fail(self, error: SubscribeRefused, handling: Handling | None) -> None:
+        """The server has ended a subscription: its local ones end with `error`, behind what came before. If there are none yet,
+        the next `add` raises it. The notice is settled when the application has seen it."""
+        channel = str(error.reply.get("subscription"))
+        interest = self._interests.pop(channel, None)
+        if interest is None:
+            log.warning("%s", error)
+            self._failed[channel] = error, handling
+            return
+        interest.refusal = error
+        for subscription in interest.subscriptions:
+            subscription.fail(error, None if handling is None else handling.share())
+        if handling is not None:
+            handling.end()
+
     def end(self, error: Exception | None) -> None:
         """The session has ended for good: every subscription ends, with `error` unless the application ended it."""
         self._is_over = True
@@ -166,6 +189,7 @@ class Router:
         had before, it may be subscribed to channels that this client does not know of."""
         if not is_reconnected:
             self.unclaimed.clear()
+            self._failed.clear()
             self._unwanted.clear()
             self._knows_all = True
         elif self._knows_all is None:

@@ -22,7 +22,7 @@ from crewel.client.message import (
     Failure,
     Handling,
     ext_part,
-    is_delivery,
+    is_queued,
     is_successful,
     update_of,
     with_ext,
@@ -266,7 +266,7 @@ class UpdateExtension(Extension):
 
     def repeats(self, fields: Fields) -> bool:
         """Whether this is a delivery that came before and is not to be delivered again."""
-        if not self.is_granted or not is_delivery(fields):
+        if not self.is_granted or not is_queued(fields):
             return False
         update = update_of(fields)
         message_id = update.get("id")
@@ -274,7 +274,7 @@ class UpdateExtension(Extension):
 
     def begin(self, fields: Fields) -> Handling | None:
         """Begin with a delivery; None if no status is to be reported."""
-        if not self.is_granted or not is_delivery(fields):
+        if not self.is_granted or not is_queued(fields):
             return None
         message_id = update_of(fields).get("id")
         return self._ledger.begin(message_id) if isinstance(message_id, str) else None

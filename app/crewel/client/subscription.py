@@ -16,7 +16,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from crewel.bayeux.message import Fields
 from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError
-from crewel.client.message import Message
+from crewel.client.message import Handling, Message
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
 
 Position = Mapping[str, Mapping[str, str]]
@@ -122,8 +122,9 @@ class Subscription:
 
     The iteration ends after `unsubscribe` and when the application closes the
     client. It raises when the subscription was lost: `SubscribeRefused` if the
-    server refused it in a new session, `DisconnectedError` if the server ended
-    the session for good. Leaving it as a context manager unsubscribes.
+    server refused it in a new session or has ended it, because its filter is
+    too expensive; `DisconnectedError` if the server ended the session for good.
+    Leaving it as a context manager unsubscribes.
 
     The notice that its topic is erased (`message.is_erased`) is the last message
     of a subscription to just this channel; wildcards continue.
@@ -152,6 +153,9 @@ class Subscription:
         self._ended = False
         self._ends_with_notice = False
         self._error: Exception | None = None
+        self._failure: Handling | None = (
+            None  # the notice that the server has ended it, until the application has seen the error
+        )
         self._release = release
         self.is_unwanted = False
         """Whether the application has unsubscribed it: what still comes for it alone is not wanted any more."""
@@ -240,6 +244,16 @@ class Subscription:
             self._ended, self._error = True, error
             self._changed.set()
 
+    def fail(self, error: Exception, notice: Handling | None) -> None:
+        """The server has ended it: what is queued can still be read, then `error` is raised, and the notice is settled."""
+        self._failure = notice
+        self.end(error)
+
+    def _settle_failure(self) -> None:
+        notice, self._failure = self._failure, None
+        if notice is not None:
+            notice.end()
+
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message.
 
@@ -264,6 +278,7 @@ class Subscription:
         await self._leave()
 
     async def _leave(self) -> None:
+        self._settle_failure()
         self.end()
         await self._release(self)
 
@@ -274,6 +289,7 @@ class Subscription:
         self._settle_taken()
         while not self._queue:
             if self._ended:
+                self._settle_failure()
                 raise self._error or StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()

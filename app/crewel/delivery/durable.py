@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any, Final
 
+from crewel.bayeux.channel import matches
 from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.pending_letters import PendingLetters
 from crewel.delivery.recent import Owed
@@ -44,6 +45,7 @@ class Durable(Owed):
         "death",
         "ending",
         "expiry",
+        "failed",
         "floor",
         "holder",
         "is_dirty",
@@ -86,6 +88,8 @@ class Durable(Owed):
         self._stored: dict[LogId, Waiting] = {}
         self._stored_inbox: set[LogId] = set()
         self._stored_notices: dict[str, LogId] = {}
+        self.failed: dict[str, str] = {}
+        """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
         self._stored_batch = 0
         self.letters: PendingLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
@@ -107,6 +111,7 @@ class Durable(Owed):
         messages = {**record.open, **record.inbox}
         durable._stored_notices = dict(record.notices)
         durable.notices = {place: Waiting(1, channel=channel) for channel, place in record.notices.items()}
+        durable.failed = dict(record.failed)
         durable.parked = sorted(
             rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
         )
@@ -349,12 +354,15 @@ class Durable(Owed):
             if (waiting := messages.get(log_id)) is not None:
                 messages[log_id] = waiting._replace(attempts=waiting.attempts + times)
 
-    # Notices that topics were erased
+    # Notices that topics were erased, or that the server has ended subscriptions
 
-    def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL) -> list[LogId]:
-        """The store has put the notice that the topic of this channel was erased at this place, instead of any that waited
-        there for the session; its priority is at most `lowest`. Returns the places of the others."""
+    def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL, why: str = "") -> list[LogId]:
+        """The store has put the notice that the topic of this channel was erased at this place, or with `why` that the
+        subscription to this pattern has ended, instead of any that waited there for the session; its priority is at most
+        `lowest`. Returns the places of the others."""
         former = self.forget_notice(channel)
+        if why:
+            self.failed[channel] = why
         self.notices[log_id] = Waiting(channel=channel, priority=lowest)
         self._stored_notices[channel] = log_id
         self.place_notices()
@@ -363,6 +371,7 @@ class Durable(Owed):
     def forget_notice(self, channel: str) -> list[LogId]:
         """The notice about this channel, if one waits, waits no more: the session has subscribed again, say. Returns its
         place."""
+        self.failed.pop(channel, None)
         places = [place for place, waiting in self.notices.items() if waiting.channel == channel]
         for place in places:
             self.forget_parked(place)
@@ -370,13 +379,13 @@ class Durable(Owed):
         return places
 
     def place_notices(self) -> None:
-        """Let each notice wait behind all messages of its topic that came before it: within the lowest priority that any of
-        them has."""
+        """Let each notice wait behind all messages of its topic or subscription that came before it: within the lowest
+        priority that any of them has."""
         for place, notice in self.notices.items():
             priority = notice.priority
             for messages in (self.open, self.inbox):
                 for at, each in messages.items():
-                    if each.priority < priority and each.channel == notice.channel and at < place:
+                    if each.priority < priority and at < place and is_about(notice, each.channel):
                         priority = each.priority
             if priority != notice.priority:
                 was_parked = self.is_parked(place)
@@ -431,6 +440,7 @@ class Durable(Owed):
         self._stored_inbox.difference_update(unboxed)
         for channel in noticed:
             del self._stored_notices[channel]
+            self.failed.pop(channel, None)
         self._stored_batch = self.batch
         return Change(self.name, opened, settled, unboxed, passed, in_step, batch, noticed)
 
@@ -478,6 +488,11 @@ class Durable(Owed):
     def has_ended_ahead(self) -> bool:
         """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
         return bool(self._ended or (self.letters is not None and len(self.letters)))
+
+
+def is_about(notice: Waiting, channel: str) -> bool:
+    """Whether the notice tells something of a topic or subscription that messages of this channel come by."""
+    return notice.channel == channel or (notice.channel.endswith("*") and matches(notice.channel, channel))
 
 
 def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:

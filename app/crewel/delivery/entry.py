@@ -6,8 +6,9 @@ from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.recent import Taken
 from crewel.delivery.records import Logged, LogId, Waiting
+from crewel.errors import coded
 from crewel.qos.publish import FOR_EVER, NORMAL, life_ends
-from crewel.qos.update import POINT_TO_POINT, Origin, counts_down_to, own, shared
+from crewel.qos.update import ERASED, FAILED, POINT_TO_POINT, Origin, counts_down_to, own, shared
 
 
 class Entry:
@@ -189,7 +190,8 @@ class Entry:
 
     @property
     def is_notice(self) -> bool:
-        """Whether it tells what has become of a topic: it is no message of the topic, and never makes a dead letter."""
+        """Whether it tells what has become of a topic or subscription: it is no message of it, and never makes a dead
+        letter."""
         return self.origin is not None and bool(self.origin.state)
 
     @property
@@ -198,12 +200,29 @@ class Entry:
         return reread(self.wire)
 
 
-def erased_notice(notice: Waiting, place: LogId, origin: Origin | None = None) -> Entry:
-    """The notice that a topic was erased, of which this is known. `place` is where the store has it, 0 if nowhere: then the
-    origin has to be given."""
-    entry = Entry({"channel": notice.channel, "data": None}, priority=notice.priority)
-    entry.position, entry.origin = place, origin or Origin.erased(place)
+def notice_entry(notice: Waiting, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
+    """The notice that a topic was erased, of which this is known; or, with `why` (`{"errorCode", "message"}` as JSON), that the
+    server has ended the subscription to this pattern: as the failed reply to a subscribe that nobody asked for, which is how
+    clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its
+    time have to be given."""
+    if why:
+        entry = Entry(_failed_reply(notice.channel, reread(why.encode())), priority=notice.priority)
+        entry.channel = notice.channel
+    else:
+        entry = Entry({"channel": notice.channel, "data": None}, priority=notice.priority)
+    state = FAILED if why else ERASED
+    entry.position, entry.origin = place, Origin.notice(place, state) if stamp is None else Origin(*stamp, state=state)
     return entry
+
+
+def _failed_reply(pattern: str, told: Fields) -> Fields:
+    return {
+        "channel": "/meta/subscribe",
+        "successful": False,
+        "subscription": pattern,
+        "error": coded(told["errorCode"], pattern, 429),
+        "ext": {"subscribe": told},
+    }
 
 
 def priority_in(qos: bytes) -> int:

@@ -147,7 +147,10 @@ class SessionRecord:
     inbox: dict[LogId, Waiting] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
     notices: dict[str, LogId] = field(default_factory=dict)
-    """Channel -> place of the notice that its topic was erased, which the session has not settled."""
+    """Channel -> place of the notice that its topic was erased, or pattern -> place of the notice that the server has ended
+    the subscription, which the session has not settled."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Pattern -> why the server has ended the subscription, JSON, for those of the notices that tell that."""
     dispatch: dict[str, Any] | None = None
     """Why its dispatcher delivers nothing, if it does not (`Holdback`, or a sink): JSON, opaque to the store."""
     death: tuple[str, str] | None = None

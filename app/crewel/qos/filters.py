@@ -365,13 +365,11 @@ class FilterBudget:
     """The steps of one session: an allowance for each message, and one over time. A step takes about a microsecond, so what is
     allowed over time keeps the filters of one session at a few hundredths of a processor."""
 
-    __slots__ = ("_at", "_left", "is_reported")
+    __slots__ = ("_at", "_left")
 
     def __init__(self, now: float) -> None:
         self._left: float = BUDGET_BURST
         self._at = now
-        self.is_reported = False
-        """Whether the log says already that it did not suffice."""
 
     def allowance(self, now: float) -> int:
         """The steps that may be taken for one message. `now` is in seconds, of a clock that never goes back."""

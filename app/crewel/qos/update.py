@@ -14,6 +14,8 @@ _UNTOLD: Final = frozenset({"destination", "subscribable"})
 """What is stored with a message and not delivered: its other receivers."""
 ERASED: Final = "ERASED"
 """The state of the notice that a topic was erased."""
+FAILED: Final = "FAILED"
+"""The state of the notice that the server has ended a subscription."""
 POINT_TO_POINT: Final = "__subId:PtP"
 """The `subscription` of a message that was addressed to its receiver."""
 
@@ -34,7 +36,7 @@ class Origin(NamedTuple):
     is_initial: bool = False
     """Whether it comes from a history because of a subscribe."""
     state: str = ""
-    """`ERASED` for the notice that its topic was erased; empty for a message."""
+    """`ERASED` for the notice that its topic was erased, `FAILED` for that of a subscription; empty for a message."""
 
     @classmethod
     def stored(cls, position: int, sender: str, qos: bytes, redrive_of: str = "") -> Origin:
@@ -42,9 +44,9 @@ class Origin(NamedTuple):
         return cls(str(position), f"{position}000", sender, qos, is_persistent=True, redrive_of=redrive_of)
 
     @classmethod
-    def erased(cls, position: int) -> Origin:
-        """Of the notice that a topic was erased, at this place."""
-        return cls(str(position), f"{position}000", state=ERASED)
+    def notice(cls, position: int, state: str) -> Origin:
+        """Of the notice of this state, at this place."""
+        return cls(str(position), f"{position}000", state=state)
 
 
 def shared(wire: bytes, origin: Origin) -> bytes:

@@ -255,7 +255,8 @@ KEYS: tuple[Key, ...] = (
         " if its receiver has failed for good; `d` why it receives nothing at present, as JSON; `s:<pattern>` log id after"
         " which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also of groups; `c:<pattern>"
         " <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of the"
-        " notice that the topic was erased, until it is acknowledged; `o:<log id>` and `i:<log id>` a pending"
+        " notice that the topic was erased, or that the server has ended the subscription, then with a blank and the"
+        " reason as JSON behind it, until it is acknowledged; `o:<log id>` and `i:<log id>` a pending"
         " message, with its body in the log or in the inbox:"
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
         " where the source is the shared queue that it came from",

@@ -129,7 +129,10 @@ def filled(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
         elif kind == b"i:":
             record.inbox[LogId(int(key))] = waiting_of(value)
         elif kind == b"n:":
-            record.notices[key.decode()] = LogId(int(value))
+            place, _, why = value.partition(b" ")
+            record.notices[key.decode()] = LogId(int(place))
+            if why:
+                record.failed[key.decode()] = why.decode()
         elif kind == b"p:":
             record.options[key.decode()] = orjson.loads(value)
         elif kind == b"c:":

@@ -94,11 +94,11 @@ def unsubscribe(
         return {pattern: (since, until) for pattern, since, until in intervals if since >= 0}
 
     keys = (k.session(name), k.last, k.facts)
-    return Step("unsubscribe", keys, (k.base, token, name, facts_max, "", 0, *patterns), parse)
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, "", 0, "", *patterns), parse)
 
 
 class Erased(NamedTuple):
-    """What the erase of a topic was to one session."""
+    """What the erase of a topic, or the end of a subscription by the server, was to one session."""
 
     interval: tuple[LogId, LogId] | None
     """The ids after which and up to which its subscription to the name held; None if it had none that the log delivers to."""
@@ -110,10 +110,13 @@ class Erased(NamedTuple):
     """Where the notice lies; 0 if there is none."""
 
 
-def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends: bool, notifies: bool) -> Step[Erased]:
-    """Note that the topic of this channel was erased. `ends`: the session's subscription to its name ends, as `unsubscribe`
-    has it, but not for a group for which something waits. `notifies`: the session gets the notice, which waits in its record
-    behind all that came before; one that waits there gives way to it. Raises Fenced."""
+def erased(
+    k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends: bool, notifies: bool, why: str = ""
+) -> Step[Erased]:
+    """Note that the topic of this channel was erased; or, with `why` (JSON), that the server ends the subscription to this
+    pattern. `ends`: the session's subscription to it ends, as `unsubscribe` has it, but not for a group for which something
+    waits. `notifies`: the session gets the notice, which waits in its record behind all that came before; one that waits
+    there gives way to it. Raises Fenced."""
 
     def parse(answer: Any) -> Erased:
         ids = [LogId(each) for each in answer]
@@ -123,7 +126,7 @@ def erased(k: Keys, token: str, name: str, channel: str, facts_max: int, *, ends
 
     keys = (k.session(name), k.last, k.facts)
     patterns = (channel,) if ends else ()
-    return Step("unsubscribe", keys, (k.base, token, name, facts_max, channel, int(notifies), *patterns), parse)
+    return Step("unsubscribe", keys, (k.base, token, name, facts_max, channel, int(notifies), why, *patterns), parse)
 
 
 def close(k: Keys, token: str, name: str, facts_max: int, death: tuple[str, str] | None = None) -> Step[LogId]:

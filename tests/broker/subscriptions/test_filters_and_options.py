@@ -78,27 +78,16 @@ class TestFilters:
             assert data_of(client.connect(advice={"timeout": 0}).answer) == [[1, 2]]
         assert world.broker.metrics.filter_failures == 1
 
-    def test_a_message_that_cannot_be_judged_within_the_budget_is_delivered(
-        self, world: StoredWorld, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        client = Client(world).joined()
-        ask(client, "/a", filter="max(data) < `0` || sum(data) < `0`")
-        publish(world, "/a", [1, 2], [1] * 30_000, [1] * 30_000)
-        came = data_of(client.connect(advice={"timeout": 0}).answer)
-        assert [len(each) for each in came] == [30_000, 30_000]
-        assert world.broker.metrics.filters_over_budget == 2
-        assert world.broker.metrics.filter_failures == 0
-        assert caplog.text.count("takes more than its budget") == 1
-
     def test_the_budget_of_a_session_is_for_all_its_filters(self, world: StoredWorld) -> None:
         client, other = Client(world).joined(), Client(world).joined()
         for number in range(10):
             ask(client, "/a", filter=f"max(data) < `-{number}`")
         ask(other, "/b", filter="max(data) < `-9`")
         publish(world, "/a", *([[1] * 10_000] * 20))
-        assert world.broker.metrics.filters_over_budget == 20, "the first few are judged by some of the filters"
+        assert world.broker.metrics.filters_over_budget > 0, "the first few are judged by some of the filters"
+        assert client.session.subscriptions == set()
         publish(world, "/b", *([[1] * 10_000] * 3))
-        assert world.broker.metrics.filters_over_budget == 20, "another session has a budget of its own"
+        assert other.session.subscriptions == {"/b"}, "another session has a budget of its own"
 
     def test_a_small_filter_is_judged_after_everything_was_spent(self, world: StoredWorld) -> None:
         client = Client(world).joined()
@@ -127,9 +116,9 @@ class TestFilters:
         publish(
             world,
             "/a",
-            {"one": [[1]] * 9000, "other": [[1]] * 9000},
             {"one": [1], "other": [1]},
             {"one": [1], "other": [2]},
+            {"one": [[1]] * 9000, "other": [[1]] * 9000},
         )
         assert len(data_of(client.connect(advice={"timeout": 0}).answer)) == 2
         assert world.broker.metrics.filters_over_budget == 1

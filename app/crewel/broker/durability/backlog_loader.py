@@ -18,8 +18,8 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
-from crewel.delivery.entry import Entry, erased_notice
+from crewel.delivery.durable import Durable, is_about
+from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.order import comes_before
 from crewel.delivery.records import EndReason, Logged, LogId, Waiting
 from crewel.errors import StoreError, StoreUnavailable
@@ -138,7 +138,7 @@ class BacklogLoader:
         for log_id in ids:
             logged, notice = found.get(log_id), durable.notices.get(log_id)
             if notice is not None:
-                self._outbound.enqueue(session, erased_notice(notice, log_id))
+                self._outbound.enqueue(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
             elif logged is not None:
                 if log_id in durable.open or log_id in durable.inbox:
                     waiting = durable.open.get(log_id) or durable.inbox.get(log_id)
@@ -151,10 +151,12 @@ class BacklogLoader:
 
     # What arrives past the log
 
-    def on_erased_notice(self, session: Session, durable: Durable, channel: str, place: LogId) -> None:
-        """The store has put the notice that a topic was erased into the session's record."""
-        of_topic = [each.priority for each in session.transients() if each.channel == channel]
-        former = durable.notice(place, channel, min([NORMAL, *of_topic]))
+    def on_notice(self, session: Session, durable: Durable, channel: str, place: LogId, why: str) -> None:
+        """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
+        session's record."""
+        told = Waiting(channel=channel)
+        of_topic = [each.priority for each in session.transients() if is_about(told, each.channel)]
+        former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
         if former:
             session.drop_where(lambda entry: entry.position in former)
         self._access.node.touch(durable)
@@ -165,7 +167,7 @@ class BacklogLoader:
             durable.park(place)
             self.load_if_waiting(session)
         else:
-            self._outbound.enqueue(session, erased_notice(notice, place))
+            self._outbound.enqueue(session, notice_entry(notice, place, why))
 
     def on_inbox_message(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the

@@ -104,18 +104,20 @@ class SubscriptionStore:
         return self._access.writing.ask(self._unsubscribe_step(durable, patterns), then=answered)
 
     def erase(
-        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool
+        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool, why: str = ""
     ) -> asyncio.Future[Any]:
-        """The topic of this channel was erased. `ends`: the session's subscription to its name ends, but not for a group for
-        which something waits. `tells`: the session gets the notice, behind all that came before. The future raises StoreError,
-        and then nothing has changed."""
+        """The topic of this channel was erased; or, with `why`, the subscription to this pattern fails. `ends`: the session's
+        subscription to it ends, but not for a group for which something waits. `tells`: the session gets the notice, behind
+        all that came before. The future raises StoreError, and then nothing has changed."""
         if (refused := self._refused(durable)) is not None:
             return refused
         done: asyncio.Future[Any] = self._runtime.loop.create_future()
         node = self._access.node
         pending = node.unsubscribing(durable, [channel] if ends else [])
         me = self._me()
-        step = stored_sessions.erased(*me, durable.name, channel, self._access.facts_max, ends=ends, notifies=tells)
+        step = stored_sessions.erased(
+            *me, durable.name, channel, self._access.facts_max, ends=ends, notifies=tells, why=why
+        )
         doubts = 0
 
         def answered(answer: Erased | StoreError) -> None:
@@ -129,7 +131,7 @@ class SubscriptionStore:
             if isinstance(answer, StoreError):
                 self._owe(durable, node.unanswered(pending))
             else:
-                self._erased(session, durable, pending, channel, answer)
+                self._erased(session, durable, pending, channel, answer, why)
                 if ends and not answer.stays:
                     self._options.leave(session, channel)
             resolve(done, answer if isinstance(answer, StoreError) else None)
@@ -137,7 +139,9 @@ class SubscriptionStore:
         self._access.writing.submit(step, answered)
         return done
 
-    def _erased(self, session: Session, durable: Durable, pending: Pending, channel: str, answer: Erased) -> None:
+    def _erased(
+        self, session: Session, durable: Durable, pending: Pending, channel: str, answer: Erased, why: str
+    ) -> None:
         node = self._access.node
         self._owe(durable, node.answered(pending, {} if answer.interval is None else {channel: answer.interval}))
         if not answer.notice:
@@ -147,7 +151,7 @@ class SubscriptionStore:
         elif answer.prev > node.cursor:
             self._access.writing.probe()
         if durable.holder is session:
-            self._backlog.on_erased_notice(session, durable, channel, answer.notice)
+            self._backlog.on_notice(session, durable, channel, answer.notice, why)
 
     def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where

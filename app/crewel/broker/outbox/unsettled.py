@@ -17,7 +17,7 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable import Durable, is_about
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
@@ -81,8 +81,8 @@ class Unsettled:
             session.dispatcher.flushes = bool(session.queue or (session.durable is not None and session.durable.parked))
 
     def notices_after(self, session: Session, entries: Iterable[Entry]) -> list[Entry]:
-        """What was sent to tell that the topics of these, which wait again, were erased: it comes after them, so it waits
-        again too. Nothing waits for its status any more."""
+        """What was sent to tell what has become of the topics or subscriptions of these, which wait again: it comes after
+        them, so it waits again too. Nothing waits for its status any more."""
         durable, dispatcher = session.durable, session.dispatcher
         if durable is None or not durable.notices:
             return []
@@ -90,7 +90,7 @@ class Unsettled:
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
         notices = [entry for entry, _ in dispatcher.open.values() if entry.position in durable.notices]
-        after = [each for each in notices if durable.notices[each.position].channel in channels]
+        after = [each for each in notices if any(is_about(durable.notices[each.position], name) for name in channels)]
         for entry in after:
             dispatcher.close(entry)
         return after

@@ -239,7 +239,7 @@ class HistoryRead:
 
     def __post_init__(self) -> None:
         self._access = self._readers.access
-        self._wanted = {start.channel: self._wanted[start.pattern] for start in self._starts}
+        self._of_channel = {start.channel: (start.pattern, self._wanted[start.pattern]) for start in self._starts}
         self._room = Room(0)
 
     def ask(self, done: Callable[[], None] | None = None) -> None:
@@ -326,7 +326,7 @@ class HistoryRead:
             assert entry.origin is not None
             if not entry.origin.is_initial and entry.origin.id in waiting:
                 continue
-            match = readers.options.match_history(session, self._wanted[entry.channel], channel, entry)
+            match = readers.options.match_history(session, *self._of_channel[entry.channel], channel, entry)
             if match is MatchResult.NO:
                 continue
             readers.outbound.enqueue(session, entry if match is MatchResult.YES else entry.oneway())

@@ -61,33 +61,24 @@ class Budgets:
         """The session's filters have taken so many."""
         self._of[session].spend(steps)
 
-    def exceeded(self, session: Session, expression: Filter, channel: str) -> None:
-        """The session is delivered a message that it could not judge; the first time, the log says so."""
-        self.metrics.filters_over_budget += 1
-        budget = self._of[session]
-        if not budget.is_reported:
-            budget.is_reported = True
-            log.warning(
-                "a filter of %s takes more than its budget, so the session gets messages of %s unfiltered: %.200s",
-                session.name or "an anonymous session",
-                channel,
-                expression.text,
-            )
-
     def forget(self, session: Session) -> None:
         """The session has ended."""
         self._of.pop(session, None)
 
 
+Exceeded = Callable[[Session, str, Filter, int], None]
+"""Called with the session, the pattern of its subscription, the filter, and how many steps that was allowed."""
+
+
 class FilterContext:
     """One message that sessions with filters are asked about: it is read once, and each expression is evaluated once, however
-    many sessions have it."""
+    many sessions have it. `exceeded` is called with whoever's filter cannot judge it within the budget."""
 
     __slots__ = (
         "_asking",
         "_budgets",
         "_document",
-        "_is_over",
+        "_exceeded",
         "_left",
         "_verdicts",
         "channel",
@@ -96,27 +87,32 @@ class FilterContext:
         "sender",
     )
 
-    def __init__(self, channel: Channel, entry: Entry, sender: str, qos: bytes, budgets: Budgets) -> None:
+    def __init__(
+        self, channel: Channel, entry: Entry, sender: str, qos: bytes, budgets: Budgets, exceeded: Exceeded
+    ) -> None:
         self.channel = channel
         self.entry = entry
         self.sender = sender
         self.qos = qos
         self._budgets = budgets
         self._document: dict[str, Any] | None = None
-        self._verdicts: dict[str, bool] = {}
+        self._exceeded = exceeded
+        self._verdicts: dict[str, bool | None] = {}  # None: nobody's budget suffices
         self._asking: Session | None = None  # whose filters are being evaluated, and what they have left
         self._left = 0
-        self._is_over = False
 
-    def passes(self, expression: Filter, session: Session) -> bool:
-        """Whether the expression is true for the message. One that fails is not; a message that cannot be judged within the
-        session's budget passes, so that it is not lost."""
-        verdict = self._verdicts.get(expression.text)
-        if verdict is None:
-            verdict = self._evaluated(expression) if expression.is_cheap else None
+    def passes(self, expression: Filter, session: Session, pattern: str) -> bool:
+        """Whether the expression, of the session's subscription to this pattern, is true for the message. One that fails is
+        not. A message that cannot be judged within the session's budget passes, so that it is not lost, and the subscription
+        fails."""
+        if expression.text in self._verdicts:
+            verdict = self._verdicts[expression.text]
             if verdict is None:
-                verdict = self._within_budget(expression, session)
-        return verdict
+                self._exceeded(session, pattern, expression, MAX_STEPS)
+                return True
+            return verdict
+        verdict = self._evaluated(expression) if expression.is_cheap else None
+        return self._within_budget(expression, session, pattern) if verdict is None else verdict
 
     def _evaluated(self, expression: Filter) -> bool | None:
         try:
@@ -128,27 +124,24 @@ class FilterContext:
         self._verdicts[expression.text] = verdict
         return verdict
 
-    def _within_budget(self, expression: Filter, session: Session) -> bool:
+    def _within_budget(self, expression: Filter, session: Session, pattern: str) -> bool:
         if self._asking is not session:
             self._asking = session
             self._left = self._budgets.allowance(session)
-            self._is_over = False
         allowed = self._left
-        is_judged = True
+        verdict: bool | None
         try:
             verdict = expression.accepts(self._read(), allowed)
         except FilterTooCostly:
-            if not self._is_over:
-                self._is_over = True
-                self._budgets.exceeded(session, expression, self.channel.name)
-            verdict, is_judged = True, allowed == MAX_STEPS  # with more to spend, another session may judge it
+            self._exceeded(session, pattern, expression, allowed)
+            verdict = None
         except FilterFailed:
             verdict = self._failed()
         self._left -= expression.spent
         self._budgets.spend(session, expression.spent)
-        if is_judged:
+        if verdict is not None or allowed == MAX_STEPS:  # with more to spend, another session may judge it
             self._verdicts[expression.text] = verdict
-        return verdict
+        return verdict is not False
 
     def _failed(self) -> bool:
         self._budgets.metrics.filter_failures += 1
@@ -184,6 +177,8 @@ class SubscriptionOptions:
     asked about."""
     numbers: Numbers | None = field(default=None, init=False)
     """Numbers events for the replay extension; None: it is not loaded."""
+    exceeded: Exceeded = field(init=False)
+    """A filter of a session cannot judge a message within its budget."""
     _question: FilterContext | None = field(
         default=None, init=False
     )  # about the message that sessions are being asked about
@@ -206,7 +201,7 @@ class SubscriptionOptions:
                 choices = wants.get(pattern)
                 if choices is None:
                     return MatchResult.YES
-                hearing += [each for each in choices if _wants(each, session, question)]
+                hearing += [each for each in choices if _wants(each, session, question, pattern)]
         if not hearing:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
@@ -229,17 +224,19 @@ class SubscriptionOptions:
                 self._outbound.enqueue(session, entry.oneway())
         return hearing
 
-    def match_history(self, session: Session, choices: Choices, channel: Channel, entry: Entry) -> MatchResult:
-        """The same of a message of the history, for a subscription that wants this."""
+    def match_history(
+        self, session: Session, pattern: str, choices: Choices, channel: Channel, entry: Entry
+    ) -> MatchResult:
+        """The same of a message of the history, for a subscription to this pattern that wants this."""
         assert entry.origin is not None
         question = self._asked(channel, entry, entry.origin.sender, entry.origin.qos)
-        hearing = [each for each in choices or (USUAL,) if _wants(each, session, question)]
+        hearing = [each for each in choices or (USUAL,) if _wants(each, session, question, pattern)]
         return _heard(session, hearing) if hearing else MatchResult.NO
 
     def _asked(self, channel: Channel, entry: Entry, sender: str, qos: bytes) -> FilterContext:
         question = self._question
         if question is None or question.entry is not entry:
-            question = self._question = FilterContext(channel, entry, sender, qos, self._budgets)
+            question = self._question = FilterContext(channel, entry, sender, qos, self._budgets, self.exceeded)
         return question
 
     def is_local(self, session: Session, channel: Channel) -> bool:
@@ -370,7 +367,7 @@ def _heard(session: Session, hearing: list[Choice]) -> MatchResult:
     return MatchResult.ONEWAY if is_oneway else MatchResult.YES
 
 
-def _wants(choice: Choice, session: Session, question: FilterContext) -> bool:
+def _wants(choice: Choice, session: Session, question: FilterContext, pattern: str) -> bool:
     if choice.group or not (choice.local or not session.name or question.sender != session.name):
         return False
-    return choice.filter is None or question.passes(choice.filter, session)
+    return choice.filter is None or question.passes(choice.filter, session, pattern)

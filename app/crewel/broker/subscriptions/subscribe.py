@@ -20,6 +20,7 @@ from crewel.broker.outbox.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.session import Session
+from crewel.broker.subscriptions.failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
     HistoryRead,
@@ -52,6 +53,7 @@ class SubscribeHandler:
     _access: StoreAccess
     _subscriptions: SubscriptionStore
     _readers: HistoryReads
+    _failures: SubscriptionFailures
 
     def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
@@ -87,8 +89,8 @@ class SubscribeHandler:
 
     def _asks_for_more(self, session: Session, message: Message) -> bool:
         """Whether there is more to this subscribe than to hear channels from now on; or to the session, which may have asked
-        for more of the same channels before."""
-        if session in self._options.filtered:
+        for more of the same channels before, or may not know yet that a subscription to them has failed."""
+        if session in self._options.filtered or self._failures.are_untold(session):
             return True
         ext = message.fields.get("ext")
         if type(ext) is not dict:
@@ -104,6 +106,12 @@ class SubscribeHandler:
         if qos.choice.group:
             yield from self._ask_for_group(session, message, granted)
         names = dict.fromkeys(channel.name for channel in granted)
+        for name in names:
+            why = self._failures.tell(session, name)
+            if why is not None:
+                reply = replies.failed(message, coded(why["errorCode"], name, 429))
+                reply["ext"] = {"subscribe": why}  # asked for or not: nothing else says what has happened
+                return reply
         is_again = any(name in session.subscriptions for name in names)
         wanted = {name: self._options.wanted(session, name, qos) for name in names}
         result = ReplayResult()

@@ -28,12 +28,11 @@ from crewel.broker.session import Session
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.turns import Turns
 from crewel.delivery.durable import Durable
-from crewel.delivery.entry import erased_notice
+from crewel.delivery.entry import notice_entry
 from crewel.delivery.records import EndReason, LogId, Waiting
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.qos.fields import Check, flag, read_fields
 from crewel.qos.publish import NORMAL
-from crewel.qos.update import ERASED, Origin
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topics import Topics
@@ -118,8 +117,7 @@ class TopicEraser:
         if tells:
             waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
             notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
-            origin = Origin(*self._ids.stamp(), state=ERASED)
-            self._outbound.enqueue(session, erased_notice(notice, LogId(0), origin))
+            self._outbound.enqueue(session, notice_entry(notice, LogId(0), stamp=self._ids.stamp()))
         return []
 
     async def end_messages(self, name: str, upto: LogId) -> int:

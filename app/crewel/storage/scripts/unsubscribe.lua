@@ -4,8 +4,8 @@
 -- repeated call answers the same, from the intervals that are kept. A membership of a group ends as well; with the last one
 -- goes what waits for the group.
 --
--- If it is because a topic was erased, the session gets the notice of that behind all that came before, instead of one that
--- waits; and it stays a member of groups for which something waits.
+-- If it is because a topic was erased, or the server ends the subscription itself, the session gets the notice of that behind
+-- all that came before, instead of one that waits; and it stays a member of groups for which something waits.
 --
 -- Returns {from, until, ...} for each pattern: the ids after which and up to which it held, twice -1 if nothing is known of a
 -- subscription, or twice -2 if it stays because something waits for its group; then, if there is a notice, the newest id
@@ -18,11 +18,12 @@
 -- ARGV[2]     token
 -- ARGV[3]     name of the session
 -- ARGV[4]     bound of the facts, entries
--- ARGV[5]     the channel of the topic that was erased, or empty
+-- ARGV[5]     the channel of the topic that was erased, or the pattern of which the notice tells; or empty
 -- ARGV[6]     '1' if the session gets the notice, else '0'
--- ARGV[7...]  patterns
+-- ARGV[7]     why the server ends the subscription, JSON; empty if the topic was erased
+-- ARGV[8...]  patterns
 local session, last, facts = KEYS[1], KEYS[2], KEYS[3]
-local base, token, name, facts_max, erased, has_notice = unpack(ARGV, 1, 6)
+local base, token, name, facts_max, erased, has_notice, why = unpack(ARGV, 1, 7)
 local call = redis.call
 
 -- include shared/queues.lua
@@ -62,7 +63,7 @@ end
 
 local newest = call('GET', last) or '0'
 local answer, ended, starts, groups, lapsed = {}, {}, {}, {}, {}
-for at = 7, #ARGV do
+for at = 8, #ARGV do
   local pattern = ARGV[at]
   local since, options = unpack(call('HMGET', session, 's:' .. pattern, 'p:' .. pattern))
   local stays = erased ~= '' and options and has_waiting(pattern, options)
@@ -106,7 +107,7 @@ if has_notice == '1' then
   local id = math.max(tonumber(newest), now[1] * 1000000 + now[2] - 1) + 1
   local text = string.format('%.0f', id)
   call('SET', last, text)
-  call('HSET', session, 'n:' .. erased, text)
+  call('HSET', session, 'n:' .. erased, why == '' and text or text .. ' ' .. why)
   answer[#answer + 1] = tonumber(newest)
   answer[#answer + 1] = id
 end

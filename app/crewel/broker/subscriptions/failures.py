@@ -1,0 +1,159 @@
+"""Subscriptions that the server ends: a filter takes more than its budget.
+
+The message that could not be judged is delivered, and then the subscription ends. Its session gets a notice of that behind all
+that waits, which is kept in the store like the notice that a topic was erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from crewel.bayeux.codec import encode, reread
+from crewel.broker.durability.access import StoreAccess
+from crewel.broker.ids import Ids
+from crewel.broker.outbox.outbound import Outbound
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
+from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.delivery.durable import Durable, is_about
+from crewel.delivery.entry import Entry, notice_entry
+from crewel.delivery.records import LogId, Waiting
+from crewel.qos.filters import BUDGET_RATE, MAX_STEPS, Filter
+from crewel.qos.publish import NORMAL
+from crewel.qos.update import FAILED
+
+log = logging.getLogger(__name__)
+
+TOO_COSTLY: Final = "resource.exhaust"
+_LONGEST: Final = 200
+"""Characters of a filter that are shown."""
+
+
+class StoredSubscriptions(Protocol):
+    """The subscriptions of sessions that the store has."""
+
+    def erase(
+        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool, why: str
+    ) -> asyncio.Future[None]:
+        """End the subscription, and send the notice of that."""
+
+
+class SubscriptionFailures:
+    """Ends them, and lets their sessions know."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        ids: Ids,
+        outbound: Outbound,
+        subscribing: SubscriptionOptions,
+        access: StoreAccess,
+        subscriptions: StoredSubscriptions,
+    ) -> None:
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._ids = ids
+        self._outbound = outbound
+        self._subscribing = subscribing
+        self._access = access
+        self._subscriptions = subscriptions
+        self._ending: dict[tuple[Session, str], dict[str, str]] = {}
+
+    def exceeded(self, session: Session, pattern: str, expression: Filter, allowed: int) -> None:
+        """A filter of the subscription cannot judge a message with the steps that it was allowed: the subscription ends."""
+        self._metrics.filters_over_budget += 1
+        if (session, pattern) in self._ending:
+            return
+        budget = f"{MAX_STEPS} for a message" if allowed >= MAX_STEPS else f"{BUDGET_RATE} a second for a session"
+        message = (
+            f"the subscription has ended, its filter is too expensive: a message on {pattern} takes more than {allowed} steps,"
+            f" and allowed are {budget}: {expression.text[:_LONGEST]}"
+        )
+        self._ending[session, pattern] = {"errorCode": TOO_COSTLY, "message": message}
+        # This message is being handed out at the moment, and has to reach the session by the subscription.
+        self._loop.call_soon(self._end, session, pattern)
+
+    def _end(self, session: Session, pattern: str) -> None:
+        told = self._ending[session, pattern]
+        if not session.is_live or pattern not in session.subscriptions:
+            del self._ending[session, pattern]
+            return
+        if session.durable is None:
+            del self._ending[session, pattern]
+            self._subscribing.leave(session, pattern)
+            self._notify(session, pattern, encode(told).decode())
+            self._report(session, pattern, told)
+            return
+
+        def ended(done: asyncio.Future[None]) -> None:
+            del self._ending[session, pattern]
+            # What the store could not be asked goes on, until the next message cannot be judged.
+            if not done.cancelled() and done.exception() is None:
+                self._report(session, pattern, told)
+
+        step = self._subscriptions.erase(
+            session, session.durable, pattern, ends=True, tells=True, why=encode(told).decode()
+        )
+        step.add_done_callback(ended)
+
+    def _notify(self, session: Session, pattern: str, why: str) -> None:
+        """The notice of a session that the store does not have."""
+        notice = Waiting(channel=pattern)
+        priorities = [each.priority for each in session.in_memory() if is_about(notice, each.channel)]
+        notice = notice._replace(priority=min([NORMAL, *priorities]))
+        self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))
+
+    @staticmethod
+    def _report(session: Session, pattern: str, told: dict[str, str]) -> None:
+        log.warning(
+            "a subscription of %s to %s has ended: %s", session.name or "an anonymous session", pattern, told["message"]
+        )
+
+    def untold(self, session: Session) -> dict[str, dict[str, str]]:
+        """Pattern -> `{"errorCode", "message"}` of the subscriptions that have failed, of which the session has not settled
+        the notice."""
+        if session.durable is not None:
+            waiting = {each.channel for each in session.durable.notices.values()}
+            return {name: reread(why.encode()) for name, why in session.durable.failed.items() if name in waiting}
+        return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in session.queue if _is_failure(each)}
+
+    def are_untold(self, session: Session) -> bool:
+        """Whether there are some, or one is about to fail, at little cost."""
+        if self._ending:
+            return True
+        return bool(session.durable.failed) if session.durable is not None else any(map(_is_failure, session.queue))
+
+    def tell(self, session: Session, pattern: str) -> dict[str, str] | None:
+        """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to be
+        told before, and not by a notice that seems to be about the new one: `{"errorCode", "message"}` for a refusal, once."""
+        if why := self._ending.get((session, pattern)):
+            return _refusal(why)  # and the notice comes
+        why = self.untold(session).get(pattern)
+        if why is None:
+            return None
+        durable = session.durable
+        if durable is None:
+            session.drop_where(lambda entry: _is_failure(entry) and entry.channel == pattern)
+        else:
+            [place] = [place for place, each in durable.notices.items() if each.channel == pattern]
+            if str(place) in session.dispatcher.open:
+                return None  # its client has it, and knows it if it comes again
+            is_unsent = durable.is_parked(place) or any(entry.position == place for entry in session.queue)
+            for entry in [each for each in session.in_memory() if each.position == place]:
+                session.take_out(entry)
+                session.drop(entry)
+            durable.forget_notice(pattern)
+            self._access.node.touch(durable)
+            if not is_unsent:
+                return None
+        return _refusal(why)
+
+
+def _refusal(why: dict[str, str]) -> dict[str, str]:
+    return {**why, "message": f"{why['message']}; subscribe again"}
+
+
+def _is_failure(entry: Entry) -> bool:
+    return entry.origin is not None and entry.origin.state == FAILED
