@@ -33,6 +33,7 @@ DECLARED = (
         "gauge",
         "Topics that the server knows: channels that were published to, or that the store keeps.",
     ),
+    Declared("crewel_connections", "gauge", "Open connections."),
     Declared("crewel_sockets", "gauge", "Open WebSockets."),
     Declared(
         "crewel_task_restarts_total",

@@ -33,6 +33,7 @@ from crewel.settings import Settings
 from crewel.settings.server import Http
 from crewel.storage.store import Store
 from crewel.transports.connection import Connection, mark_requests
+from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.http_fast import FastConnection, FastLane
 from crewel.transports.listener import Listener, bind
@@ -237,7 +238,7 @@ async def listening(
         app = build(settings, services)
         app[BROKER].on_store_lost.append(lost_store)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
-        by_aiohttp = partial(_connection, runner, http, loop)
+        by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT].caps)
         connect: Callable[[], asyncio.Protocol] = by_aiohttp
         lane = None
         if http.fast_lane and "long-polling" in settings.bayeux.transports:
@@ -259,13 +260,14 @@ async def listening(
         yield f"{'https' if tls else 'http'}://{host}:{listener.port}{settings.bayeux.path}"
 
 
-def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop) -> Connection:
+def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop, caps: ConnectionCaps) -> Connection:
     assert runner.server is not None
     return Connection(
         runner.server,
         loop=loop,
         access_log=None,
         header_timeout=http.header_timeout_ms / 1000,
+        caps=caps,
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,
         max_field_size=http.max_header_bytes,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import time
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
-from tests.functional.wire import Connection, Response, figures
+from tests.functional.wire import Connection, Response, figures, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
@@ -100,3 +102,53 @@ def test_a_connection_that_asks_for_too_much_is_read_more_slowly_and_others_are_
     abuser.subscribe("/b")
     assert time.monotonic() - began >= 0.6
     assert at_once < 0.5
+
+
+def open_sockets(server: Server, count: int) -> list[socket.socket]:
+    """So many connections, of which the server knows."""
+    opened = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
+    until(lambda: figures_of(opened[0])["crewel_connections"] == count)
+    return opened
+
+
+def figures_of(wire: socket.socket) -> dict[str, float]:
+    """The metrics, asked by a connection that is there already."""
+    wire.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    answer = b""
+    while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < length_of(answer):
+        answer += wire.recv(65536)
+    lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def length_of(answer: bytes) -> int:
+    found = re.search(rb"Content-Length: (\d+)", answer)
+    assert found is not None, answer
+    return int(found[1])
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
+@pytest.mark.parametrize("request_first", [True, False])
+def test_connections_beyond_a_cap_are_answered_and_closed(serve: Serve, limit: str, request_first: bool) -> None:
+    server = serve(f"limits.{limit}=3")
+    opened = open_sockets(server, 3)
+    with socket.create_connection(("127.0.0.1", server.port)) as refused:
+        refused.settimeout(5)
+        if request_first:
+            refused.sendall(b"POST /cometd HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]")
+        answer = b"".join(iter(lambda: refused.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2\r\n" in answer
+    assert answer.endswith(f"too many connections (limits.{limit})".encode())
+    assert figures_of(opened[0])[f'crewel_limited_total{{limit="{limit}"}}'] == 1
+    opened[1].close()
+    until(lambda: figures_of(opened[0])["crewel_connections"] == 2)
+    Client(server).handshake()
+    for each in opened:
+        each.close()
+
+
+def test_connections_of_a_trusted_proxy_are_not_counted_for_one_address(serve: Serve) -> None:
+    server = serve("limits.max_connections_per_address=2", "http.trusted_proxies=127.0.0.1")
+    for each in open_sockets(server, 5):
+        each.close()

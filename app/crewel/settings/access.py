@@ -98,6 +98,12 @@ class Limits(Group):
         ("127.0.0.0/8", "::1"),
         "Addresses without rate limits. Caps still apply to them.",
     )
+    max_connections: Number = setting(
+        50000, "Most connections in all. One beyond is answered 503 and closed.", live=True, ge=0
+    )
+    max_connections_per_address: Number = setting(
+        20000, "Most connections of one address that is no trusted proxy.", live=True, ge=0
+    )
     max_sessions: Number = setting(
         100000, "Most sessions in total. Beyond it, a handshake is refused with advice to retry later.", live=True, ge=0
     )

@@ -22,6 +22,7 @@ from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.event_loop import GRACE_S, has_stalled
+from crewel.transports.connection_caps import ConnectionCaps
 
 if TYPE_CHECKING:
     from crewel.transports.http_fast import FastConnection
@@ -35,6 +36,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_answered",
+        "_caps",
         "_fast",
         "_header_timeout",
         "_header_timer",
@@ -48,8 +50,9 @@ class Connection(RequestHandler):
         "_wire",
     )
 
-    def __init__(self, manager: web.Server, *, header_timeout: float, **options: Any) -> None:
+    def __init__(self, manager: web.Server, *, header_timeout: float, caps: ConnectionCaps, **options: Any) -> None:
         super().__init__(manager, **options)
+        self._caps = caps
         self._header_timeout = header_timeout
         self._header_timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
@@ -110,6 +113,8 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time for the first headers."""
+        if self._fast is None and not self._caps.admit(self, cast("asyncio.Transport", transport)):
+            return  # another protocol has it from here on
         super().connection_made(transport)
         self._wire = cast("asyncio.Transport", transport)
         self._start_timer()
@@ -157,6 +162,7 @@ class Connection(RequestHandler):
         if self._socket is not None:
             self._socket.lost()
             self._socket = None  # they refer to each other
+        self._caps.left(self)
         if self._fast is not None:
             self._fast.gone()
             self._fast = None

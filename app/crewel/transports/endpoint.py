@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler
 from crewel.broker.broker import Broker
 from crewel.errors import PayloadError
 from crewel.transports import http_aiohttp, websocket
+from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.cookies import BrowserCookie
 from crewel.transports.origins import Client, Hosts, Origins
 
@@ -26,6 +27,8 @@ class Endpoint:
         self.cookie = BrowserCookie(broker.settings)
         self.frames = websocket.Frames()
         self.sockets: set[websocket.Socket] = set()
+        self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
+        broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets))
 
     def mount(self, app: web.Application) -> None:

@@ -46,6 +46,7 @@ class FastLane:
         self.endpoint = endpoint
         self.broker = endpoint.broker
         self.settings = endpoint.settings
+        self.caps = endpoint.caps
         self.heads = Heads(endpoint)
         self.make_connection = make_connection
         self.connections: set[FastConnection] = set()
@@ -146,13 +147,17 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
+        wire = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
+        if not self._lane.caps.admit(self, wire):
+            return
+        self._transport = wire
         self._lane.connections.add(self)
         self.deadline = self._lane.loop.time() + self._lane.header_timeout
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Let go of the connect that is held here, if there is one."""
         self._lane.left(self)
+        self._lane.caps.left(self)
         self._transport = None
         self._lane.broker.outbound.vanished(self)
         if self._aiohttp is not None:
@@ -361,6 +366,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def gone(self) -> None:
         """The connection ended while aiohttp had it."""
+        self._lane.caps.left(self)
         self._aiohttp = None
 
     # Answers
