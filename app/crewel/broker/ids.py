@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 KEY_LIFETIME: Final = 120.0
 """Seconds for which a key is remembered."""
@@ -16,24 +16,27 @@ MAX_KEYS: Final = 100_000
 """Keys that are remembered at most; beyond that the oldest are forgotten first."""
 
 
-class Keys:
-    """Which id was published with which key. `clock` tells seconds, and never goes back."""
+T = TypeVar("T")
+
+
+class Keys(Generic[T]):
+    """What became of the publish with which key. `clock` tells seconds, and never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._known: dict[str, tuple[float, str]] = {}  # in the order of time
+        self._known: dict[str, tuple[float, T]] = {}  # in the order of time
 
     def __len__(self) -> int:
         """How many are remembered."""
         return len(self._known)
 
-    def first_of(self, key: str) -> str | None:
-        """The id that was published with this key, if that was not long ago."""
+    def first_of(self, key: str) -> T | None:
+        """What became of the publish with this key, if that was not long ago."""
         now = self._clock()
         known = self._known.get(key)
         return known[1] if known is not None and known[0] > now - KEY_LIFETIME else None
 
-    def remember(self, key: str, message_id: str) -> None:
+    def remember(self, key: str, first: T) -> None:
         """A message was published with this key."""
         now = self._clock()
         while self._known:
@@ -41,21 +44,23 @@ class Keys:
             if self._known[oldest][0] > now - KEY_LIFETIME and len(self._known) < MAX_KEYS:
                 break
             del self._known[oldest]
-        self._known[key] = (now, message_id)
+        self._known[key] = (now, first)
 
     def forget(self) -> None:
         """What was published may be lost: each key may be used again."""
         self._known.clear()
 
 
-class Ids(Keys):
+class Ids(Keys[str]):
     """`<milliseconds>-<number>-<node>`. `clock` tells seconds since the epoch."""
 
     def __init__(self, node: str, clock: Callable[[], float]) -> None:
         super().__init__(clock)
         self._node = node
-        self.stored = Keys(clock)
-        """The keys of what is stored."""
+        self.stored: Keys[str] = Keys(clock)
+        """The keys of what is stored, with its ids."""
+        self.addressed: Keys[Any] = Keys(clock)
+        """The keys of what is addressed to somebody and stored, with what its publisher was answered."""
         self._last_ms = 0
         self._last_ns = 0
         self._number = 0

@@ -1,5 +1,9 @@
 """Messages to somebody by name that are stored: in inboxes, and in the queues of subjects that nobody is."""
 
+from typing import Any
+
+import pytest
+
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.storage import dead_letters
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
@@ -99,6 +103,19 @@ class TestPersistent:
         settled(joe, *joe.take())
         assert clerk.post("hi", "joe/1", persistent=True, key="k") == first
         assert come(joe) == []
+
+    @pytest.mark.parametrize("to", ["joe/1", queue("ann")], ids=["session", "subject"])
+    def test_a_repeat_after_the_stores_clock_was_set_ahead_delivers_nothing(
+        self, world: StoredWorld, clerk: Clerk, to: Any
+    ) -> None:
+        joe = login(world, "joe/1")
+        first = clerk.post("hi", to, persistent=True, key="k")
+        settled(joe, *joe.take())
+        for key in world.wait(world.store.reader.keys(f"{world.prefix}*}}:k:*")):
+            world.wait(world.store.reader.delete(key))  # its time is over, by that clock
+        assert clerk.post("hi", to, persistent=True, key="k") == first
+        assert come(joe) == []
+        assert world.broker.destinations.waiting("ann") == (to != "joe/1")
 
     def test_a_repeat_after_a_restart_delivers_nothing(self, world: StoredWorld, clerk: Clerk) -> None:
         login(world, "joe/1")

@@ -177,6 +177,7 @@ class Durability:
         log.error("the store has lost what it had answered: all sessions are read again")
         self._access.is_reloading = True
         self._ids.stored.forget()
+        self._ids.addressed.forget()
         try:
             while not self._closing.is_set():
                 try:

@@ -74,6 +74,8 @@ class _Outgoing:
     deliveries: list[Delivery] = field(default_factory=list)
     durables: dict[Any, Durable] = field(default_factory=dict)
     """The receivers among them by name: another one that is called so later has nothing of it."""
+    key: str = ""
+    """Scope and key of an idempotent publish; empty if it has none."""
     promise: Promise[Sending] = field(default_factory=Promise)
 
     @property
@@ -165,6 +167,11 @@ class Destinations:
 
     def _store(self, outgoing: _Outgoing, key: str) -> Promise[Sending]:
         access = self._access
+        first: Sending | None = self._ids.addressed.first_of(key) if key else None
+        if first is not None:  # the store forgets its keys when its clock is set ahead
+            outgoing.promise.resolve(first)
+            return outgoing.promise
+        outgoing.key = key
         access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.routes)
         outgoing.durables = {
@@ -221,14 +228,21 @@ class Destinations:
                         if not late.is_repeated:  # it is done just now, and who is called so now has it
                             outgoing.durables = dict(access.node.sessions)
                         self._take(outgoing, late)
+                        self._remembered(outgoing, late)
 
                 access.writing.submit(step, known, retries=True)
             access.suspect(answer)
         elif answer.is_repeated:
-            outgoing.promise.resolve(self._outcome(outgoing, answer))
+            outgoing.promise.resolve(self._remembered(outgoing, answer))
         else:
             self._take(outgoing, answer)
-            outgoing.promise.resolve(self._outcome(outgoing, answer))
+            outgoing.promise.resolve(self._remembered(outgoing, answer))
+
+    def _remembered(self, outgoing: _Outgoing, sent: Sent) -> Sending:
+        told = self._outcome(outgoing, sent)
+        if outgoing.key:
+            self._ids.addressed.remember(outgoing.key, told)
+        return told
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
         """The message is where it belongs: let those have it who are there."""
