@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.durability.access import StoreAccess
@@ -36,7 +36,7 @@ class StoredSubscriptions(Protocol):
 
     def erase(
         self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool, why: str
-    ) -> asyncio.Future[None]:
+    ) -> asyncio.Future[Any]:
         """End the subscription, and send the notice of that."""
 
 
