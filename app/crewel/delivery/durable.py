@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any, Final
 
-from crewel.bayeux.channel import matches
 from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.pending_letters import PendingLetters
 from crewel.delivery.recent import Owed
@@ -385,7 +384,7 @@ class Durable(Owed):
             priority = notice.priority
             for messages in (self.open, self.inbox):
                 for at, each in messages.items():
-                    if each.priority < priority and at < place and is_about(notice, each.channel):
+                    if each.priority < priority and at < place and notice.is_about(each.channel):
                         priority = each.priority
             if priority != notice.priority:
                 was_parked = self.is_parked(place)
@@ -488,11 +487,6 @@ class Durable(Owed):
     def has_ended_ahead(self) -> bool:
         """Whether something has ended that the store was not told of yet, less the letters that are withheld."""
         return bool(self._ended or (self.letters is not None and len(self.letters)))
-
-
-def is_about(notice: Waiting, channel: str) -> bool:
-    """Whether the notice tells something of a topic or subscription that messages of this channel come by."""
-    return notice.channel == channel or (notice.channel.endswith("*") and matches(notice.channel, channel))
 
 
 def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:

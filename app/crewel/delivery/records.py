@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NewType
 
+from crewel.bayeux.channel import matches
 from crewel.qos.publish import NORMAL
 
 LogId = NewType("LogId", int)
@@ -122,6 +123,10 @@ class Waiting(NamedTuple):
     """When it goes out of all queues, microseconds since 1970; 0: never."""
     source: str = ""
     """The shared queue that it came from and may go back to: `client/joe`, a subject's, or `group:...`."""
+
+    def is_about(self, channel: str) -> bool:
+        """Of a notice: whether it tells something of a topic or subscription that messages of this channel come by."""
+        return self.channel == channel or (self.channel.endswith("*") and matches(self.channel, channel))
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable, is_about
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.order import comes_before
 from crewel.delivery.records import EndReason, Logged, LogId, Waiting
@@ -155,7 +155,7 @@ class BacklogLoader:
         """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
         session's record."""
         told = Waiting(channel=channel)
-        of_topic = [each.priority for each in session.transients() if is_about(told, each.channel)]
+        of_topic = [each.priority for each in session.transients() if told.is_about(each.channel)]
         former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
         if former:
             session.drop_where(lambda entry: entry.position in former)

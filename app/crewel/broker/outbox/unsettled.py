@@ -17,7 +17,7 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.durable import Durable, is_about
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
@@ -90,7 +90,7 @@ class Unsettled:
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
         notices = [entry for entry, _ in dispatcher.open.values() if entry.position in durable.notices]
-        after = [each for each in notices if any(is_about(durable.notices[each.position], name) for name in channels)]
+        after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
         for entry in after:
             dispatcher.close(entry)
         return after

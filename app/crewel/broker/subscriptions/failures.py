@@ -17,7 +17,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.delivery.durable import Durable, is_about
+from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.records import LogId, Waiting
 from crewel.qos.filters import BUDGET_RATE, MAX_STEPS, Filter
@@ -101,7 +101,7 @@ class SubscriptionFailures:
     def _notify(self, session: Session, pattern: str, why: str) -> None:
         """The notice of a session that the store does not have."""
         notice = Waiting(channel=pattern)
-        priorities = [each.priority for each in session.in_memory() if is_about(notice, each.channel)]
+        priorities = [each.priority for each in session.in_memory() if notice.is_about(each.channel)]
         notice = notice._replace(priority=min([NORMAL, *priorities]))
         self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))
 
