@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -13,13 +12,6 @@ if TYPE_CHECKING:
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w|)", re.ASCII)
 _FOR_EVER: Final = ("-1", "forever")
-
-
-class Distribute(StrEnum):
-    """Which of a subject's sessions get a message that is addressed to it."""
-
-    ALL = "all"
-    ONE = "one"
 
 
 def _priority(text: str) -> int | str:
@@ -114,7 +106,8 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         bool | None, typer.Option("--force-queuing", help="With --to: queue it while the subject has no session.")
     ],
     "distribute": Annotated[
-        Distribute | None, typer.Option("--distribute", help="With --to: which sessions of a subject get it.")
+        Literal["all", "one"] | None,
+        typer.Option("--distribute", help="With --to: which sessions of a subject get it."),
     ],
     "subscribable": Annotated[
         bool | None,
@@ -156,7 +149,6 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
 _READ: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "priority": ("priority", _priority),
     "to": ("to", addresses),
-    "distribute": ("distribute", str),
     "life_time": ("life_time_ms", duration_ms),
     "destroy_delay": ("destroy_delay_ms", duration_ms),
     "reply_to": ("reply_to", channel_name),

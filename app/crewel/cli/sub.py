@@ -4,25 +4,17 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from crewel.cli import bayeux_client, qos_options
+from crewel.cli import bayeux_client, output, qos_options
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
     from crewel.client import Client, Message, Subscription, Transition
 
 Print = Callable[["Message"], None]
-
-
-class Settle(StrEnum):
-    """What says to the server that a message was printed."""
-
-    MESSAGE = "message"
-    BATCH = "batch"
 
 
 Channels = Annotated[
@@ -42,7 +34,8 @@ Retries = Annotated[
 ]
 DelayMs = Annotated[int | None, typer.Option(min=0, help="Pause before it is sent again.")]
 SettleBy = Annotated[
-    Settle, typer.Option(help="Whether each printed message is acknowledged alone, or with its batch.")
+    Literal["message", "batch"],
+    typer.Option(help="Whether each printed message is acknowledged alone, or with its batch."),
 ]
 Oneway = Annotated[bool, typer.Option("--oneway", help="Deliver each message once, without acknowledgement: --no-ack.")]
 
@@ -65,7 +58,7 @@ def sub(
     update_message: UpdateMessage = "",
     retries: Retries = None,
     delay_ms: DelayMs = None,
-    settle: SettleBy = Settle.MESSAGE,
+    settle: SettleBy = "message",
     oneway: Oneway = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
@@ -80,7 +73,9 @@ def sub(
     """
     wanted = _wanted(channels or [], name)
     options = qos_options.subscribe_options(wanted, asked)
-    settling = _settling(settle, retries, delay_ms) if ack and not oneway else {"ack": False}
+    settling: dict[str, Any] = {"ack": ack and not oneway}
+    if settling["ack"]:
+        settling |= {"update": True, "settle": settle, "retries": retries, "delay_ms": delay_ms}
     if update_exception is not None and not settling["ack"]:
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     client = bayeux_client.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
@@ -109,10 +104,6 @@ def _covers(pattern: str, channel: "Channel") -> bool:
     # `/a/**` as a name would match `/a/*`, as a pattern it is the wider one.
     narrower = channel.name.endswith("/**") and pattern == channel.name[:-1]
     return pattern != channel.name and pattern in channel.patterns and not narrower
-
-
-def _settling(settle: Settle, retries: int | None, delay_ms: int | None) -> dict[str, Any]:
-    return {"ack": True, "update": True, "settle": settle.value, "retries": retries, "delay_ms": delay_ms}
 
 
 def _taker(show: Print, code: str | None, text: str) -> Print:
@@ -233,27 +224,16 @@ class ConnectionNotices:
 
 
 def _printer(as_json: bool | None) -> Print:
-    import orjson
-
-    if as_json or (as_json is None and not sys.stdout.isatty()):
-        return lambda message: print(orjson.dumps(message.fields).decode(), flush=True)
+    if output.wants_json(as_json):
+        return lambda message: output.print_json(message.fields)
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
 
     def show(message: "Message") -> None:
-        if message.is_erased:
-            console.print(Text.assemble((message.channel, "bold cyan"), "  ", ("erased", "italic")), soft_wrap=True)
-            return
-        # JSON escapes control characters, so that no message can steer the terminal; Text leaves markup as it is.
-        data = message.data if isinstance(message.data, str) and message.data.isprintable() else _json(message.data)
-        console.print(Text.assemble((message.channel, "bold cyan"), "  ", data), soft_wrap=True)
+        # No message can steer the terminal: `readable` escapes control characters, and Text leaves markup as it is.
+        words = ("erased", "italic") if message.is_erased else output.readable(message.data)
+        console.print(Text.assemble((message.channel, "bold cyan"), "  ", words), soft_wrap=True)
 
     return show
-
-
-def _json(data: object) -> str:
-    import json
-
-    return json.dumps(data, ensure_ascii=False)
