@@ -12,7 +12,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.outbox.acknowledgements import Acknowledgements
 from crewel.broker.session import Session, SessionPart
-from crewel.delivery.batches import Batches
+from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 
@@ -44,7 +44,7 @@ class AckExtension(Extension):
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell on the handshake that acknowledgements are on."""
-        if session is not None and session.batches is not None and reply["successful"]:
+        if session is not None and session.batches is not NO_BATCHES and reply["successful"]:
             if self._settings.allow_message_delivery_during_handshake:
                 number = session.batches.close()
                 self._port.reserve(session, number)

@@ -14,6 +14,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
+from crewel.delivery.batches import NO_BATCHES
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 
@@ -37,7 +38,7 @@ class UpdateExtension(Extension):
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the
         acknowledgement counts."""
-        if session is not None and not (session.is_live and session.batches is not None):
+        if session is not None and not (session.is_live and session.batches is not NO_BATCHES):
             self._read(session, message)
         return True
 

@@ -329,7 +329,6 @@ def _is_over(told: dict[str, Any], now: float) -> bool:
 def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
     assert session.durable is not None
-    assert session.batches is not None
     sent = [*(entry for entry, _ in session.dispatcher.open.values()), *session.batches.unacknowledged]
     return {*session.durable.expired(now)} - {entry.position for entry in sent}
 
@@ -337,7 +336,6 @@ def _left_over(session: Session, now: int) -> set[int]:
 def _check(session: Session) -> None:
     durable, batches, dispatcher = session.durable, session.batches, session.dispatcher
     assert durable is not None
-    assert batches is not None
     is_open = {*durable.open, *durable.inbox}
     waiting = [each.position for each in session.queue if each.position]
     waiting += [each for each in map(place_of, durable.parked) if each in is_open]

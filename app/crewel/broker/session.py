@@ -16,6 +16,7 @@ from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.outbox.exchange import Held
 from crewel.broker.outbox.queue import Outbox
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
 from crewel.limits import Account
@@ -367,7 +368,7 @@ class Session(Outbox):
         """The store has it, and owes it what this says."""
         self.durable = durable
         self.name = durable.name
-        if self.batches is not None:
+        if self.batches is not NO_BATCHES:
             self.batches.number = durable.batch - BATCH_BLOCK + 1
 
     def leave_store(self) -> None:

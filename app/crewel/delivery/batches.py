@@ -174,6 +174,10 @@ class Batches:
         return sum(map(len, self._open.values()))
 
 
+NO_BATCHES: Final = Batches()
+"""The batches of every session that does not acknowledge. They are shared: nothing is retained there, so they stay empty."""
+
+
 def _without(entry: Entry, entries: list[Entry]) -> list[Entry]:
     place = entry.position
     if place:

@@ -187,7 +187,7 @@ class Dispatchers:
         of what was sent after it, it repeats what it had said before."""
         dispatcher = session.dispatcher
         statuses, rejected = read_statuses(given)
-        if batch is not None and session.batches is not None:
+        if batch is not None:
             repeated = {entry.origin.id for entry in session.batches.beyond(batch) if entry.origin is not None}
             statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         if not (dispatcher.rules.tells and session.is_live):

@@ -201,7 +201,7 @@ class Outbound(Connects):
         session.queue_counted += 1
         queue = session.queue
         if queue and queue[-1].priority < entry.priority:
-            insert(queue, entry, 0 if session.batches is None else session.batches.resending)
+            insert(queue, entry, session.batches.resending)
         else:
             queue.append(entry)
         if entry.expires:

@@ -137,7 +137,7 @@ class Overflow:
             session.last_seen,
             stored,
             len(session.queue),
-            0 if batches is None else len(batches) + batches.resending,
+            len(batches) + batches.resending,
             len(session.dispatcher.open),
         )
         known = self._counted.get(session)
@@ -174,7 +174,7 @@ class Overflow:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
         unsettled = self._unsettled
-        resending = session.batches.resending if session.batches is not None else 0
+        resending = session.batches.resending
         parked = None if resending else durable.least_parked()
         if parked is not None and priority_of(parked) <= priority:
             unsettled.drop_parked(session, place_of(parked))

@@ -6,11 +6,11 @@ is asked for each delivery is therefore read directly, and everything that chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import TYPE_CHECKING
 
-from crewel.delivery.batches import Batches
+from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.order import in_order
 from crewel.delivery.records import LogId
@@ -68,8 +68,8 @@ class Outbox:
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
     is_reliable: bool
     """Whether it acknowledges: no message to it is dropped in silence."""
-    batches: Batches | None
-    """What it was sent and has not acknowledged; None unless it acknowledges."""
+    batches: Batches
+    """What it was sent and has not acknowledged; NO_BATCHES unless it acknowledges."""
     retained: int
     """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
     durable: Durable | None
@@ -100,7 +100,7 @@ class Outbox:
         self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
         self.lazy_at = inf
         self.requests = 0
-        self.batches = None
+        self.batches = NO_BATCHES
         self.retained = 0
         self.durable = None
         self.dispatcher = NO_DISPATCHER
@@ -168,8 +168,7 @@ class Outbox:
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
         if self.dispatcher.rules.tells:
-            resending = 0 if self.batches is None else self.batches.resending
-            self.retained = max(len(self.dispatcher.open) - resending, 0)
+            self.retained = max(len(self.dispatcher.open) - self.batches.resending, 0)
 
     # Waiting again
 
@@ -180,24 +179,20 @@ class Outbox:
 
     def forget_sent(self) -> None:
         """Another client without a dispatcher continues: all that was sent waits again."""
-        sent = [] if self.batches is None else self.batches.forget()
-        self.replace(in_order([*sent, *self.queue]))
+        self.replace(in_order([*self.batches.forget(), *self.queue]))
         self.retained = 0
 
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
         self.queue = [entry.shed() for entry in self.queue]
-        if self.batches is not None:
-            self.batches.shed()
+        self.batches.shed()
         self.dispatcher.shed()
 
     def come_back(self) -> list[LogId]:
         """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
         self.is_absent = False
-        entries = self.queue
-        if self.batches is not None:
-            entries = [*self.batches.forget(), *entries]
+        entries = [*self.batches.forget(), *self.queue]
         self.replace(in_order([entry for entry in entries if not entry.position]))
         self.retained = 0
         return [entry.position for entry in entries if entry.position]
@@ -227,26 +222,18 @@ class Outbox:
 
     def take_back(self, entry: Entry) -> None:
         """The entry belongs to no batch and waits no more; its status is still awaited."""
-        if self.batches is not None:
-            self.queue = self.batches.take_out(entry, self.queue)
+        self.queue = self.batches.take_out(entry, self.queue)
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """The same of all of these, at the cost of one look at what waits."""
-        if self.batches is not None:
-            self.queue = self.batches.take_out_many(gone, self.queue)
-        else:
-            self.drop_where(gone.__contains__)
+        self.queue = self.batches.take_out_many(gone, self.queue)
         for entry in gone:
             self.dispatcher.close(entry)
 
     def expire(self, now: int, *, is_away: bool) -> list[Entry]:
         """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
         was sent and never acknowledged."""
-        if self.batches is None:
-            gone = [entry for entry in self.queue if entry.is_over(now)]
-            self.drop_where(lambda entry: entry.is_over(now))
-        else:
-            self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
+        self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
         for entry in gone:
             self.dispatcher.close(entry)
         return gone
@@ -264,13 +251,12 @@ class Outbox:
 
     def at_client(self) -> list[Entry]:
         """What the client was sent and has not settled."""
-        entries = [] if self.batches is None or self.batches.must_resend else self.batches.unacknowledged
+        entries = [] if self.batches.must_resend else self.batches.unacknowledged
         return list(dict.fromkeys((*entries, *self._opened())))
 
     def in_memory(self) -> dict[Entry, None]:
         """Every entry, in the order open at the client, sent, queued; each once."""
-        sent: Iterable[Entry] = () if self.batches is None else self.batches.unacknowledged
-        return dict.fromkeys((*self._opened(), *sent, *self.queue))
+        return dict.fromkeys((*self._opened(), *self.batches.unacknowledged, *self.queue))
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""

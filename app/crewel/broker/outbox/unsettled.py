@@ -57,8 +57,7 @@ class Unsettled:
 
     def recall(self, session: Session, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
-        if session.batches is not None:
-            session.batches.lift()
+        session.batches.lift()
         durable = session.durable
         queued = session.queue
         if durable is not None:
@@ -75,8 +74,7 @@ class Unsettled:
         if session.dispatcher is NO_DISPATCHER:
             session.forget_sent()
         else:
-            sent = [] if session.batches is None else session.batches.forget()
-            entries = dict.fromkeys((*session.dispatcher.forget(), *sent))
+            entries = dict.fromkeys((*session.dispatcher.forget(), *session.batches.forget()))
             self.recall(session, entries)
             session.dispatcher.flushes = bool(session.queue or (session.durable is not None and session.durable.parked))
 
@@ -164,7 +162,7 @@ class Unsettled:
     def drop_parked(self, session: Session, place: LogId) -> None:
         """The parked message at this place ends. The queue does not have it, and is not looked through."""
         durable, dispatcher = session.durable, session.dispatcher
-        sent = () if session.batches is None else session.batches.unacknowledged
+        sent = session.batches.unacknowledged
         if any(each.position == place for each in sent) or str(place) in dispatcher.open:
             self.drop_stored(session, place)
         elif durable is not None:
@@ -175,7 +173,7 @@ class Unsettled:
     def drop_queued(self, session: Session, index: int) -> None:
         """The message at this place of the queue ends."""
         entry = session.queue[index]
-        sent = () if session.batches is None else session.batches.unacknowledged
+        sent = session.batches.unacknowledged
         if entry in sent:  # put back by a failure, and its batch is not acknowledged yet
             self.end(session, entry, EndReason.DROPPED)
             return

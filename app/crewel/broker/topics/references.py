@@ -21,6 +21,7 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import Topic, TopicView
 from crewel.broker.turns import Turns, in_turns, sorted_in_turns
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable import Durable
 from crewel.delivery.entry import Entry
@@ -125,7 +126,7 @@ class QueuedTopics:
 
     def in_memory(self, session: Session) -> Iterable[Entry]:
         """What waits for this session and is not known by its place in the store."""
-        if session.batches is not None or session.dispatcher is not NO_DISPATCHER:
+        if session.batches is not NO_BATCHES or session.dispatcher is not NO_DISPATCHER:
             return session.transients()
         return session.queue
 
