@@ -121,7 +121,7 @@ class Service:
 
     def on_dead_letter(self, function: F) -> F:
         """Call the function `(letter)`, with a `DeadLetter`, for each dead letter that this server has stored. It may be async;
-        the next letter waits for it, a minute at most, and nothing else does."""
+        the next dead letter waits for it, a minute at most, and nothing else does."""
         return self._collect(lambda broker, hook: broker.registry.dead_letter.append(hook))(function)
 
     def authorizer(self, channel: str) -> Callable[[Authorizer], Authorizer]:

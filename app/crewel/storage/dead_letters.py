@@ -30,7 +30,7 @@ MOST_DISCARDED: Final = 1000
 _TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
 _REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
 _DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
-_PORTION: Final = 200  # letters in one round trip
+_PORTION: Final = 200  # dead letters in one round trip
 _MOST_READ: Final = 1000  # dead letters that one page reads, which takes 50 ms
 _MOST_BYTES: Final = 8 * 1024 * 1024  # of the dead letters that one page reads, nearly
 _FEW: Final = 50  # indexes that are walked together
@@ -74,7 +74,7 @@ class StoredDeadLetter:
     is_persistent: bool
     """Whether the store had the message."""
     redrive_of: str
-    """Dead id of the letter that it was before; empty if it was none."""
+    """Dead id of the dead letter that it was before; empty if it was none."""
     to: str = ""
     """The destination of the message (`client/joe`, `client/joe/1`); empty if it went to all subscribers."""
     is_partial: bool = False
@@ -83,7 +83,7 @@ class StoredDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which letters are wanted; what is empty asks for nothing."""
+    """Which dead letters are wanted; what is empty asks for nothing."""
 
     code: str = ""
     """This code and all below it: `user.update`."""
@@ -120,7 +120,7 @@ def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
 def letter_of(
     place: bytes, fields: Mapping[bytes, bytes], texts: Mapping[bytes, bytes] = MappingProxyType({})
 ) -> StoredDeadLetter:
-    """Return the letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
+    """Return the dead letter that an entry of `dead` holds; `texts` are those that it refers to, by name."""
 
     def shared(name: bytes, reference: bytes) -> bytes:
         return texts.get(fields[reference], b"") if reference in fields else fields.get(name, b"")
@@ -209,7 +209,7 @@ class RedriveOutcome(StrEnum):
 
 
 class Redriven(NamedTuple):
-    """The answer to a redrive; id and size are 0 unless the letter was moved."""
+    """The answer to a redrive; id and size are 0 unless the dead letter was moved."""
 
     outcome: RedriveOutcome
     id: LogId
@@ -233,7 +233,7 @@ def redrive(
     find a receiver full takes the store long if it has thousands waiting: redrive no more to that one.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
-    same letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
+    same dead letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
     """
     once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once)
@@ -257,20 +257,20 @@ def discard(k: Keys, token: str, dead_ids: Sequence[str], facts_max: int, who: s
 
 
 async def newest(store: Store) -> str:
-    """Return the dead id of the newest letter, empty if there is none: the bound of work that must not meet what comes back
-    meanwhile. Raises StoreError."""
+    """Return the dead id of the newest dead letter, empty if there is none: the bound of work that must not meet what comes
+    back meanwhile. Raises StoreError."""
     found: Any = await store.reader.xrevrange(store.keys.dead, count=1)
     return str(found[0][0].decode()) if found else ""
 
 
 async def oldest(store: Store) -> str:
-    """Return the dead id of the oldest letter, empty if there is none. Raises StoreError."""
+    """Return the dead id of the oldest dead letter, empty if there is none. Raises StoreError."""
     found: Any = await store.reader.xrange(store.keys.dead, count=1)
     return str(found[0][0].decode()) if found else ""
 
 
 async def dropped(store: Store) -> int:
-    """Return how many letters were dropped because there were too many. Raises StoreError."""
+    """Return how many dead letters were dropped because there were too many. Raises StoreError."""
     return int(await store.reader.get(store.keys.dropped) or 0)
 
 
@@ -349,7 +349,7 @@ async def count(store: Store, wanted: DeadLetterFilter) -> int:
 
 
 async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
-    """Return those of these letters that there are, in the order asked for. Raises StoreError."""
+    """Return those of these dead letters that there are, in the order asked for. Raises StoreError."""
     pipeline = store.reader.pipeline(transaction=False)
     for dead_id in filter(is_dead_id, dead_ids):
         pipeline.execute_command("XRANGE", store.keys.dead, dead_id, dead_id)
@@ -357,7 +357,7 @@ async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
 
 
 async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredDeadLetter]:
-    """The letters that these entries hold, with their texts. One that has gone meanwhile is left out."""
+    """The dead letters that these entries hold, with their texts. One that has gone meanwhile is left out."""
     names = list(dict.fromkeys(name for _, fields in entries for name in shared_texts(fields)))
     found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
     texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
@@ -379,7 +379,8 @@ def _range(wanted: DeadLetterFilter, after: str, *, newest_first: bool) -> _Rang
 async def _portions(
     store: Store, wanted: DeadLetterFilter, span: _Range, count: int
 ) -> AsyncIterator[tuple[list[StoredDeadLetter], str]]:
-    """Letters among which are all that are wanted, in their order, and the place after them; empty if those were the last."""
+    """Dead letters among which are all that are wanted, in their order, and the place after them; empty if those were the
+    last."""
     keys = await _smallest(store, wanted)
     if keys is not None and not keys:
         return

@@ -140,8 +140,8 @@ class Committed:
     fenced: list[SessionName]
     """Sessions that another server owns; nothing of theirs was applied."""
     letters: list[str]
-    """The dead ids of the letters that were stored, rising, which is session by session; none if the commit had been applied
-    before."""
+    """The dead ids of the dead letters that were stored, rising, which is session by session; none if the commit had been
+    applied before."""
 
 
 def commit(

@@ -155,12 +155,12 @@ class SessionEnd:
     """What became of the messages of a session that has left the store."""
 
     letters: list[str]
-    """The dead ids of the letters in their order, less those of messages that have not died; and then those of what had not
-    reached the owner."""
+    """The dead ids of the dead letters in their order, less those of messages that have not died; and then those of what had
+    not reached the owner."""
     returned: list[LogId]
     """What went back to the shared queue that it came from, or is open for other sessions of the subject, or settled by one."""
     lapsed: list[LogId]
-    """What could not go back and has no letter, or came from a group that has no members any more."""
+    """What could not go back and has no dead letter, or came from a group that has no members any more."""
 
 
 def end(
@@ -179,9 +179,8 @@ def end(
     waits for the group. Repeated, it changes nothing and writes no fact. Raises Fenced if another server owns the session.
 
     `returning` are messages of the inbox that came from shared queues, and how often each may have been sent: they go back
-    there. A subject's message that another of its sessions has open, or has settled, ends without a letter, as one that went
-    back. The script writes the facts of that: what `ended` says of these messages is left out.
-    """
+    there. A subject's message that another of its sessions has open, or has settled, ends without a dead letter, as one that
+    went back. The script writes the facts of that: what `ended` says of these messages is left out."""
     facts = ends(_less(ended, returning), letters).get(name, [])
     letter_words = described(letters).get(name, [])
     back = [text for log_id, attempts in returning.items() for text in (log_id, attempts)]

@@ -132,7 +132,7 @@ class Discarded:
 
     count: int
     letters: list[str]
-    """The dead ids of the letters that were made."""
+    """The dead ids of the dead letters that were made."""
 
 
 def send(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 CHANNEL: Final = "/__sys__deadMessage"
-"""Where letters are shown live, to operators."""
+"""Where dead letters are shown live, to operators."""
 _SENDER: Final = "client/__sys__"  # the server itself; no client can be called so
 
 
@@ -47,7 +47,7 @@ class DeadLetter:
     """What its publish asked for, less what is as usual."""
     is_persistent: bool
     redrive_of: str = ""
-    """The letter that it was, if it was sent again and came back; empty otherwise."""
+    """The dead letter that it was, if it was sent again and came back; empty otherwise."""
     returns: int = 0
     """How often it has come back."""
     to: str = ""
@@ -57,7 +57,7 @@ class DeadLetter:
 
     @classmethod
     def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
-        """The letter that the store keeps so; `node` is the name of this server."""
+        """The dead letter that the store keeps so; `node` is the name of this server."""
         body, qos = _object(stored.body), _object(stored.qos)
         ext = body.get("ext")
         if stored.to:

@@ -1,7 +1,7 @@
 """Tells of dead letters as they are made: operators on the live channel, functions of services, and the webhook.
 
 The store has the letters. Each follower keeps no more than their ids, up to a bound, and a task of its own reads them when it
-has time; what is beyond the bound is counted, and only not shown. So a flood of letters costs nothing else. The webhook
+has time; what is beyond the bound is counted, and only not shown. So a flood of dead letters costs nothing else. The webhook
 (`delivery.dead_letter_webhook`) gets them as JSON, at least once what it takes in time. After some attempts they are left to
 the store, so that a receiver that is broken holds nothing up for ever.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 10_000
-"""Letters that wait for one follower at most."""
+"""Dead letters that wait for one follower at most."""
 _AT_ONCE: Final = 100
 _PAUSE_S: Final = 0.5  # before the store is asked again that was away
 _HOOK_LIMIT_S: Final = 60.0
@@ -52,7 +52,7 @@ _COUNT_LIMIT_S: Final = 0.2
 
 @dataclass(eq=False)
 class Follower:
-    """One who wants to know of letters: `show` gets them in their order, a few at a time."""
+    """One who wants to know of dead letters: `show` gets them in their order, a few at a time."""
 
     _name: str
     _runtime: Runtime
@@ -62,7 +62,7 @@ class Follower:
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def offer(self, dead_ids: Sequence[str]) -> None:
-        """Let these letters be shown, as far as there is room."""
+        """Let these dead letters be shown, as far as there is room."""
         room = MOST_WAITING - len(self._waiting)
         self._waiting.extend(islice(dead_ids, room))
         if len(dead_ids) > room:
@@ -125,12 +125,12 @@ class DeadLetterNotifier:
             self._posts = Follower("webhook", self._runtime, self._access, self._webhook.post)
 
     def made(self, letters: Iterable[Letter]) -> None:
-        """Count letters that the store has now."""
+        """Count dead letters that the store has now."""
         for letter in letters:
             self._runtime.metrics.letters[class_of(letter.code)] += 1
 
     def stored(self, dead_ids: Sequence[str]) -> None:
-        """The store has these letters since just now: show them to who follows."""
+        """The store has these dead letters since just now: show them to who follows."""
         if not dead_ids:
             return
         if self._channels.count(CHANNEL):
@@ -141,8 +141,8 @@ class DeadLetterNotifier:
             self._posts.offer(dead_ids)
 
     async def count(self) -> None:
-        """Read the figures of the store's letters, for the metrics. While the store is away, or takes its time, they stay as
-        they were."""
+        """Read the figures of the store's dead letters, for the metrics. While the store is away, or takes its time, they stay
+        as they were."""
         access = self._access
         if not access.store.is_up:
             return
@@ -173,7 +173,7 @@ class DeadLetterNotifier:
 
     def _listening(self) -> list[Session]:
         """The operators that hear the channel and have room. Who was one when it subscribed need not be one any more; and
-        no queue overflows for letters, or they would make others."""
+        no queue overflows for dead letters, or they would make others."""
         listening = []
         for session in self._channels.subscribers(self._channel):
             if not session.is_operator:
@@ -216,7 +216,7 @@ class Webhook:
     _http: ClientSession | None = field(default=None, init=False)
 
     async def post(self, letters: list[DeadLetter]) -> None:
-        """Tell these letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
+        """Tell these dead letters, and try again what fails, up to `ATTEMPTS` times. Raises nothing."""
         for portion in _portions([encode(letter.as_json()) for letter in letters]):
             if await self._insist(b"[" + b",".join(portion) + b"]"):
                 self._metrics.letters_posted += len(portion)

@@ -1,8 +1,7 @@
 """Dead letters sent again, or thrown away, because an operator says so.
 
-Each letter is moved by one step of the store: whenever this ends, a letter is in exactly one place, and what is left is what
-is not done. A call works on so many letters, or for so long, and answers where to continue.
-"""
+Each dead letter is moved by one step of the store: whenever this ends, a dead letter is in exactly one place, and what is left
+is what is not done. A call works on so many dead letters, or for so long, and answers where to continue."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, Redriven, RedriveOutcome, StoredDeadLetter
 
 _AT_ONCE: Final = 64
-"""Letters whose steps are under way together."""
+"""Dead letters whose steps are under way together."""
 _PER_SECOND: Final = 10  # portions, where there is a rate
 _READ: Final = 500
 _PATIENCE_S: Final = 5.0  # for the store's answer to what it was asked
 
 
 class Undone(NamedTuple):
-    """A letter that stayed where it was, or that there is none of."""
+    """A dead letter that stayed where it was, or that there is none of."""
 
     dead_id: str
     code: str
@@ -43,7 +42,7 @@ class Undone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which letters: these, or all that are wanted, after this place."""
+    """Which dead letters: these, or all that are wanted, after this place."""
 
     wanted: DeadLetterFilter = field(default_factory=DeadLetterFilter)
     after: str = ""
@@ -55,12 +54,12 @@ class Limits:
     """How much one call does."""
 
     count: int = 1000
-    """Letters at most."""
+    """Dead letters at most."""
     seconds: float = 5.0
     rate: float | None = None
-    """Letters a second at most."""
+    """Dead letters a second at most."""
     is_interrupted: Callable[[], bool] = lambda: False
-    """Asked between letters: whether nobody wants it any more."""
+    """Asked between dead letters: whether nobody wants it any more."""
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ class _Room:
 
 @dataclass(eq=False)
 class DeadLetterRedrive:
-    """Operators' work on the letters of one broker's store."""
+    """Operators' work on the dead letters of one broker's store."""
 
     _runtime: Runtime
     _unsettled: Unsettled
@@ -114,15 +113,15 @@ class DeadLetterRedrive:
         return access
 
     async def count(self, chosen: Chosen) -> int:
-        """How many letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
+        """How many dead letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
         store = self.access.store
         if chosen.ids is not None:
             return len(await dead_letters.get(store, chosen.ids))
         return await dead_letters.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
-        """Send letters again: to their receivers, or to all who are subscribed to their channels; those of addressed messages
-        to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
+        """Send dead letters again: to their receivers, or to all who are subscribed to their channels; those of addressed
+        messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._runtime.loop, Report()
         start, moved = loop.time(), 0
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
@@ -138,7 +137,7 @@ class DeadLetterRedrive:
         return report
 
     async def discard(self, chosen: Chosen, limits: Limits, who: str) -> Report:
-        """Throw letters away. Raises as `redrive` does."""
+        """Throw dead letters away. Raises as `redrive` does."""
         loop, report = self._runtime.loop, Report()
         start = loop.time()
         async with aclosing(self._portions(chosen, limits.count, _READ, report)) as portions:
@@ -156,7 +155,7 @@ class DeadLetterRedrive:
     async def _portions(
         self, chosen: Chosen, count: int, portion: int, report: Report
     ) -> AsyncGenerator[list[StoredDeadLetter], None]:
-        """The chosen letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
+        """The chosen dead letters, a few at a time. While one portion is worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
             async for letters in self._by_id(chosen.ids, count, portion, report):
                 yield letters
@@ -187,7 +186,7 @@ class DeadLetterRedrive:
             yield letters
 
     async def _send(self, letters: list[StoredDeadLetter], report: Report, *, to_channel: bool) -> None:
-        """Have the store move these letters, all at once and each for itself."""
+        """Have the store move these dead letters, all at once and each for itself."""
         asked = []
         rooms: dict[str, _Room] = {}
         for letter in letters:
@@ -234,7 +233,7 @@ class DeadLetterRedrive:
         return rooms[receiver]
 
     def _ask(self, letter: StoredDeadLetter, receiver: str, room: _Room | None) -> asyncio.Future[Redriven]:
-        """Have the store move one letter: to this receiver, which has this room, or without one to the channel."""
+        """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel."""
         access = self.access
         step = dead_letters.redrive(
             access.keys,
@@ -271,13 +270,14 @@ def _gone(dead_id: str) -> Undone:
 
 
 def _partial(letter: StoredDeadLetter) -> Undone:
-    """An older version stored the letter, and it may have been addressed to somebody: its channel could be the wrong place."""
+    """An older version stored the dead letter, and it may have been addressed to somebody: its channel could be the wrong
+    place."""
     text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
     return Undone(letter.dead_id, "user.illegalArgument", text)
 
 
 def _undone(letter: StoredDeadLetter, outcome: RedriveOutcome, receiver: str) -> Undone:
-    """Why a letter was not moved to this receiver."""
+    """Why a dead letter was not moved to this receiver."""
     match outcome:
         case RedriveOutcome.NO_RECEIVER:
             text = f"there is no session {receiver}"

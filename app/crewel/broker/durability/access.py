@@ -29,7 +29,7 @@ from crewel.storage.scripts import Step
 from crewel.storage.store import Store
 
 DEAD_SESSION: Final = "communication.noConnection.dead"
-"""The code of letters that a session leaves behind when it ends."""
+"""The code of dead letters that a session leaves behind when it ends."""
 
 _NO_STORE: Final = "this server has no store"
 _READING: Final = "the store has lost something, and is read again"

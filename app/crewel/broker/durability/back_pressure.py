@@ -33,7 +33,7 @@ class BackPressure:
         self.is_on = False
         """Whether publishes on some channels have to wait."""
         self.most_letters = 10 * MOST_LETTERS
-        """Cost of the pending letters above which publishers wait: the store writes so many in a quarter of a second."""
+        """Cost of the pending dead letters above which publishers wait: the store writes so many in a quarter of a second."""
         self.refuses_from = 25 * self.most_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}

@@ -313,8 +313,8 @@ class Durability:
                 log.warning("a commit was refused, and will be tried again: %s", error)
 
     async def committed(self) -> None:
-        """Wait until the store knows how all has ended that has ended so far, or has its letter withheld; or until nothing is
-        committed any more. Not for the letters: in a flood some are withheld all the time."""
+        """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
+        is committed any more. Not for the dead letters: in a flood some are withheld all the time."""
         if not (self._closing.is_set() or self._access.is_superseded):
             done: asyncio.Future[None] = self._runtime.loop.create_future()
             self._waiting.append(done)

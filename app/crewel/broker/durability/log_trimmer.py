@@ -33,16 +33,15 @@ _EVERY: Final = 1.0  # seconds
 _MOVED_AT_ONCE: Final = 500
 _LAG_EVERY: Final = 5  # looks; what is counted is exact however seldom it is looked
 _BOUNDS: Final = {"facts": "storage.facts_max_entries and storage.facts_max_bytes", "events": "events.max_bytes"}
-_LOOKS_PER_COUNT: Final = 5  # a flood of letters is not to flood the log
+_LOOKS_PER_COUNT: Final = 5  # a flood of dead letters is not to flood the log
 
 
 @dataclass(eq=False)
 class FactsTrimmer:
     """Keeps the facts within their bound in bytes, and says when facts or dead letters had to give way.
 
-    The scripts that write them keep the bounds in entries, and those of the letters in bytes. To measure the facts takes the
-    store a little: that is done here, about once a second.
-    """
+    The scripts that write them keep the bounds in entries, and those of the dead letters in bytes. To measure the facts takes
+    the store a little: that is done here, about once a second."""
 
     _access: StoreAccess
     _settings: Settings

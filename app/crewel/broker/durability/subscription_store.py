@@ -211,7 +211,7 @@ class SubscriptionStore:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
         makes_letters = durable.is_named or self._runtime.settings.delivery.letters_for_anonymous
-        makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes letters
+        makes_letters = makes_letters or durable.death is not None  # what a receiver reports always makes dead letters
         node = self._access.node
         node.leave(durable)
         durable.expire(durable.expired(self._expiry.now()))

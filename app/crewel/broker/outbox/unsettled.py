@@ -133,7 +133,7 @@ class Unsettled:
             self.dead_letter(session, entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON], 0)
 
     def kept(self, entry: Entry) -> Transient:
-        """A message that is not stored, as its letter keeps it."""
+        """A message that is not stored, as its dead letter keeps it."""
         origin = entry.origin or Origin(*self._ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
 
@@ -242,7 +242,7 @@ class Unsettled:
         return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.open)
 
     def leave_attempts(self, session: Session) -> None:
-        """The session ends: the letters of what is stored are written by its durable half, which has to know."""
+        """The session ends: the dead letters of what is stored are written by its durable half, which has to know."""
         dispatcher, durable = session.dispatcher, session.durable
         if durable is not None:
             for message_id in {*dispatcher.tries, *dispatcher.open}:
