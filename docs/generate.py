@@ -240,7 +240,7 @@ def keys() -> str:
     rows = (
         (f"`{key.name}`", key.type, key.meaning, key.fields, key.lifetime, key.written_by, key.read_by) for key in KEYS
     )
-    return table(("key", "type", "what it is", "what is in it", "how long", "written by", "read by"), rows)
+    return table(("key", "type", "meaning", "content", "lifetime", "written by", "read by"), rows)
 
 
 def commands() -> str:
@@ -254,7 +254,7 @@ def commands() -> str:
         )
         for each in COMMANDS
     )
-    return table(("about", "property", "access", "meaning"), rows)
+    return table(("object", "property", "access", "meaning"), rows)
 
 
 def resources() -> str:

@@ -142,7 +142,7 @@ NODE_COMMANDS: Final = (
     _read("totalMem", "Memory of the machine, in bytes.", lambda c: os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES),
     _operate(
         "gc",
-        "Collects young garbage now; returns the number of objects. With true, all garbage: the server stands still meanwhile.",
+        "Collects young garbage now; returns the number of objects. With true, all garbage, which blocks the server.",
         lambda c: gc.collect(_ALL_GARBAGE if c.value else _YOUNG_GARBAGE),
         FLAG._replace(default=False),
     ),
