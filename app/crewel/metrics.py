@@ -71,7 +71,7 @@ DECLARED = (
     Declared(
         "crewel_filters_over_budget_total",
         "counter",
-        "Messages that a filter could not judge within its budget of steps, once for each receiver.",
+        "Messages that a filter could not evaluate within its budget, once for each receiver.",
     ),
     Declared("crewel_unhandled_total", "counter", "Publishes to service channels that nothing on the server handles."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes stored in the log."),

@@ -99,10 +99,10 @@ class Limits(Group):
         "Addresses without rate limits. Caps still apply to them.",
     )
     max_connections: Number = setting(
-        50000, "Most connections in all. One beyond is answered 503 and closed.", live=True, ge=0
+        50000, "Most connections in total. Further ones are answered 503 and closed.", live=True, ge=0
     )
     max_connections_per_address: Number = setting(
-        20000, "Most connections of one address that is no trusted proxy.", live=True, ge=0
+        20000, "Most connections of one address that is not a trusted proxy.", live=True, ge=0
     )
     max_sessions: Number = setting(
         100000, "Most sessions in total. Beyond it, a handshake is refused with advice to retry later.", live=True, ge=0

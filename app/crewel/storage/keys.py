@@ -252,12 +252,12 @@ KEYS: tuple[Key, ...] = (
         "hash",
         "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
         " batch number reserved; `ending` log id, once its end has begun; `death` code and reason of that, as JSON,"
-        " if its receiver has failed for good; `d` why it receives nothing at present, as JSON; `s:<pattern>` log id after"
-        " which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also of groups; `c:<pattern>"
-        " <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>` log id of the"
-        " notice that the topic was erased, or that the server has ended the subscription, then with a blank and the"
-        " reason as JSON behind it, until it is acknowledged; `o:<log id>` and `i:<log id>` a pending"
-        " message, with its body in the log or in the inbox:"
+        " if its receiver has failed for good; `d` why it receives nothing at present, as JSON; `s:<pattern>` log"
+        " id after which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also of groups;"
+        " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>`"
+        " log id of the notice that the topic was erased or the server has ended the subscription, the latter"
+        " followed by a space and the reason as JSON, until it is acknowledged; `o:<log id>` and `i:<log id>` a"
+        " pending message, with its body in the log or in the inbox:"
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none),"
         " where the source is the shared queue that it came from",
         "until the session has ended",
