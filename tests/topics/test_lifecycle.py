@@ -79,7 +79,7 @@ ARROWS = [
     ("9'", State.UNCONFIGURED, Event.ERASED, State.SOFTERASED),
     ("10", State.ALIVE, Event.FORCED, State.DEAD),
     ("10", State.ALIVE, Event.ERASED, State.DEAD),
-    ("11", State.UNREFERENCED, Event.DELAY_OVER, State.DEAD),
+    ("11", State.UNREFERENCED, Event.DELAY_EXPIRED, State.DEAD),
     ("11", State.UNREFERENCED, Event.ERASED, State.DEAD),
     ("11", State.UNREFERENCED, Event.FORCED, State.DEAD),
     ("12", State.SOFTERASED, Event.RELEASED, State.DEAD),
@@ -102,7 +102,7 @@ def facts_after(event: Event, facts: Facts) -> bool:
             return visible
         case Event.ERASED:
             return not (visible or history or subscribed)
-        case Event.FORCED | Event.DELAY_OVER:
+        case Event.FORCED | Event.DELAY_EXPIRED:
             return not (visible or history or queued or subscribed)
         case Event.UNSUBSCRIBED | Event.RELEASED:
             return True

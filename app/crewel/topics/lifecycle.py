@@ -78,7 +78,7 @@ class Event(Enum):
     """A message of it left its history or a queue: it was delivered, it expired, or it was removed."""
     ERASED = "erase"
     FORCED = "forced erase"
-    DELAY_OVER = "delay over"
+    DELAY_EXPIRED = "delay expired"
     """Nothing referred to it for as long as its `destroyDelay`."""
 
 
@@ -117,7 +117,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, tuple[State, ...]]]] = {
         _E.RECOVERED: (_S.ALIVE,),
         _E.ERASED: (_S.DEAD,),
         _E.FORCED: (_S.DEAD,),
-        _E.DELAY_OVER: (_S.DEAD,),
+        _E.DELAY_EXPIRED: (_S.DEAD,),
     },
     _S.SOFTERASED: {
         _E.SUBSCRIBED: (_S.ALIVE,),

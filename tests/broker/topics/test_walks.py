@@ -30,7 +30,7 @@ class Walk:
             (Event.RELEASED, self.take),
             (Event.ERASED, lambda: self.erase(force=False)),
             (Event.FORCED, lambda: self.erase(force=True)),
-            (Event.DELAY_OVER, lambda: world.sweep_after(1)),
+            (Event.DELAY_EXPIRED, lambda: world.sweep_after(1)),
         ]
 
     @property
@@ -70,7 +70,7 @@ def test_every_change_is_in_the_table(
         before, event, then = walk.step()
         seen.add(then)
         # The sweep finds out what was released before, and nothing at all may have happened.
-        events = (event, Event.RELEASED) if event is Event.DELAY_OVER else (event,)
+        events = (event, Event.RELEASED) if event is Event.DELAY_EXPIRED else (event,)
         follows = [each for happened in events for each in TRANSITIONS[before].get(happened, ())]
         assert then is before or then in follows, (before, event, then)
     assert len(seen) >= 3

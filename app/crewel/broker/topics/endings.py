@@ -149,7 +149,7 @@ class Endings:
         the answer was lost is not counted here."""
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
-            after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
+            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             self.forget(topic)
         elif access.trouble is None:
             step = histories.history(access.keys, access.token, topic.name, newest=0)
@@ -161,7 +161,7 @@ class Endings:
         topic.history_count = answer.total
         is_referenced = answer.total or topic.is_fresh or self._channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
-            after(State.UNREFERENCED, Event.DELAY_OVER, Facts())
+            after(State.UNREFERENCED, Event.DELAY_EXPIRED, Facts())
             access = self._access
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max)
             access.writing.submit(step, lambda _: None, retries=True)
