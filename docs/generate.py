@@ -117,7 +117,7 @@ def client_subscribe_options() -> str:
 def topic_states() -> str:
     """Return the table of what the state of a topic follows from."""
     rows = (
-        (f"`{state.value}`" if state else "cannot be", *("yes" if fact else "" for fact in facts))
+        (f"`{state.value}`" if state else "impossible", *("yes" if fact else "" for fact in facts))
         for facts, state in topic_life.STATES.items()
     )
     return table(("state", "configured", "in a history", "in a queue", "subscribed to by name"), rows)

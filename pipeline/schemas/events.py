@@ -53,7 +53,7 @@ EVENTS: Final = (
         "Named sessions that started.",
         _HAPPENED,
         _SESSION,
-        Column("reliable", "boolean", "Whether it acknowledges."),
+        Column("reliable", "boolean", "Whether it uses `ext.ack`."),
         Column("transport", "string", "Connection type of the handshake."),
     ),
     _event(
@@ -61,7 +61,7 @@ EVENTS: Final = (
         "Named sessions that ended.",
         _HAPPENED,
         _SESSION,
-        Column("reliable", "boolean", "Whether it acknowledges."),
+        Column("reliable", "boolean", "Whether it uses `ext.ack`."),
         Column("reason", "string", "`disconnected`, `expired` or `dead`."),
         Column("code", "string", "Dotted code of a receiver that failed permanently; empty otherwise."),
     ),
@@ -92,7 +92,7 @@ EVENTS: Final = (
         _UNTIL,
         _SESSION,
         Column("policy", "string", "The overflow policy: a value of `queue.onOverflow`."),
-        Column("count", "bigint", "How many messages it affected.", "messages"),
+        Column("count", "bigint", "Number of affected messages.", "messages"),
     ),
     _event(
         "redelivered",
@@ -100,7 +100,7 @@ EVENTS: Final = (
         _SINCE,
         _UNTIL,
         _SESSION,
-        Column("count", "bigint", "How many.", "messages"),
+        Column("count", "bigint", "Number of messages.", "messages"),
     ),
     _event(
         "settled",
@@ -108,7 +108,7 @@ EVENTS: Final = (
         _SINCE,
         _UNTIL,
         _CHANNEL,
-        Column("count", "bigint", "How many.", "messages"),
+        Column("count", "bigint", "Number of messages.", "messages"),
         Column("sum_ms", "bigint", "Sum of their times from the log to the acknowledgement.", "ms"),
         Column(
             "buckets",
@@ -124,7 +124,7 @@ EVENTS: Final = (
         _SINCE,
         _UNTIL,
         _CHANNEL,
-        Column("published", "bigint", "How many.", "messages"),
+        Column("published", "bigint", "Number of publishes.", "messages"),
         Column("delivered", "bigint", "How many deliveries were queued.", "messages"),
     ),
     _event(
@@ -132,7 +132,7 @@ EVENTS: Final = (
         "Sessions without a name that started and ended, one row per group.",
         _SINCE,
         _UNTIL,
-        Column("opened", "bigint", "How many started.", "sessions"),
-        Column("closed", "bigint", "How many ended.", "sessions"),
+        Column("opened", "bigint", "Number of sessions that started.", "sessions"),
+        Column("closed", "bigint", "Number of sessions that ended.", "sessions"),
     ),
 )

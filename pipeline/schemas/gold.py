@@ -182,7 +182,7 @@ MINUTES: Final = Table(
         _MINUTE,
         _DATE,
         Column("what", "string", "Type of a fact or event; for ends `ended:<reason>`."),
-        Column("count", "bigint", "How many."),
+        Column("count", "bigint", "Number of facts, events or ends."),
     ),
     key=("minute", "what"),
 )

@@ -46,7 +46,7 @@ _OBJECTS: Final = "array<struct>"
 FACTS: Final[tuple[FactType, ...]] = (
     FactType(
         "published",
-        "when messages enter the log, one entry per group",
+        "when messages enter the log, one entry per group commit",
         {
             "first": Field(_ID, "Log id of the first message; the ids of the others follow without a gap."),
             "channels": Field(

@@ -77,7 +77,7 @@ EVENTS: Final = (
         {
             "at": _AT,
             "session": _SESSION,
-            "reliable": "Whether it acknowledges.",
+            "reliable": "Whether it uses `ext.ack`.",
             "transport": "Connection type of the handshake.",
         },
     ),
@@ -88,7 +88,7 @@ EVENTS: Final = (
         {
             "at": _AT,
             "session": _SESSION,
-            "reliable": "Whether it acknowledges.",
+            "reliable": "Whether it uses `ext.ack`.",
             "reason": "`disconnected` by the client or the server; `expired`: no connect came in time; `dead`: its"
             " receiver failed permanently.",
             "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
@@ -104,8 +104,8 @@ EVENTS: Final = (
             "channel": _CHANNEL,
             "id": "Id of the message.",
             "code": "Dotted code that the server applied.",
-            "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is on"
-            " holdback.",
+            "outcome": "`letter`: it became a dead letter; `waits`: it will be delivered again; `held`: the session is"
+            " on hold.",
         },
     ),
     EventType(
@@ -133,14 +133,14 @@ EVENTS: Final = (
         {
             "session": _SESSION,
             "policy": "The overflow policy: a value of `queue.onOverflow`.",
-            "count": "How many messages it affected.",
+            "count": "Number of affected messages.",
         },
     ),
     EventType(
         "redelivered",
         Level.RELIABLE,
         "once per group for each session that gets messages again: not acknowledged with their batch, or requeued",
-        {"session": _SESSION, "count": "How many messages."},
+        {"session": _SESSION, "count": "Number of messages."},
     ),
     EventType(
         "settled",
@@ -148,7 +148,7 @@ EVENTS: Final = (
         "once per group for each channel with acknowledged stored messages",
         {
             "channel": _CHANNEL,
-            "count": "How many.",
+            "count": "Number of messages.",
             "sum": "Sum of their times from the log to the acknowledgement, in milliseconds.",
             "buckets": f"How many took at most {', '.join(map(str, BUCKETS_MS))} milliseconds and more than the previous"
             " bound; last, how many took longer.",
@@ -158,13 +158,13 @@ EVENTS: Final = (
         "traffic",
         Level.ALL,
         "once per group for each channel with transient publishes",
-        {"channel": _CHANNEL, "published": "How many.", "delivered": "How many deliveries were queued."},
+        {"channel": _CHANNEL, "published": "Number of publishes.", "delivered": "How many deliveries were queued."},
     ),
     EventType(
         "visitors",
         Level.ALL,
         "once per group, if sessions without a name started or ended",
-        {"opened": "How many started.", "closed": "How many ended."},
+        {"opened": "Number of sessions that started.", "closed": "Number of sessions that ended."},
     ),
 )
 """Every type of event."""
