@@ -8,15 +8,14 @@ have ended but are not passed, sessions that are ending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from itertools import islice
-from operator import itemgetter
 from typing import Final
 
 from crewel.delivery.durable import Durable
-from crewel.delivery.pending import Interval, Pending
+from crewel.delivery.pending import PendingSubscriptions
 from crewel.delivery.pending_letters import MOST_LETTERS
-from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Recent, Taken
+from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Taken
 from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
 
 MOST_CHANGES: Final = 500
@@ -28,17 +27,14 @@ _Found = tuple[list[Change], list[Ended], list[Letter]]
 """What is to be told of some sessions."""
 
 
-class Node:
+class Node(PendingSubscriptions):
     """The sessions of one node, and how far it has read."""
 
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         """`last`: the newest entry that was there before the node. Who had its sessions then may have sent it."""
-        self.cursor = cursor
-        """The last entry that was taken."""
+        super().__init__(cursor)
         self._inherited = cursor if last is None else last
         self.sessions: dict[SessionName, Durable] = {}
-        self.recent = Recent()
-        """What was taken for many at once since the last commit."""
         self._committed = self._low = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
@@ -59,8 +55,6 @@ class Node:
         self._owing: dict[
             Durable, LogId
         ] = {}  # sessions with something open, and their `low`, by the last look at them
-        self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
-        self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
         self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
         self._leaving: dict[Durable, LogId] = {}  # sessions whose end is on its way to the store, and what it needs
         self._ahead: dict[Durable, None] = {}  # sessions for which something has ended beyond the cursor that is stored
@@ -117,80 +111,6 @@ class Node:
         return min((record.at for record in records if record.at is not None), default=last)
 
     # Subscriptions
-
-    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
-        """The store is about to be asked for these subscriptions."""
-        pending = Pending(durable, patterns, self.cursor)
-        self.recent.version += 1
-        self._pending.setdefault(durable, []).append(pending)
-        return pending
-
-    def unsubscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
-        """The store is about to be asked to end these subscriptions, also such that it was asked for just now."""
-        pending = self.subscribing(durable, patterns)
-        pending.ends = True
-        pending.since = {each: durable.since.pop(each) for each in patterns if each in durable.since}
-        return pending
-
-    def patterns(self, durable: Durable) -> list[str]:
-        """What the session is subscribed to, or may be when all answers are there."""
-        asked = [each for pending in self._pending.get(durable, ()) for each in pending.patterns]
-        return list(dict.fromkeys([*durable.since, *asked]))
-
-    def answered(self, pending: Pending, intervals: Mapping[str, Interval]) -> list[LogId]:
-        """The store has answered: pattern -> (from, until); `until` None: the subscription holds. What it refused is not
-        named. Returns the entries that were taken meanwhile and that the session is owed, oldest first; they are open
-        now. Answers about one pattern of a session must come in the order in which the store was asked."""
-        durable = pending.durable
-        self._done(pending)
-        if durable.is_fenced:
-            return []
-        self.recent.version += 1
-        durable.catch_up()
-        for pattern, (since, until) in intervals.items():
-            if until is not None:
-                durable.unsubscribed(pattern, since, until)
-                self._beside[durable] = None
-            elif not self._ends_soon(pending, pattern, since):
-                durable.subscribed(pattern, since)
-        owed = []
-        for log_id, patterns, waiting in pending.seen:
-            if durable.wants(patterns, log_id):
-                durable.take(log_id, waiting)
-                owed.append(log_id)
-        self._forget_seen(durable, owed)
-        self.touch(durable)
-        return owed
-
-    def _done(self, pending: Pending) -> None:
-        group = self._pending.get(pending.durable, [])
-        others = [each for each in group if each is not pending]
-        if others:
-            self._pending[pending.durable] = others
-        else:
-            self._pending.pop(pending.durable, None)
-
-    def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
-        """If an unsubscribe is under way, it decides for how long what has just begun holds."""
-        for later in self._pending.get(pending.durable, ()):
-            if later.ends and pattern in later.patterns:
-                later.since.setdefault(pattern, since)
-                later.cursor = min(later.cursor, pending.cursor)
-                later.seen = sorted(
-                    {each[0]: each for each in (*pending.seen, *later.seen)}.values(), key=itemgetter(0)
-                )
-                return True
-        return False
-
-    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
-        """What the session has got by one subscription it must not get again by another that is still pending: it may
-        have settled it by then."""
-        for pending in self._pending.get(durable, ()):
-            pending.seen = [each for each in pending.seen if each[0] not in owed]
-
-    def unanswered(self, pending: Pending) -> list[LogId]:
-        """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""
-        return self.answered(pending, {pattern: (since, None) for pattern, since in pending.since.items()})
 
     def ending(self, durable: Durable, until: LogId) -> None:
         """The store has begun the end of this session: it is owed nothing beyond this entry."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from operator import itemgetter
 
 from crewel.delivery.durable import Durable
+from crewel.delivery.recent import Recent
 from crewel.delivery.records import LogId, Waiting
 
 Interval = tuple[LogId, LogId | None]
@@ -35,3 +38,93 @@ class Pending:
     def meets(self, patterns: Collection[str]) -> bool:
         """Whether it is about one of these patterns."""
         return any(pattern in patterns for pattern in self.patterns)
+
+
+class PendingSubscriptions(ABC):
+    """The part of a node that knows what the store was asked about subscriptions, and what was taken meanwhile."""
+
+    def __init__(self, cursor: LogId) -> None:
+        self.cursor = cursor
+        """The last entry that was taken."""
+        self.recent = Recent()
+        """What was taken for many at once since the last commit."""
+        self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
+        self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
+
+    @abstractmethod
+    def touch(self, durable: Durable) -> None:
+        """Something about this session has changed: the next commit looks at it."""
+
+    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+        """The store is about to be asked for these subscriptions."""
+        pending = Pending(durable, patterns, self.cursor)
+        self.recent.version += 1
+        self._pending.setdefault(durable, []).append(pending)
+        return pending
+
+    def unsubscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+        """The store is about to be asked to end these subscriptions, also such that it was asked for just now."""
+        pending = self.subscribing(durable, patterns)
+        pending.ends = True
+        pending.since = {each: durable.since.pop(each) for each in patterns if each in durable.since}
+        return pending
+
+    def patterns(self, durable: Durable) -> list[str]:
+        """What the session is subscribed to, or may be when all answers are there."""
+        asked = [each for pending in self._pending.get(durable, ()) for each in pending.patterns]
+        return list(dict.fromkeys([*durable.since, *asked]))
+
+    def answered(self, pending: Pending, intervals: Mapping[str, Interval]) -> list[LogId]:
+        """The store has answered: pattern -> (from, until); `until` None: the subscription holds. What it refused is not
+        named. Returns the entries that were taken meanwhile and that the session is owed, oldest first; they are open
+        now. Answers about one pattern of a session must come in the order in which the store was asked."""
+        durable = pending.durable
+        self._done(pending)
+        if durable.is_fenced:
+            return []
+        self.recent.version += 1
+        durable.catch_up()
+        for pattern, (since, until) in intervals.items():
+            if until is not None:
+                durable.unsubscribed(pattern, since, until)
+                self._beside[durable] = None
+            elif not self._ends_soon(pending, pattern, since):
+                durable.subscribed(pattern, since)
+        owed = []
+        for log_id, patterns, waiting in pending.seen:
+            if durable.wants(patterns, log_id):
+                durable.take(log_id, waiting)
+                owed.append(log_id)
+        self._forget_seen(durable, owed)
+        self.touch(durable)
+        return owed
+
+    def _done(self, pending: Pending) -> None:
+        group = self._pending.get(pending.durable, [])
+        others = [each for each in group if each is not pending]
+        if others:
+            self._pending[pending.durable] = others
+        else:
+            self._pending.pop(pending.durable, None)
+
+    def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
+        """If an unsubscribe is under way, it decides for how long what has just begun holds."""
+        for later in self._pending.get(pending.durable, ()):
+            if later.ends and pattern in later.patterns:
+                later.since.setdefault(pattern, since)
+                later.cursor = min(later.cursor, pending.cursor)
+                later.seen = sorted(
+                    {each[0]: each for each in (*pending.seen, *later.seen)}.values(), key=itemgetter(0)
+                )
+                return True
+        return False
+
+    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
+        """What the session has got by one subscription it must not get again by another that is still pending: it may
+        have settled it by then."""
+        for pending in self._pending.get(durable, ()):
+            pending.seen = [each for each in pending.seen if each[0] not in owed]
+
+    def unanswered(self, pending: Pending) -> list[LogId]:
+        """The answer to an unsubscribe will never come: what held goes on to hold. Returns what `answered` does."""
+        return self.answered(pending, {pattern: (since, None) for pattern, since in pending.since.items()})
