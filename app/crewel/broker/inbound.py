@@ -17,7 +17,7 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.back_pressure import BackPressure
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.handshake import HANDSHAKE
+from crewel.broker.logins import HANDSHAKE
 from crewel.broker.meta import MetaHandlers
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers

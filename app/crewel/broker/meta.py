@@ -15,8 +15,7 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import Steps
-from crewel.broker.handshake import HANDSHAKE, HandshakeHandler
-from crewel.broker.logins import Logins
+from crewel.broker.logins import HANDSHAKE, HandshakeHandler, Logins
 from crewel.broker.names import Names
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.outbox.exchange import Exchange

@@ -22,11 +22,10 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.guard import Guard
-from crewel.broker.handshake import HandshakeHandler
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.inbound import Inbound
 from crewel.broker.limiter import Limiter
-from crewel.broker.logins import Logins
+from crewel.broker.logins import HandshakeHandler, Logins, SessionRestorer
 from crewel.broker.meta import MetaHandlers
 from crewel.broker.name_claims import NameClaims
 from crewel.broker.names import BEYOND_STORED, Names
@@ -48,7 +47,6 @@ from crewel.broker.publish_handler import BackendPublisher, PublishHandler
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session
-from crewel.broker.session_restorer import SessionRestorer
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
