@@ -7,7 +7,8 @@ BIN    := $(VENV)/bin
 STAMPS := .cache/stamps
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 TESTERS ?= 2
-# Whole jobs of Spark take minutes each: `make test-pipeline` and `make faults` run them.
+PARALLEL := --numprocesses $(TESTERS) --dist worksteal
+# Whole jobs of Spark take minutes each: `make faults` runs them.
 LONG   := tests/pipeline/test_found_faults.py tests/pipeline/test_cluster.py tests/faults/test_pipeline_killed.py
 
 # The tests start hundreds of servers, and compiling the code anew takes a sixth of each start.
@@ -23,28 +24,45 @@ LOCK := $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes py
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pure test-pipeline faults check format docs bench lock clean
+.PHONY: help run test unit test-pure test-unit test-store test-server test-browser test-pipeline faults check format docs bench lock clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(PYTHON_READY) $(PAGES_READY)  ## Serve the chat at http://127.0.0.1:8080/chat/
 	$(BIN)/crewel serve
 
-test: $(PYTHON_READY) $(PIPELINE_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) test-pure  ## Run all tests
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal --ignore tests/pipeline $(PURE:%=--ignore %) $(LONG:%=--ignore %)
-	$(BIN)/pytest tests/pipeline $(LONG:%=--ignore %)
+# The levels of the tests, each with what it needs: tests/levels.py tells which test is of which.
+test:  ## Run all tests, level by level; a level that fails does not keep the next from running
+	@$(MAKE) --no-print-directory --keep-going unit test-store test-server test-browser test-pipeline
 
-test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Run all tests of the pipeline, also those of whole jobs
-	$(BIN)/pytest tests/pipeline tests/faults/test_pipeline_killed.py --timeout 600
+# Side by side: two processes that each read half of the tests are quicker than two that share them and both read all.
+unit: $(PYTHON_READY)  ## Run the tests that start no process and open no connection
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-pure test-unit
+
+test-unit: $(PYTHON_READY)
+	$(BIN)/pytest --quiet -m unit
+
+test-store: $(PYTHON_READY)  ## Run the tests of the store
+	$(BIN)/pytest $(PARALLEL) -m store
+
+test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY)  ## Run the tests of whole servers, also with other clients
+	$(BIN)/pytest $(PARALLEL) -m server $(LONG:%=--ignore %)
+
+test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Run the tests in a browser
+	$(BIN)/pytest $(PARALLEL) -m browser
+
+test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
+	$(BIN)/mypy --package crewel.pipeline
+	$(BIN)/pytest -m pipeline $(LONG:%=--ignore %)
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
 	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
-	$(BIN)/pytest $(PURE) --quiet --cov --cov-report=term -p no:aiohttp -p no:valkey
+	$(BIN)/pytest --quiet -m pure --cov -p no:aiohttp -p no:valkey
 
-check: $(PYTHON_READY) $(PIPELINE_READY)  ## Check format, style, types, import directions and prose
+check: $(PYTHON_READY)  ## Check format, style, types, import directions and prose
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,13 @@ import hypothesis
 import pytest
 from blockbuster import BlockBuster
 
+from tests import levels
+
 if TYPE_CHECKING:
     from tests.server_process import Server
 
 StartServer = Callable[..., "Server"]
+TESTS = Path(__file__).parent
 
 # No deadline, and none for making an example: the machine may be busy with other things. Each run meets new examples.
 hypothesis.settings.register_profile(
@@ -33,9 +37,20 @@ hypothesis.settings.load_profile("crewel")
 _blocking_calls = BlockBuster("crewel")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read the directories of other levels than the one that was asked for."""
+    is_directory = collection_path.parent == TESTS and collection_path.is_dir()
+    return True if is_directory and levels.is_left_out(collection_path.name, config.option.markexpr) else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count no branch as covered that an example drawn at random has met: the next run may draw others."""
+    """Mark each test with its level; and count no branch as covered that an example drawn at random has met.
+
+    The next run may draw other examples.
+    """
     for item in items:
+        item.add_marker(levels.level(item))
         if hypothesis.is_hypothesis_test(getattr(item, "function", None)):
             item.add_marker("no_cover")
 
@@ -46,6 +61,13 @@ def _end_shared_store() -> Iterator[None]:
     yield
     if module := sys.modules.get("tests.store_process"):
         module.end_shared_store()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Hold a test that needs nothing, and the fixtures that are made for it, to that."""
+    with levels.alone(item.nodeid) if levels.needs_nothing(item) else nullcontext():
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

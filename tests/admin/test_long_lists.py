@@ -17,6 +17,8 @@ from crewel.bayeux.codec import encode
 from crewel.broker.turns import encoded_in_turns, sorted_in_turns
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
+pytestmark = pytest.mark.store
+
 MANY = 30
 
 

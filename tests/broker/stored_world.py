@@ -6,7 +6,7 @@ Its clock is the controlled one: what the store is asked takes no time at all, f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import orjson
@@ -134,6 +134,9 @@ class StoredWorld(World):
         """End without a word to the store."""
         self.is_closed = True
         self._leave()
+
+
+MakeStored = Callable[..., StoredWorld]
 
 
 async def _any(futures: list[asyncio.Future[Any]]) -> None:

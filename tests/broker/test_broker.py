@@ -1,7 +1,6 @@
 """The broker: what the server itself may do, sweeping, and the end."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +8,7 @@ import pytest
 from crewel.broker.services import Service
 from crewel.extension import Extension
 from crewel.security.policy import OpenPolicy
-from tests.broker.world import Client, World, data_of
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, World, data_of
 
 
 class TestPublishAndDeliver:

@@ -1,7 +1,6 @@
 """The guard: the policy and the authorisers, failing closed (reference, section 6; 1.9)."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ import pytest
 from crewel.broker.services import Service
 from crewel.security.grants import Grants
 from crewel.security.policy import GRANT, IGNORE, Deny, OpenPolicy, Operation, Refusal
-from tests.broker.world import Client, World
+from tests.broker.world import Client, MakeWorld, World
 
-MakeWorld = Callable[..., World]
 Answer = Any
 
 

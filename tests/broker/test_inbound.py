@@ -1,6 +1,5 @@
 """From a payload to its replies: one each, in order, with the checks in their order (reference 1.1, 1.7, 3.3)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ from crewel.broker.services import Service
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.security.policy import OpenPolicy
-from tests.broker.world import Client, Request, Socket, World, data_of, is_connect, reply_to
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, Request, Socket, World, data_of, is_connect, reply_to
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """Limits of one client, one address and one subject: what is refused, with which words, and that others notice nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from crewel.security.grants import OPERATOR
-from tests.broker.world import Client, Request, World
+from tests.broker.world import Client, MakeWorld, Request, World
 
 ELSEWHERE = "198.51.100.9"
-MakeWorld = Callable[..., World]
 
 
 class From(Request):

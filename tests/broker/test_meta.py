@@ -1,6 +1,5 @@
 """Handshake, connect, disconnect, subscribe, unsubscribe (reference 1.3 to 1.5, 3.1, 3.6)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +8,8 @@ from crewel.broker.services import Service
 from crewel.broker.session import State
 from crewel.extension import Extension
 from crewel.security.policy import OpenPolicy, Refusal
-from tests.broker.world import Client, Socket, World, data_of, reply_to
+from tests.broker.world import Client, MakeWorld, Socket, World, data_of, reply_to
 
-MakeWorld = Callable[..., World]
 FULL_ADVICE = {"reconnect": "retry", "interval": 0, "timeout": 30000}
 SHAKE_AGAIN = {"reconnect": "handshake", "interval": 0}
 

@@ -9,9 +9,7 @@ import pytest
 from crewel.broker.services import Service
 from crewel.errors import RemoteCallError
 from crewel.security.policy import OpenPolicy
-from tests.broker.world import Client, World, data_of, reply_to
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, World, data_of, reply_to
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """Reply channels, `/ret/<ID>/<LDDDDDD>`: whose they are, who may answer, and what survives (design, 3.9)."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.broker.services import Service
 from crewel.security.policy import GRANT, Deny, OpenPolicy
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import MakeStored, Receiver
 from tests.broker.test_events import gathering, group
-from tests.broker.world import Client, World, data_of
-
-MakeWorld = Callable[..., World]
-MakeStored = Callable[..., StoredWorld]
+from tests.broker.world import Client, MakeWorld, World, data_of
 
 
 class Strict(OpenPolicy):

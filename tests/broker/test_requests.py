@@ -8,9 +8,8 @@ import pytest
 
 from crewel.broker.services import Service
 from crewel.errors import RemoteCallError, ServiceError
-from tests.broker.world import Client, Socket, World
+from tests.broker.world import Client, MakeWorld, Socket, World
 
-MakeWorld = Callable[..., World]
 FAULT = {"errorCode": "internal.unknown", "message": "the responder failed"}
 
 

@@ -13,9 +13,7 @@ from crewel.errors import ServiceError
 from crewel.extension import Extension
 from crewel.security.policy import OpenPolicy
 from crewel.settings import Settings
-from tests.broker.world import Client, World, data_of
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, World, data_of
 
 
 class Locked(OpenPolicy):

@@ -1,6 +1,5 @@
 """The channels on which the server speaks of itself, `/__sys__*` (design, section 10)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from crewel.broker.services import Service
 from crewel.security.grants import Grants
 from crewel.security.policy import GRANT, OpenPolicy
-from tests.broker.world import Client, World, data_of
+from tests.broker.world import Client, MakeWorld, World, data_of
 
-MakeWorld = Callable[..., World]
 DEAD = "/__sys__deadMessage"
 
 

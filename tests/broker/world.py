@@ -6,7 +6,7 @@ cookie and rising ids. What a client sends is processed at once; `World.settle` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -137,6 +137,9 @@ class World:
         self.loop.run_until_complete(self.broker.close())
         self.settle()
         self.loop.close()
+
+
+MakeWorld = Callable[..., World]
 
 
 class Client:

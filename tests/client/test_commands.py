@@ -24,6 +24,8 @@ from tests.functional.bayeux import Client as Speaker
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def subscribed(server: Server, tmp_path: Path) -> Iterator[Any]:

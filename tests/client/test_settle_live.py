@@ -13,6 +13,8 @@ from tests.conftest import StartServer
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 
+pytestmark = pytest.mark.server
+
 ENDED = 'crewel_ended_total{reason="%s"}'
 ENDS = [ENDED % reason.value for reason in EndReason]
 

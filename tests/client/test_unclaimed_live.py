@@ -14,6 +14,8 @@ from tests.conftest import StartServer
 from tests.functional.wire import figures
 from tests.server_process import Server
 
+pytestmark = pytest.mark.server
+
 CHANNELS = ("/back/a", "/back/b", "/back/c")
 _numbers = itertools.count(1)
 

@@ -120,7 +120,7 @@ class MovesTwice(FailingStore):
     ("rule", "parts", "first"),
     [
         ("what waits again is in no batch", {"receiver": LeavesInTheBatch}, 10),
-        ("what waits in the store is in no batch", {"receiver": KeepsBatchesOfWhatWaits}, 640),
+        ("what waits in the store is in no batch", {"receiver": KeepsBatchesOfWhatWaits}, 1238),
         ("what is not stored stays in memory", {"receiver": ForgetsWhatIsQueued}, 0),
         ("what has ended leaves queue and batches", {"receiver": SendsWhatHasEnded}, 0),
         ("what is dropped leaves the dispatcher", {"receiver": DropsWhatIsAtTheClient}, 0),
@@ -129,7 +129,7 @@ class MovesTwice(FailingStore):
         ("what arrives again is known", {"durable": TakesWhatArrivesTwice}, 25),
         ("what lies in the inbox can end", {"durable": BoxesNothing}, 0),
         ("a sink makes letters", {"server": LetsASinkKeep}, 30),
-        ("what is on its way ends with its session", {"store": ForgetsWhatIsOnItsWay}, 860),
+        ("what is on its way ends with its session", {"store": ForgetsWhatIsOnItsWay}, 2216),
         ("a letter is moved once", {"store": MovesTwice}, 25),
     ],
 )

@@ -1,15 +1,13 @@
 """Acknowledged messages on the wire: every row of reference 5.1, with design section 4 "Batches" on top."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.broker.services import Service
 from crewel.extensions.ack import AckExtension
-from tests.broker.world import Client, Request, Socket, World, data_of, is_connect
+from tests.broker.world import Client, MakeWorld, Request, Socket, World, data_of, is_connect
 
-MakeWorld = Callable[..., World]
 ASK = {"ext": {"ack": True}}
 
 

@@ -1,6 +1,5 @@
 """Binary messages (reference 5.6)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +8,7 @@ from hypothesis import strategies as st
 
 from crewel.broker.services import Service
 from crewel.extensions.binary import Binary, BinaryExtension, decode_z85, encode_z85
-from tests.broker.world import Client, World, reply_to
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, reply_to
 
 VECTORS = [
     ("86 4F D2 6F B5 59 F7 5B", "HelloWorld"),

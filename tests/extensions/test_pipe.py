@@ -1,6 +1,5 @@
 """The pipe of extensions: their order, their vetoes and their failures (reference 1.9)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from crewel.broker.session import SessionPart
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
-from tests.broker.world import Client, World, data_of
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, data_of
 
 
 class Notes(Extension):

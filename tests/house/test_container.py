@@ -22,6 +22,8 @@ from crewel.settings.table import declared
 from tests.house.source import ROOT
 from tests.store_process import StoreProcess, until
 
+pytestmark = pytest.mark.server
+
 LIMIT_S = 120
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))

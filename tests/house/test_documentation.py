@@ -12,12 +12,14 @@ from crewel.pipeline.cli import app as pipeline
 from tests.house.source import ROOT, shown, tracked_files
 
 
+@pytest.mark.server
 def test_generated_tables_are_fresh() -> None:
     command = [sys.executable, "docs/generate.py", "--check"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, f"stale, `make docs` writes them again: {ended.stdout}{ended.stderr}"
 
 
+@pytest.mark.server
 def test_prose_follows_the_style_guide() -> None:
     ended = subprocess.run([sys.executable, "docs/prose.py"], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, f"docs/contributing/style.md has the rules: {ended.stdout}{ended.stderr}"
@@ -56,6 +58,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield from (("pipeline", command.callback.__name__) for command in pipeline.registered_commands if command.callback)
 
 
+@pytest.mark.server
 def test_documented_commands_exist_with_their_options() -> None:
     takes = {command: options_of(command) for command in commands()}
     groups = {command[0] for command in takes if len(command) > 1}
@@ -92,6 +95,7 @@ def test_documented_make_targets_exist() -> None:
     assert typed <= targets
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("target", ["run", "test", "check", "bench"])
 def test_what_people_remember_works_by_name(target: str) -> None:
     """`make -n` reads the whole chain of set-up steps without doing them."""

@@ -15,6 +15,8 @@ from tests.conftest import StartServer
 from tests.house.source import ROOT
 from tests.server_process import Server
 
+pytestmark = pytest.mark.server
+
 LIMIT_S = 30
 ADDRESS = "http://127.0.0.1:8080/cometd"
 INTEROP = ROOT / "tests" / "interop"

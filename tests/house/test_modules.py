@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,13 @@ def import_first() -> Iterator[Callable[[str], str]]:
         assert process.wait(10) == 0
 
 
-@pytest.mark.parametrize("name", [dotted(file) for file in modules()])
+def imported() -> Iterator[Any]:
+    """The modules, with the level of what is needed to import them."""
+    for name in map(dotted, modules()):
+        is_of_pipeline = name.startswith("crewel.pipeline")
+        yield pytest.param(name, marks=pytest.mark.pipeline if is_of_pipeline else pytest.mark.server)
+
+
+@pytest.mark.parametrize("name", list(imported()))
 def test_each_module_can_be_imported_first_and_without_a_warning(name: str, import_first: Callable[[str], str]) -> None:
     assert import_first(name) == "imported"

@@ -8,6 +8,8 @@ import pytest
 
 from tests.house.source import ROOT
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.house.source import ROOT, tracked_files
 
+pytestmark = pytest.mark.server
+
 SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua", ".properties"}
 
 

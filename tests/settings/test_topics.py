@@ -148,6 +148,7 @@ def test_the_environment_and_the_file_tell_it_alike(tmp_path: Path) -> None:
         from_toml(tmp_path, "topics = 3\n")
 
 
+@pytest.mark.server
 def test_crewel_settings_lists_the_rules_behind_the_settings(tmp_path: Path) -> None:
     (tmp_path / "crewel.toml").write_text('[topics."/chat/**"]\nhistory.max_entries = 200\n')
     ended = crewel("settings", "--json", directory=tmp_path)

@@ -3,7 +3,7 @@ tests/functional/test_dead_letters_live.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +15,7 @@ from crewel.broker.services import Service
 from crewel.delivery.records import Letter, LogId, SessionName
 from crewel.errors import StoreUnavailable
 from crewel.storage.dead_letters import StoredDeadLetter
-from tests.broker.world import World
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import MakeWorld, World
 
 
 def stored(dead_id: str = "5-0", **fields: Any) -> StoredDeadLetter:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.errors import StoreUnavailable
 from crewel.security.grants import OPERATOR
-from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, store
 from tests.broker.world import Client, Request
 
-MakeStored = Callable[..., StoredWorld]
 MOST = 4
 LONGEST_S = 5.0
 

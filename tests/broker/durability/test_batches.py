@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,7 +12,6 @@ from crewel.broker.services import Service
 from tests.broker.stored_world import Receiver, StoredWorld, data
 from tests.broker.world import Client, Recording, Socket
 
-MakeStored = Callable[..., StoredWorld]
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 
 

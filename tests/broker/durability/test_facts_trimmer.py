@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import MakeStored, Receiver
 
-MakeStored = Callable[..., StoredWorld]
 MOST = 1_048_576
 
 

@@ -8,7 +8,7 @@ import pytest
 from crewel.broker.durability.log_trimmer import PipelineLag
 from crewel.metrics import Metrics
 from crewel.storage.streams import Progress
-from tests.broker.stored_world import StoredWorld
+from tests.broker.stored_world import MakeStored, StoredWorld
 
 
 def looked(metrics: Metrics, *looks: tuple[int, int]) -> PipelineLag:
@@ -39,23 +39,22 @@ def test_what_was_trimmed_unread_is_counted_once(looks: list[tuple[int, int]], m
     assert metrics.trimmed_unread["facts"] == missed
 
 
-def test_a_server_says_what_it_has_trimmed_and_how_to_mend_it(caplog: pytest.LogCaptureFixture) -> None:
-    world = StoredWorld("storage.facts_max_entries=1000")
-    try:
-        keys, reader = world.store.keys, world.store.reader
-        with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
-            _add(world, 1000)
-            world.wait(reader.hset(keys.positions, "facts", orjson.dumps({"id": "1-0", "count": 700})))
-            world.advance(6)
-            assert not caplog.records
-            _add(world, 3000)
-            trimmed = 4000 - world.wait(reader.xlen(keys.facts))
-            world.advance(6)
-        assert world.broker.metrics.trimmed_unread["facts"] == pytest.approx(trimmed - 700, abs=5)
-        assert "storage.facts_max_entries" in caplog.text
-        assert b'crewel_trimmed_unread_total{stream="facts"}' in world.broker.metrics.exposition()
-    finally:
-        world.close()
+def test_a_server_says_what_it_has_trimmed_and_how_to_mend_it(
+    make_stored: MakeStored, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_stored("storage.facts_max_entries=1000")
+    keys, reader = world.store.keys, world.store.reader
+    with caplog.at_level(logging.WARNING, "crewel.broker.durability.log_trimmer"):
+        _add(world, 1000)
+        world.wait(reader.hset(keys.positions, "facts", orjson.dumps({"id": "1-0", "count": 700})))
+        world.advance(6)
+        assert not caplog.records
+        _add(world, 3000)
+        trimmed = 4000 - world.wait(reader.xlen(keys.facts))
+        world.advance(6)
+    assert world.broker.metrics.trimmed_unread["facts"] == pytest.approx(trimmed - 700, abs=5)
+    assert "storage.facts_max_entries" in caplog.text
+    assert b'crewel_trimmed_unread_total{stream="facts"}' in world.broker.metrics.exposition()
 
 
 def _add(world: StoredWorld, count: int) -> None:

@@ -20,6 +20,8 @@ from crewel.storage.store import Store
 from tests.storage.owner import PROCESS
 from tests.store_process import own_prefix, shared_store
 
+pytestmark = pytest.mark.store
+
 LIMIT_S = 15
 TOKEN = "token"  # of a server, not a secret
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from crewel.broker.services import Service
 from crewel.broker.session import Session
-from tests.broker.world import Client, Socket, World, data_of
+from tests.broker.world import Client, MakeWorld, Socket, World, data_of
 
 TEXT = "x" * 1000
-MakeWorld = Callable[..., World]
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Browsers: who may speak for a session, and how many of their connects are held (reference 3.7)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.broker.world import Client, Request, Socket, World, data_of
+from tests.broker.world import Client, MakeWorld, Request, Socket, World, data_of
 
-MakeWorld = Callable[..., World]
 SHAKE = {"channel": "/meta/handshake"}
 
 

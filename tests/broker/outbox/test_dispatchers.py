@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
-from tests.broker.world import Client, Request, World
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.world import Client, MakeWorld, Request
 
-MakeWorld = Callable[..., World]
-MakeStored = Callable[..., StoredWorld]
 ALIVE, POLLING, DEAD = DispatcherState
 HELD, GONE, AUTH = "user.update.holdback", "communication.noConnection", "user.security.authentication"
 DEAD_SESSION = "communication.noConnection.dead"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import time
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 from crewel.broker.ids import Clock
 from crewel.broker.session import Session
 from crewel.delivery.records import EndReason, LogId
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, Socket, World, data_of
 
-MakeStored = Callable[..., StoredWorld]
 LIFE_MS = 1000
 MORTAL: dict[str, Any] = {"lifeTime": LIFE_MS, "forceDestroy": True}
 MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}

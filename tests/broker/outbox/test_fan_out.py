@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from crewel.broker.outbox.outbound import FanOuts
 from tests.broker.clock import ControlledLoop
-from tests.broker.stored_world import Receiver, StoredWorld, data, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
 from tests.broker.world import Client, World, data_of
-
-MakeStored = Callable[..., StoredWorld]
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.broker.stored_world import Receiver, StoredWorld, failed, ok, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, failed, ok, origin, store
 from tests.broker.world import Socket
 
-MakeStored = Callable[..., StoredWorld]
 SINK = "delivery.on_user_error=dead"
 FATAL = {
     "communication.timeout": (),

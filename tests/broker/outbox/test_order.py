@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tests.broker.point_to_point.post import Clerk, come, login, one, settled
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, store
 from tests.broker.world import Client
 
-MakeStored = Callable[..., StoredWorld]
 HELD, GONE = "user.update.holdback", "communication.timeout"
 WORK = "/jobs/a"
 

@@ -1,15 +1,13 @@
 """Holding and releasing connects, expiry, bounds, lazy messages (reference 3.2 to 3.5, 3.10)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.services import Service
-from tests.broker.world import CallbackRequest, Client, Request, Socket, World, data_of, is_connect, reply_to
+from tests.broker.world import CallbackRequest, Client, MakeWorld, Request, Socket, World, data_of, is_connect, reply_to
 
-MakeWorld = Callable[..., World]
 FULL_ADVICE = {"reconnect": "retry", "interval": 0, "timeout": 30000}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,9 @@ import orjson
 import pytest
 
 from crewel.storage import dead_letters
-from tests.broker.stored_world import Receiver, StoredWorld, data, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
 from tests.work import instructions
 
-MakeStored = Callable[..., StoredWorld]
 AWAY_S = 15.0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -13,9 +13,7 @@ from crewel.errors import NotReached
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from tests.broker.stored_world import Receiver
-from tests.broker.world import Client, Socket, World, data_of, is_connect
-
-MakeWorld = Callable[..., World]
+from tests.broker.world import Client, MakeWorld, Socket, World, data_of, is_connect
 
 
 @pytest.fixture

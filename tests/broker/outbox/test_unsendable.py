@@ -20,10 +20,9 @@ from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from crewel.qos.publish import PublishQos
 from tests.broker.point_to_point.post import come, login
-from tests.broker.stored_world import Receiver, StoredWorld, data, ok, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, store
 from tests.broker.world import Client, Socket, World
 
-MakeStored = Callable[..., StoredWorld]
 CODE = "user.update.internalError"
 NO_OBJECTS: list[Any] = ["x", None, [], ["x"], 5, 1.5, True]
 
@@ -200,16 +199,15 @@ class TestExtensions:
     @pytest.mark.parametrize("how", [raises, says_nonsense])
     @pytest.mark.parametrize("persistent", [True, False])
     def test_one_that_fails_for_a_message_lets_it_and_all_others_through(
-        self, how: Callable[[Fields], None], persistent: bool, caplog: pytest.LogCaptureFixture
+        self, make_stored: MakeStored, how: Callable[[Fields], None], persistent: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        world = StoredWorld(extensions=(UpdateExtension(), AckExtension(), Spoils(how)))
+        world = make_stored(extensions=(UpdateExtension(), AckExtension(), Spoils(how)))
         joe = login(world, "joe/1", "/a")
         clerk = Client(world).joined()
         for value in (1, "bad", 3):
             assert clerk.publish("/a", value, ext={"publish": {"persistent": persistent}})["successful"]
         assert data(come(joe)) == [1, "bad", 3]
         assert [record.levelno for record in caplog.records if record.name == "crewel.broker.pipe"] == [logging.ERROR]
-        world.close()
 
     @pytest.mark.parametrize("how", [raises, lambda _: None, lambda _: [5]])
     def test_a_part_of_a_session_that_fails_lets_messages_through(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -11,10 +10,9 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.entry import Entry
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.work import instructions
 
-MakeStored = Callable[..., StoredWorld]
 HELD, GONE = "user.update.holdback", "communication.noConnection"
 MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
 

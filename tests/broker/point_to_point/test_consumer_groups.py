@@ -7,7 +7,7 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, settled
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, reply_to
 
 WORK = "/jobs/a"
@@ -60,16 +60,15 @@ class TestOneOfThem:
         publish(world, 1)
         assert data(come(anonymous)) == [1]
 
-    def test_transient_messages_are_stored_for_them(self, world: StoredWorld) -> None:
+    def test_transient_messages_are_stored_for_them(self, make_stored: MakeStored, world: StoredWorld) -> None:
         (message_id,) = publish(world, 1)
         joe = member(world, "joe/1")
         assert come(joe) == []  # there was no group when it was published
         (message_id,) = publish(world, 2)
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         back = Receiver(again).taking_over(joe)
         assert ids(come(back)) == [message_id]
-        again.close()
 
     def test_publishes_without_any_qualities_too(self, world: StoredWorld) -> None:
         joe = member(world, "joe/1")
@@ -136,8 +135,8 @@ class TestOneOfThem:
         reply = client.say("/meta/subscribe", subscription=WORK, ext={"subscribe": {"group": "workers"}})
         assert not reply["successful"]
 
-    def test_a_queue_of_a_group_has_a_bound(self) -> None:
-        world = StoredWorld("ptp.group_queue_max_entries=2")
+    def test_a_queue_of_a_group_has_a_bound(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.group_queue_max_entries=2")
         joe = member(world, "joe/1", burst={"maxEntries": 1})
         wanted = publish(world, 1, 2, 3, 4)
         assert letters(world) == [(f"group:{WORK} workers", "resource.overflow.queue.entries", wanted[3])]
@@ -153,7 +152,6 @@ class TestOneOfThem:
             got += data(messages)
             settled(joe, *messages)
         assert got == [3, 4]
-        world.close()
 
 
 class TestFailures:
@@ -189,17 +187,16 @@ class TestFailures:
         assert come(first) == []
         assert letters(world) == [("client/joe/2", "user.update.second", message_id)]
 
-    def test_who_has_failed_it_is_remembered_over_a_restart(self, world: StoredWorld) -> None:
+    def test_who_has_failed_it_is_remembered_over_a_restart(self, make_stored: MakeStored, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
         first.take(failed(come(first)[0], "user.update.error"))
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         one_back, other_back = (Receiver(again).taking_over(each) for each in (first, second))
         one_back.take()
         other_back.take(failed(come(other_back)[0], "user.update.second"))
         assert come(one_back) == []
         assert [letter[1:] for letter in letters(again)] == [("user.update.second", message_id)]
-        again.close()
 
     def test_the_only_member_fails_as_any_session_does(self, world: StoredWorld) -> None:
         joe = member(world, "joe/1")
@@ -250,11 +247,11 @@ class TestFailures:
 
 
 class TestLife:
-    def test_a_group_survives_the_server_with_what_waits(self, world: StoredWorld) -> None:
+    def test_a_group_survives_the_server_with_what_waits(self, make_stored: MakeStored, world: StoredWorld) -> None:
         joe = member(world, "joe/1", burst={"maxEntries": 1})
         wanted = publish(world, 1, 2, 3)
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         (group,) = again.broker.groups.states()
         assert (group.pattern, group.name, group.waiting, group.members) == (WORK, "workers", 2, ["client/joe/1"])
         wanted += publish(again, 4)
@@ -265,7 +262,6 @@ class TestLife:
             got += ids(messages)
             settled(back, *messages)
         assert got == wanted
-        again.close()
 
     def test_what_waits_when_the_last_member_has_ended_lapses(self, world: StoredWorld) -> None:
         joe = member(world, "joe/1", burst={"maxEntries": 1})

@@ -21,6 +21,8 @@ from tests.broker.point_to_point.post import BOX, Clerk, one, queue
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
 from tests.broker.world import Request, World, reply_to
 
+pytestmark = pytest.mark.store
+
 NAMES = ("joe/1", "joe/2", "joe/3", "ann/1")
 WORK = "/jobs/a"
 CODES = ("user.update.error", "user.update.deadMessage", "communication.timeout", "user.update.holdback")

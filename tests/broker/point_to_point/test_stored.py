@@ -7,7 +7,7 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.storage import dead_letters
 from tests.broker.point_to_point.post import Clerk, come, ends, ids, letters, login, one, queue, settled
-from tests.broker.stored_world import Receiver, StoredWorld, data, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, origin, store
 from tests.broker.world import Client, data_of
 
 UNKNOWN = "user.ptp.unknownDestination"
@@ -38,18 +38,17 @@ class TestPersistent:
         clerk.post("hi", "joe/1", persistent=True)
         assert data(joe.heard(held)) == ["hi"]
 
-    def test_it_survives_the_server(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_it_survives_the_server(self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
         message_id = clerk.post("hi", "joe/1", persistent=True)
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         back = Receiver(again).taking_over(joe)
         (message,) = back.take()
         assert (message["data"], origin(message)["id"]) == ("hi", message_id)
         assert origin(message)["subscription"] == "__subId:PtP"
         settled(back, message)
         assert again.inbox(back.session) == []
-        again.close()
 
     def test_it_keeps_its_place_among_what_is_published(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")
@@ -117,14 +116,15 @@ class TestPersistent:
         assert come(joe) == []
         assert world.broker.destinations.waiting("ann") == (to != "joe/1")
 
-    def test_a_repeat_after_a_restart_delivers_nothing(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_a_repeat_after_a_restart_delivers_nothing(
+        self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk
+    ) -> None:
         login(world, "joe/1")
         first = clerk.post("hi", queue("ann"), persistent=True, key="k")
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         assert Clerk(again).post("hi", queue("ann"), persistent=True, key="k") == first
         assert again.broker.destinations.waiting("ann") == 1
-        again.close()
 
     def test_while_the_store_refuses_nobody_has_it(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")
@@ -159,14 +159,13 @@ class TestQueuesOfSubjects:
             clerk.post(number, queue("joe"), priority=priority)
         assert data(come(login(world, "joe/1"))) == [3, 2, 5, 0, 4, 1]
 
-    def test_the_queue_survives_the_server(self, world: StoredWorld, clerk: Clerk) -> None:
+    def test_the_queue_survives_the_server(self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk) -> None:
         wanted = [clerk.post(number, queue("joe"), persistent=bool(number % 2)) for number in range(3)]
         world.crash()
-        again = StoredWorld(prefix=world.prefix)
+        again = make_stored(prefix=world.prefix)
         assert again.broker.destinations.waiting("joe") == 3
         joe = login(again, "joe/1")
         assert ids(come(joe)) == wanted
-        again.close()
 
     def test_who_takes_none_does_not_have_it(self, world: StoredWorld, clerk: Clerk) -> None:
         clerk.post("hi", queue("joe"))
@@ -194,15 +193,14 @@ class TestQueuesOfSubjects:
         assert world.broker.destinations.waiting("joe") == 0
         assert ends(world) == {(message_id, "settled"): 1}
 
-    def test_the_bound_is_told_to_the_publisher(self) -> None:
-        world = StoredWorld("ptp.subject_queue_max_entries=2")
+    def test_the_bound_is_told_to_the_publisher(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.subject_queue_max_entries=2")
         clerk = Clerk(world)
         for number in range(2):
             clerk.post(number, queue("joe"))
         reply = clerk.ask(2, queue("joe"))
         assert reply["error"] == "413:client/joe:resource.overflow.queue.entries"
         assert data(come(login(world, "joe/1"))) == [0, 1]
-        world.close()
 
     def test_what_expires_before_anybody_comes_is_counted(self, world: StoredWorld, clerk: Clerk) -> None:
         posted = [clerk.post("hi", to, lifeTime=1, forceDestroy=True) for to in (queue("joe"), one("joe", waits=True))]
@@ -220,8 +218,8 @@ class TestQueuesOfSubjects:
         assert ends(world) == {(message_id, "expired"): 1}
         assert world.broker.metrics.ended["expired"] == 1
 
-    def test_what_nobody_comes_for_becomes_a_letter(self) -> None:
-        world = StoredWorld("ptp.subject_idle_ms=60000")
+    def test_what_nobody_comes_for_becomes_a_letter(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.subject_idle_ms=60000")
         clerk = Clerk(world)
         message_id, other = clerk.post("hi", queue("joe")), clerk.post("hi", one("ann", waits=True))
         world.sweep_after(59.0)
@@ -234,19 +232,17 @@ class TestQueuesOfSubjects:
         assert world.broker.metrics.ended["dead"] == 2
         world.sweep_after(1.0)
         assert come(login(world, "joe/1")) == []
-        world.close()
 
-    def test_more_of_them_than_one_step_buries(self) -> None:
-        world = StoredWorld("ptp.subject_idle_ms=60000", "ptp.subject_queue_max_entries=3000")
+    def test_more_of_them_than_one_step_buries(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.subject_idle_ms=60000", "ptp.subject_queue_max_entries=3000")
         clerk = Clerk(world)
         for number in range(1001):
             clerk.post(number, queue("joe"))
         world.sweep_after(61.0)
         assert world.wait(dead_letters.count(world.store, dead_letters.DeadLetterFilter())) == 1001
-        world.close()
 
-    def test_a_letter_of_a_subject_can_be_sent_again(self) -> None:
-        world = StoredWorld("ptp.subject_idle_ms=60000")
+    def test_a_letter_of_a_subject_can_be_sent_again(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.subject_idle_ms=60000")
         Clerk(world).post("hi", queue("joe"))
         world.sweep_after(61.0)
         (letter,) = world.letters()
@@ -254,7 +250,6 @@ class TestQueuesOfSubjects:
         assert report.done == 1
         assert world.broker.destinations.waiting("joe") == 1
         assert data(come(login(world, "joe/1"))) == ["hi"]
-        world.close()
 
     def test_a_session_without_room_leaves_the_rest_in_the_queue(self, world: StoredWorld, clerk: Clerk) -> None:
         for number in range(5):

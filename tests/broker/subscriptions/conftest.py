@@ -1,18 +1,14 @@
 """A world with a store and the rules that most of these tests are about, and who asks there."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.broker.stored_world import StoredWorld
+from tests.broker.stored_world import MakeStored, StoredWorld
 from tests.broker.subscriptions.asking import KINDS, RULES, Asking
 
 
 @pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
+def world(make_stored: MakeStored) -> StoredWorld:
+    return make_stored(RULES)
 
 
 @pytest.fixture(params=KINDS)

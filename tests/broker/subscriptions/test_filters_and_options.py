@@ -9,7 +9,7 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.broker.subscriptions.options import Budgets
 from crewel.qos.filters import Filter
-from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin
 from tests.broker.subscriptions.asking import RULES
 from tests.broker.world import Client, Socket, data_of
 
@@ -303,22 +303,19 @@ def test_a_stored_session_may_ask_for_a_persistent_subscription(world: StoredWor
 
 
 class TestRestart:
-    def test_wishes_survive(self, world: StoredWorld) -> None:
+    def test_wishes_survive(self, make_stored: MakeStored, world: StoredWorld) -> None:
         receiver = Receiver(world).started(name="client/joe/1", persistent=True)
         ask(receiver, "/a", filter="data.n > `2`")
         ask(receiver, "/b", newestOnly=True, notify=False)
         wishes = world.broker.subscription_options.as_json(receiver.session)
         world.close()
-        again = StoredWorld(RULES, prefix=world.prefix)
-        try:
-            session = again.broker.sessions[str(receiver.id)]
-            assert again.broker.subscription_options.as_json(session) == wishes
-            receiver.world = again
-            publish(again, "/a", {"n": 1}, {"n": 3}, {"n": 5})
-            assert [each["n"] for each in data(receiver.take())] == [3, 5]
-            assert not again.broker.subscription_options.wants_notice(session, "/b")
-        finally:
-            again.close()
+        again = make_stored(RULES, prefix=world.prefix)
+        session = again.broker.sessions[str(receiver.id)]
+        assert again.broker.subscription_options.as_json(session) == wishes
+        receiver.world = again
+        publish(again, "/a", {"n": 1}, {"n": 3}, {"n": 5})
+        assert [each["n"] for each in data(receiver.take())] == [3, 5]
+        assert not again.broker.subscription_options.wants_notice(session, "/b")
 
 
 class TestGroups:
@@ -366,17 +363,14 @@ class TestGroups:
     def test_not_every_channel_can_be_shared(self, world: StoredWorld, channel: str) -> None:
         assert ask(Receiver(world).started(), channel, group="a")["error"] == "400:group:user.illegalArgument"
 
-    def test_membership_survives(self, world: StoredWorld) -> None:
+    def test_membership_survives(self, make_stored: MakeStored, world: StoredWorld) -> None:
         receiver = Receiver(world).started(name="client/joe/1", persistent=True)
         ask(receiver, "/a", group="cooks")
         world.crash()
-        again = StoredWorld(RULES, prefix=world.prefix)
-        try:
-            session = again.broker.sessions[str(receiver.id)]
-            assert again.broker.groups.of(session) == [("/a", "cooks")]
-            assert session.subscriptions == {"/a"}
-        finally:
-            again.close()
+        again = make_stored(RULES, prefix=world.prefix)
+        session = again.broker.sessions[str(receiver.id)]
+        assert again.broker.groups.of(session) == [("/a", "cooks")]
+        assert session.subscriptions == {"/a"}
 
 
 def test_wishes_of_another_version_are_left_out(world: StoredWorld) -> None:

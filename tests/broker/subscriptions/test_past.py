@@ -11,7 +11,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.services import Service
 from crewel.errors import StoreUnavailable
 from crewel.security.policy import Deny
-from tests.broker.stored_world import Receiver, StoredWorld, origin
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, origin
 from tests.broker.subscriptions.asking import RULES
 from tests.broker.world import Client, World, data_of
 
@@ -98,14 +98,11 @@ def test_a_store_that_is_away_is_told(world: StoredWorld, monkeypatch: pytest.Mo
     assert (answer["successful"], answer["data"]["errorCode"]) == (False, "resource.unavailable")
 
 
-def test_no_more_than_one_response_holds() -> None:
-    world = StoredWorld(RULES, "bayeux.max_response_bytes=4096")
-    try:
-        publish(world, *("x" * 1500 for _ in range(5)))
-        answer = get(Client(world).joined(), {"channel": "/h/a", "numEntries": -1})
-        assert len(answer["data"]["messages"]) == 2
-    finally:
-        world.close()
+def test_no_more_than_one_response_holds(make_stored: MakeStored) -> None:
+    world = make_stored(RULES, "bayeux.max_response_bytes=4096")
+    publish(world, *("x" * 1500 for _ in range(5)))
+    answer = get(Client(world).joined(), {"channel": "/h/a", "numEntries": -1})
+    assert len(answer["data"]["messages"]) == 2
 
 
 def test_what_was_published_before_is_there(world: StoredWorld) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from crewel.errors import Refused
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.replay import ReplayExtension
 from crewel.extensions.update import UpdateExtension
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
 from tests.broker.world import Client, World, data_of
 
 RULES = 'topics={"/topic/**":{"history":{"max_entries":5},"replay":true},"/h/**":{"history":{"max_entries":5}}}'
@@ -23,15 +22,13 @@ INVALID = (
 )
 
 
-def stored_world(prefix: str = "") -> StoredWorld:
-    return StoredWorld(RULES, prefix=prefix, extensions=(AckExtension(), UpdateExtension(), ReplayExtension()))
+def stored_world(make_stored: MakeStored, prefix: str = "") -> StoredWorld:
+    return make_stored(RULES, prefix=prefix, extensions=(AckExtension(), UpdateExtension(), ReplayExtension()))
 
 
 @pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = stored_world()
-    yield made
-    made.close()
+def world(make_stored: MakeStored) -> StoredWorld:
+    return stored_world(make_stored)
 
 
 def publish(world: StoredWorld, *values: Any, channel: str = "/topic/a") -> None:
@@ -187,33 +184,27 @@ def test_events_that_are_replayed_are_not_initial(world: StoredWorld) -> None:
     assert "initial" not in event["ext"]["update"]
 
 
-def test_numbers_survive_the_server_and_never_come_twice(world: StoredWorld) -> None:
+def test_numbers_survive_the_server_and_never_come_twice(make_stored: MakeStored, world: StoredWorld) -> None:
     watcher = Subscriber(world)
     watcher.subscribe()
     publish(world, "a", "b")
     first, last = map(number_of, watcher.events())
     world.close()
-    again = stored_world(world.prefix)
-    try:
-        publish(again, "c")
-        subscriber = Subscriber(again)
-        subscriber.subscribe({"/topic/a": first})
-        events = subscriber.events()
-        assert [each["data"]["payload"] for each in events] == ["b", "c"]
-        assert number_of(events[1]) > last
-    finally:
-        again.close()
+    again = stored_world(make_stored, world.prefix)
+    publish(again, "c")
+    subscriber = Subscriber(again)
+    subscriber.subscribe({"/topic/a": first})
+    events = subscriber.events()
+    assert [each["data"]["payload"] for each in events] == ["b", "c"]
+    assert number_of(events[1]) > last
 
 
-def test_without_the_extension_nobody_numbers() -> None:
-    world = StoredWorld(RULES)
-    try:
-        subscriber = Subscriber(world)
-        subscriber.subscribe({"/topic/a": "nonsense"})
-        publish(world, "a")
-        assert data_of(subscriber.events()) == [{"payload": "a"}]
-    finally:
-        world.close()
+def test_without_the_extension_nobody_numbers(make_stored: MakeStored) -> None:
+    world = make_stored(RULES)
+    subscriber = Subscriber(world)
+    subscriber.subscribe({"/topic/a": "nonsense"})
+    publish(world, "a")
+    assert data_of(subscriber.events()) == [{"payload": "a"}]
 
 
 def test_numbers_follow_one_another_while_the_clock_stands_still_or_goes_back() -> None:

@@ -3,7 +3,6 @@ comes exactly once, in the order of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -59,13 +58,6 @@ class Reader:
         asking.say("/meta/disconnect")
         position: Fields = reply["ext"]["subscribe"]["position"]
         return position
-
-
-@pytest.fixture
-def world() -> Iterator[StoredWorld]:
-    made = StoredWorld(RULES)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -10,7 +10,7 @@ from crewel.broker.session import Event
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
-from tests.broker.stored_world import Receiver, StoredWorld, data
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data
 from tests.broker.subscriptions.asking import RULES, Asking, asked, publish
 from tests.broker.world import Client, Request, data_of
 
@@ -104,24 +104,21 @@ class TestTrouble:
         assert world.broker.channels.count("/h/a") == 0
 
 
-def test_what_was_recovered_is_not_dropped_for_what_is_newer() -> None:
+def test_what_was_recovered_is_not_dropped_for_what_is_newer(make_stored: MakeStored) -> None:
     """A full queue drops its oldest messages, or ends; who was told that nothing is missing sees it end."""
-    world = StoredWorld(RULES, "bayeux.max_queue_messages=4", "bayeux.meta_connect_deliver_only=true")
-    try:
-        asking = Asking(world, "plain")
-        publish(world, "/h/a", 0)
-        position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
-        publish(world, "/h/a", 1, 2, 3)
-        clients = [Client(world).joined() for _ in range(2)]
-        for client in clients:
-            client.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
-        publish(world, "/h/a", 4)
-        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [1, 2, 3, 4]
-        publish(world, "/h/a", 5, 6, 7, 8, 9)
-        assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [6, 7, 8, 9]
-        assert not clients[1].is_known
-    finally:
-        world.close()
+    world = make_stored(RULES, "bayeux.max_queue_messages=4", "bayeux.meta_connect_deliver_only=true")
+    asking = Asking(world, "plain")
+    publish(world, "/h/a", 0)
+    position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
+    publish(world, "/h/a", 1, 2, 3)
+    clients = [Client(world).joined() for _ in range(2)]
+    for client in clients:
+        client.say("/meta/subscribe", subscription="/h/a", **asked(since=position))
+    publish(world, "/h/a", 4)
+    assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [1, 2, 3, 4]
+    publish(world, "/h/a", 5, 6, 7, 8, 9)
+    assert data_of(clients[0].connect(advice={"timeout": 0}).answer) == [6, 7, 8, 9]
+    assert not clients[1].is_known
 
 
 def test_a_stored_session_that_drops_its_oldest_ends_too(world: StoredWorld) -> None:

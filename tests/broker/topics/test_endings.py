@@ -10,10 +10,8 @@ from crewel.bayeux.channel import parse
 from crewel.broker.topics import endings
 from crewel.errors import StoreError, StoreUncertain
 from crewel.topics.lifecycle import State
-from tests.broker.stored_world import Receiver, StoredWorld, data, ok, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
-
-MakeStored = Callable[..., StoredWorld]
 
 
 @pytest.fixture(autouse=True)

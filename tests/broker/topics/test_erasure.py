@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -14,11 +13,10 @@ from crewel.broker import turns
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from crewel.topics.lifecycle import State
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.topics.test_endings import erase, publish, state
 from tests.broker.world import Client, World, data_of
 
-MakeStored = Callable[..., StoredWorld]
 PATTERNS = ["/a/b", "/a/*"]
 RETRY: dict[str, Any] = {"dispatcher": {"retries": -1, "delay": 5000}}
 

@@ -12,11 +12,8 @@ from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertai
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics.lifecycle import State
 from crewel.topics.rules import USUAL, TopicSettings
-from tests.broker.stored_world import Receiver, StoredWorld, data
-from tests.broker.world import Client, World
-
-MakeStored = Callable[..., StoredWorld]
-MakeWorld = Callable[..., World]
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data
+from tests.broker.world import Client, MakeWorld, World
 
 
 def channel(name: str) -> Channel:
