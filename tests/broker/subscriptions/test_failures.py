@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ from crewel.bayeux.message import Fields
 from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
-from tests.broker.stored_world import Receiver, StoredWorld, failed, ok
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, failed, ok
 from tests.broker.stored_world import store as store_only
 from tests.broker.topics.test_erasure import again, let_go
 from tests.broker.world import Client, Request, Socket, World
 
-MakeStored = Callable[..., StoredWorld]
 COSTLY = "max(data) < `0` || sum(data) < `0`"
 CHEAP = [[-1], [-2], [-3]]
 HUGE = [1] * 30_000
