@@ -287,10 +287,8 @@ def _tls_options(tls: ssl.SSLContext | None, http: Http) -> dict[str, Any]:
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     certificate, key = settings.http.tls_cert, settings.http.tls_key
-    if certificate is None and key is None:
+    if certificate is None or key is None:  # both: the settings have checked that
         return None
-    if certificate is None or key is None:
-        raise SettingsError("http.tls_cert and http.tls_key go together: one of them is missing")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)

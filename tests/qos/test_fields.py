@@ -166,9 +166,6 @@ class TestOptions:
         with pytest.raises(TypeError, match="no option order"):
             self.PLACE.write({"order": 1})
 
-    def test_meaning_ends_as_a_sentence(self) -> None:
-        assert self.PLACE.meaning("entries") == "How many."
-
 
 @pytest.mark.parametrize(
     ("options", "record"),

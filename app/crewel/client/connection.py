@@ -108,13 +108,15 @@ class Connection:
             await self._drop_transport()
             assert self._http is not None, "start() comes first"
             wiring = Wiring(
-                self._config.url, self._http, self._receive, self._lost, self._config.max_bytes, self._limit
+                self._config.url,
+                self._http,
+                self._receive,
+                self._lost,
+                self._config.max_bytes,
+                lambda: self.login.max_message_bytes,
             )
             self._transport = _MAKERS[name](wiring)
         await self.reopen()
-
-    def _limit(self) -> int | None:
-        return self.login.max_message_bytes
 
     async def reopen(self) -> None:
         """Make the transport in use ready again. Raises TransportError."""

@@ -71,10 +71,6 @@ class Options:
         except KeyError:
             raise TypeError(f"there is no option {name}") from None
 
-    def meaning(self, name: str) -> str:
-        """The sentence of the option of this name in Python, with its end."""
-        return next(f"{row.meaning}." for row in self.rows if row.name == name)
-
 
 def read_fields(given: object, checks: Mapping[str, Check], where: str) -> dict[str, Any]:
     """The fields that are there, checked. A field that has no check is a mistake too: what it asks for would silently not be
