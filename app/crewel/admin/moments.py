@@ -11,7 +11,8 @@ EXPECTED: Final = "a date such as 2026-11-20 or 2026-11-20T15:30:00Z, how long a
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)", re.ASCII)
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+"""Milliseconds of the units in which operators write times."""
 
 
 def moment(text: str, now_ms: int) -> int:
@@ -19,7 +20,7 @@ def moment(text: str, now_ms: int) -> int:
     text = text.strip()
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return max(0, now_ms - int(ago[1]) * _UNITS_MS[ago[2]])
+        return max(0, now_ms - int(ago[1]) * UNITS_MS[ago[2]])
     if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:

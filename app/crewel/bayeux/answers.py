@@ -17,8 +17,9 @@ FAULT: Final = "internal.unknown"
 """The code of a failure that brings none."""
 UNTOLD: Final = "the responder failed"
 """What is said to others of a failure that is the responder's own affair."""
-_LONGEST_CODE: Final = 200
-_LONGEST_TEXT: Final = 500
+MAX_CODE: Final = 200
+MAX_TEXT: Final = 500
+"""Characters of a code, and of the words beside it, that are sent."""
 
 
 def reply_channel(fields: Fields) -> str | None:
@@ -41,7 +42,7 @@ def is_reply_channel(name: object) -> bool:
 
 def error_answer(code: str, text: str) -> Fields:
     """The `ext` of an answer that reports a failure."""
-    return {"error": {"errorCode": code[:_LONGEST_CODE], "message": text[:_LONGEST_TEXT]}}
+    return {"error": {"errorCode": code[:MAX_CODE], "message": text[:MAX_TEXT]}}
 
 
 def error_of(answer: Fields) -> tuple[str, str] | None:

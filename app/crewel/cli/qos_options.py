@@ -9,7 +9,6 @@ import typer
 if TYPE_CHECKING:
     from crewel.client import Position
 
-_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w|)", re.ASCII)
 _FOR_EVER: Final = ("-1", "forever")
 
@@ -41,12 +40,14 @@ def addresses(texts: Sequence[str] | None) -> list[str] | None:
 
 def duration_ms(text: str) -> int:
     """Milliseconds; -1 for ever. Raises BadParameter."""
+    from crewel.admin.moments import UNITS_MS
+
     if text in _FOR_EVER:
         return -1
     found = _DURATION.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text} is not a time such as 500, 90s, 30m, 2h or 7d; a bare number is milliseconds")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(found[1]) * (UNITS_MS[found[2]] if found[2] else 1)
 
 
 def channel_name(text: str) -> str:

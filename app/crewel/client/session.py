@@ -45,6 +45,7 @@ from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnec
 from crewel.client.router import Interest, Router
 from crewel.client.states import Event, Life, State
 from crewel.client.subscription import Progress
+from crewel.qos.connect import MAX_SECRET
 
 log = logging.getLogger("crewel.client")
 
@@ -52,7 +53,6 @@ _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
 _TOGETHER = 100
 """How many are asked for in one payload: servers bound its messages and its bytes."""
-_LONGEST_SECRET = 8192
 
 
 class Session:
@@ -444,7 +444,7 @@ def read_secret(path: Path) -> str | None:
     """What was kept; None if there is no such file, or nothing in it. Raises ClientError for a file that cannot be read."""
     try:
         with path.open(encoding="ascii") as source:
-            return source.read(_LONGEST_SECRET).strip() or None
+            return source.read(MAX_SECRET).strip() or None
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

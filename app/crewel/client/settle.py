@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from crewel.bayeux.answers import MAX_CODE, MAX_TEXT
 from crewel.bayeux.message import Fields
 from crewel.client.errors import ClientError
 from crewel.client.extension import Extension
@@ -31,8 +32,6 @@ from crewel.client.message import (
 log = logging.getLogger("crewel.client.update")
 
 _REMEMBERED: Final = 10_000
-_LONGEST_CODE: Final = 200
-_LONGEST_TEXT: Final = 500
 SERVICE: Final = "/service/update"
 _ROOM: Final = 16_384
 """Most bytes of statuses in one message."""
@@ -164,7 +163,7 @@ class Ledger:
         self._named.discard(message_id)
         if message_id not in self._done:
             code, text = failure
-            self.statuses.put({"id": message_id, "errorCode": code[:_LONGEST_CODE], "message": text[:_LONGEST_TEXT]})
+            self.statuses.put({"id": message_id, "errorCode": code[:MAX_CODE], "message": text[:MAX_TEXT]})
 
     def _ok(self, message_id: str) -> None:
         self._done.pop(message_id, None)

@@ -17,6 +17,7 @@ import jwt
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.errors import CrewelError
+from crewel.qos.connect import MAX_SECRET
 from crewel.qos.names import ANONYMOUS
 from crewel.security.grants import OPERATOR, Grants, patterns, subjects
 from crewel.security.keys import Keys, KeysUnavailable, load_keys
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 ACCESS_DENIED: Final = "user.security.authentication.accessDenied"
 EXPIRED: Final = "user.security.authentication.expired"
 _UNAVAILABLE: Final = "resource.unavailable"
-_MAX_TOKEN: Final = 8192
 _UNREADABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 """What Python's JSON and numbers raise for a forged text: nested by the thousand, or infinite."""
 
@@ -119,7 +119,7 @@ class Tokens:
 
 
 def _key_id(token: str) -> str | None:
-    if len(token) > _MAX_TOKEN:
+    if len(token) > MAX_SECRET:
         raise BadToken("the token is too long")
     try:
         key_id = jwt.get_unverified_header(token).get("kid")
