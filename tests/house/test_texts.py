@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.source import ROOT, shown, tracked_files
+from tests.house.source import ROOT, modules, shown, tracked_files
 
 # Put together here, so that this file does not find itself.
 NOTES = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error")) + r")\b")
@@ -46,6 +46,31 @@ def test_every_link_between_pages_leads_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_anchor_that_a_link_names_is_a_heading() -> None:
+    """Links of pages, and pages that the code names, such as `topics.md#rules` in the tables of options."""
+    named = [
+        (page, (page.parent / target if target else page), anchor)
+        for page in pages()
+        for target, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", page.read_text("utf-8"))
+        if "://" not in target
+    ]
+    named += [
+        (module, ROOT / "docs" / target, anchor)
+        for module in modules()
+        for target, anchor in re.findall(r"([\w-]+\.md)#([\w-]+)", module.read_text("utf-8"))
+    ]
+    assert named
+    assert not [f"{shown(file)}: {to.name}#{anchor}" for file, to, anchor in named if anchor not in anchors(to)]
 
 
 def _anchors(page: Path) -> set[str]:
