@@ -206,7 +206,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     report = await ask.admin.redriving.redrive(chosen, limits, to_channel=to_channel)
     ask.admin.note(ask.who, "dead letters were redriven", done=report.done, undone=len(report.undone))
-    return {"redriven": report.done} | _told(report, chosen)
+    return {"redriven": report.done} | _outcome(report, chosen)
 
 
 async def _discard(ask: Ask) -> dict[str, Any]:
@@ -217,7 +217,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     report = await ask.admin.redriving.discard(chosen, limits, ask.who)
     ask.admin.note(ask.who, "dead letters were discarded", done=report.done, undone=len(report.undone))
-    return {"discarded": report.done} | _told(report, chosen)
+    return {"discarded": report.done} | _outcome(report, chosen)
 
 
 async def _chosen(ask: Ask) -> Chosen:
@@ -249,7 +249,7 @@ def _note(ask: Ask, what: str, chosen: Chosen, **more: Any) -> None:
     ask.admin.note(ask.who, what, **{name: value for name, value in which.items() if value}, **more)
 
 
-def _told(report: Report, chosen: Chosen) -> dict[str, Any]:
+def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
     return {
         "undone": [
             {"id": each.dead_id, "errorCode": each.code, "message": each.message} for each in report.undone[:_MOST_TOLD]

@@ -232,11 +232,11 @@ def _described(field: Field) -> dict[str, Any]:
 def _responses(route: Route) -> dict[str, Any]:
     good = {"description": route.answer, "content": {route.media_type: {}}}
     refusals = {} if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
-    told = {
+    refused = {
         str(status): {
             "description": meaning,
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
         for status, meaning in sorted(refusals.items())
     }
-    return {"200": good, **told}
+    return {"200": good, **refused}

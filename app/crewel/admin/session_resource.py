@@ -384,11 +384,11 @@ async def _wanted(ask: Ask, fields: dict[str, Any]) -> list[Session]:
 
 def _found(ask: Ask) -> Session:
     """The session that the path names."""
-    told = f"client/{ask.path['subject']}/{ask.path['number']}"
-    name = parse_name(told)
+    wanted = f"client/{ask.path['subject']}/{ask.path['number']}"
+    name = parse_name(wanted)
     session = ask.admin.find(name.relative) if name is not None and name.number else None
     if session is None:
-        raise NotThere(f"there is no session {told} here")
+        raise NotThere(f"there is no session {wanted} here")
     return session
 
 

@@ -116,7 +116,7 @@ async def _fsync(connection: AdminConnection) -> Finding:
     try:
         _, value = await connection.ask("CONFIG", "GET", "appendfsync")
     except (StoreError, ValueError):
-        return Finding("fsync", State.UNKNOWN, "the store does not tell", "see appendfsync in its configuration")
+        return Finding("fsync", State.UNKNOWN, "the store does not say", "see appendfsync in its configuration")
     found = value.decode()
     if found == "always":
         return Finding("fsync", State.OK, "always: a crash loses nothing")
@@ -254,7 +254,7 @@ def _cut_tails(files: StoreFiles, is_sure: bool) -> bool:
         print(tail)
     if damaged != tails[-1:]:
         raise CrewelError("what comes after the damage lies in further files: this cannot be repaired, only restored")
-    print("these bytes would be cut off, and kept in a file beside; what they hold is lost to the store")
+    print("these bytes would be cut off, and kept in a separate file; the store loses what they hold")
     _confirm(is_sure)
     print(f"cut off, and kept in {cut_off(damaged[0])}")
     return True

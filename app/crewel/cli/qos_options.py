@@ -235,7 +235,7 @@ def _position(text: str, channels: Sequence[str]) -> "Position":
         return given
     epoch, separator, message_id = text.rpartition(":")
     if not separator:
-        raise typer.BadParameter(f"--since takes EPOCH:ID, as the command tells it at its end, or now, not {text}")
+        raise typer.BadParameter(f"--since takes EPOCH:ID, as the command prints it at its end, or now, not {text}")
     if len(channels) != 1:
         raise typer.BadParameter("--since takes EPOCH:ID for one channel, and JSON for several")
     return {channels[0]: {"epoch": epoch, "id": message_id}}

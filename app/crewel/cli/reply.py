@@ -29,7 +29,7 @@ def reply(
         typer.Option(
             metavar="CMD",
             help="Answer with what this command of the shell prints, JSON or else text. It reads the request's data, as JSON,"
-            " from its standard input; CREWEL_CHANNEL and CREWEL_SENDER tell where it was asked and by whom. If it fails, the"
+            " from its standard input; CREWEL_CHANNEL and CREWEL_SENDER hold the channel and the requester. If it fails, the"
             " last line of its standard error is the message of the answer.",
         ),
     ] = None,
@@ -81,10 +81,10 @@ def _command(command: str, timeout: float) -> "OnRequest":
     from crewel.client import ErrorAnswer
 
     async def answer(message: "Message") -> Any:
-        told = {"CREWEL_CHANNEL": message.channel, "CREWEL_SENDER": message.sender or ""}
+        variables = {"CREWEL_CHANNEL": message.channel, "CREWEL_SENDER": message.sender or ""}
         try:
             async with asyncio.timeout(timeout):
-                status, out, err = await _run(command, message.data, told)
+                status, out, err = await _run(command, message.data, variables)
         except TimeoutError:
             raise ErrorAnswer(SLOW, f"the command took longer than {timeout:g} s") from None
         if status:
@@ -95,13 +95,13 @@ def _command(command: str, timeout: float) -> "OnRequest":
     return answer
 
 
-async def _run(command: str, data: Any, told: dict[str, str]) -> tuple[int, str, str]:
+async def _run(command: str, data: Any, variables: dict[str, str]) -> tuple[int, str, str]:
     """Run it to its end: its status, what it printed, and what it said of errors. Cancelled, it is killed."""
     import orjson
 
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_shell(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | told, start_new_session=True
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | variables, start_new_session=True
     )
     try:
         out, err = await process.communicate(orjson.dumps(data) + b"\n")

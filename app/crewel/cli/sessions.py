@@ -48,13 +48,13 @@ def _next(session: Mapping[str, Any]) -> str:
     from crewel.admin.moments import shown
 
     retry, ends = session["retry"], session["ends"]
-    told = []
+    parts = []
     if retry is not None:
         most = "" if retry["of"] < 0 else f" of {retry['of']}, then it ends"
-        told.append(f"retry {retry['number']}{most} at {shown(retry['at'])}")
+        parts.append(f"retry {retry['number']}{most} at {shown(retry['at'])}")
     if ends is not None:
-        told.append(f"ends at {shown(ends['at'])}: {ends['why']}")
-    return "; ".join(told)
+        parts.append(f"ends at {shown(ends['at'])}: {ends['why']}")
+    return "; ".join(parts)
 
 
 def _why(holdback: Mapping[str, Any] | None) -> str:
