@@ -76,3 +76,14 @@ def test_a_key_outlives_a_clock_that_is_set_ahead(machine: Machine) -> None:
     assert ids.stored.first_of("joe /a k") == "1"
     machine.pass_by(KEY_LIFETIME)
     assert ids.stored.first_of("joe /a k") is None
+
+
+@pytest.mark.parametrize(("noted", "begins"), [(-10.0, 0.0), (3600.0, 3600.0), (86_400.0, 86_400.0), (86_401.0, 0.0)])
+def test_it_continues_from_what_the_store_noted_unless_that_is_a_day_ahead(
+    machine: Machine, noted: float, begins: float
+) -> None:
+    clock = machine.clock()
+    clock.continue_from(int((machine.wall + noted) * 1e6))
+    assert clock() == pytest.approx(machine.wall + begins)
+    machine.pass_by(10.0)
+    assert 9.0 <= clock() - (machine.wall - 10.0 + begins) <= 11.0

@@ -84,6 +84,9 @@ RATE: Final = 0.1
 """How much of the time that passes is spent on coming nearer to the machine's clock, if that was set."""
 
 
+_MOST_AHEAD: Final = 86_400.0
+
+
 def _elapsed() -> float:
     """Seconds since the machine started, sleep included where the system counts it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
@@ -111,3 +114,11 @@ class Clock:
     def microseconds(self) -> int:
         """The same in microseconds."""
         return int(self() * 1_000_000)
+
+    def continue_from(self, microseconds: int) -> None:
+        """It was as late as this when the server ran before, says the store: a machine's clock that was set back meanwhile is
+        approached as one that is set back while the server runs, so that no message lives on. What is more than
+        `_MOST_AHEAD` ahead is not believed: the store's clock was wrong then."""
+        then = microseconds / 1_000_000
+        if 0 < then - self._now <= _MOST_AHEAD:
+            self._now = then

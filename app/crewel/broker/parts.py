@@ -197,6 +197,7 @@ class Parts:
             self.dead_letters,
             self.events,
             self.ids,
+            self.clock,
         )
         """What makes messages and sessions outlive this process, once there is a store."""
         self.topics.endings.eraser = TopicEraser(

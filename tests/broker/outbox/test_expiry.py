@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from crewel.broker import parts
 from crewel.broker.ids import Clock
 from crewel.broker.session import Session
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.records import EndReason, LogId, SessionName
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, Socket, World, data_of
 
@@ -366,3 +367,35 @@ def test_a_key_is_known_when_the_store_has_forgotten_all_of_them(stored: StoredW
     assert data(joe.take()) == [1, 2]
     broker.ids.stored.forget()  # as after a loss of the store, where the first may be lost too
     assert stored.wait(broker.publish_stored("/a", 3, key="order-7")) != first
+
+
+class TestClocksThatAreSetBack:
+    @pytest.mark.parametrize("how", ["published", "addressed"])
+    def test_a_restart_across_it_lets_no_message_live_on(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        world = make_stored()
+        joe = Receiver(world).started("/a", **MESSAGE)
+        let_go(world)
+        to = {"destination": [{"to": "joe/1"}]} if how == "addressed" else {}
+        store(world, 1, **MORTAL, **to)
+        world.commit()
+        world.crash()
+        elapsed = [0.0]
+        monkeypatch.setattr(parts, "Clock", lambda: Clock(lambda: time() - 3600 + elapsed[0], lambda: elapsed[0]))
+        after = make_stored(prefix=world.prefix)
+        durable = after.broker.access.node.sessions[SessionName("client/joe/1")]
+        after.broker.sweep()
+        assert len(durable) == 1
+        elapsed[0] += 5
+        after.broker.sweep()
+        assert len(durable) == 0
+        assert [reason for _, reason, _ in after.ended()] == ["expired"]
+        assert joe.session.name == "client/joe/1"
+
+    def test_a_store_whose_clock_is_behind_ends_no_addressed_message_early(self, stored: StoredWorld) -> None:
+        joe = Receiver(stored).started("/a", **MESSAGE)
+        stored.broker.expiry.clock = lambda: time() + 3600  # the server counts on where the machine's clock was
+        sender = Receiver(stored).started()
+        sender.publish("/box", 1, ext={"publish": {"persistent": True, "destination": [{"to": "joe/1"}], **MORTAL}})
+        assert data(joe.take()) == [1]

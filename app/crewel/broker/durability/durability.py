@@ -24,7 +24,7 @@ from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.events import Events
 from crewel.broker.handler_steps import resolve
-from crewel.broker.ids import Ids
+from crewel.broker.ids import Clock, Ids
 from crewel.broker.outbox.dispatchers import Dispatchers
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
@@ -77,6 +77,7 @@ class Durability:
     _dead_letters: DeadLetterNotifier
     _events: Events
     _ids: Ids
+    _clock: Clock
     restore_session: Callable[[Durable, SessionRecord], None] = field(init=False)
     """Called with each session that the store has."""
     set_aside: Callable[[Session], None] = field(init=False)
@@ -138,6 +139,7 @@ class Durability:
         self._access.token = secrets.token_hex(8)
         self._incarnation = self._access.store.incarnation
         last = await self.lease.claim()
+        self._clock.continue_from(last)
         self._epoch = await leases.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
         same: dict[Any, Any] = {}

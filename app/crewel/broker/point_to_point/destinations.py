@@ -76,6 +76,8 @@ class _Outgoing:
     """The receivers among them by name: another one that is called so later has nothing of it."""
     key: str = ""
     """Scope and key of an idempotent publish; empty if it has none."""
+    accepted: int = 0
+    """Microseconds since 1970, by the clock that lives are counted by: the store's, which gives the id, may differ."""
     promise: Promise[Sending] = field(default_factory=Promise)
 
     @property
@@ -171,7 +173,7 @@ class Destinations:
         if first is not None:  # the store forgets its keys when its clock is set ahead
             outgoing.promise.resolve(first)
             return outgoing.promise
-        outgoing.key = key
+        outgoing.key, outgoing.accepted = key, self._expiry.now()
         access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.routes)
         outgoing.durables = {
@@ -186,7 +188,7 @@ class Destinations:
             outgoing.sender,
             outgoing.qos.kept_addressed(),
             outgoing.qos.priority,
-            outgoing.qos.expires(self._expiry.now()),
+            outgoing.qos.expires(outgoing.accepted),
         )
         # Each has a key, so that it can be asked again what became of it.
         step = shared_queues.send(
@@ -253,7 +255,7 @@ class Destinations:
             access.writing.probe()  # until the cursor is there, no end of this may be committed
         has_origin = bool(self._dispatchers.updated)
         origin = Origin.stored(sent.id, outgoing.sender, outgoing.qos.kept_addressed()) if has_origin else None
-        entry = self._entry(outgoing, sent.id, sent.id, origin)
+        entry = self._entry(outgoing, sent.id, outgoing.accepted, origin)
         for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False):
             if outcome is not SendOutcome.OK:
                 continue
