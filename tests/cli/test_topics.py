@@ -73,7 +73,7 @@ def test_what_waits_of_an_erased_topic_is_delivered_unless_it_is_forced(post: Po
     for force in (False, True):
         published(post, "/topics/a", 2, "--persistent")
         ended = post.run("topics", "erase", "/topics/a", "--no-json", *(["--force"] if force else []))
-        end = "erased" if force else "erased; what waits in queues is still delivered"
+        end = "erased" if force else "erased; queued messages are still delivered"
         assert (ended.status, ended.out) == (0, f"/topics/a: {end}\n")
         if not force:
             (state,) = post.lines("topics", "show", "/topics/a")

@@ -453,8 +453,8 @@ SESSION_ROUTES: Final = (
         "Put a session on hold: messages queue up until it is activated.",
         _hold,
         body=(
-            text_field("reason", "Why, for those who look at it later."),
-            text_field("code", "A code, for those who look at it later."),
+            text_field("reason", "Reason, for other operators."),
+            text_field("code", "Code, for other operators."),
         ),
     ),
     _operation(

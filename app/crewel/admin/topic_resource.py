@@ -304,7 +304,7 @@ TOPIC_ROUTES: Final = (
         " end. Queued messages are delivered.",
         _erase,
         "`channel`, and the `state` that it has now: SOFTERASED while something waits, else DEAD.",
-        query=(flag_text("force", "true: what waits in queues is not delivered."),),
+        query=(flag_text("force", "true: do not deliver queued messages."),),
         refusals=_UNKNOWN,
     ),
     Route(

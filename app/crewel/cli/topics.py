@@ -69,14 +69,14 @@ async def erase(
     force: Annotated[bool, typer.Option("--force", help="Drop queued messages too.")] = False,
     as_json: AsJson = None,
 ) -> None:
-    """End topics: history and settings go, subscribers get a notice. What waits in queues is delivered unless --force."""
+    """Erase topics with history and settings. Subscribers get a notice. Queued messages are delivered unless --force."""
     for path in _paths("topics", *channels):
         answer = await admin.call("DELETE", path, {"force": "true"} if force else {})
-        end = _ENDS.get(answer["state"], "erased, and there is another one by now")
+        end = _ENDS.get(answer["state"], "erased, and created again since")
         output.print_answer(answer, f"{answer['channel']}: {end}", as_json)
 
 
-_ENDS = {"DEAD": "erased", "SOFTERASED": "erased; what waits in queues is still delivered"}
+_ENDS = {"DEAD": "erased", "SOFTERASED": "erased; queued messages are still delivered"}
 
 
 @command(app)
