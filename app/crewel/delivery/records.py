@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final, NamedTuple, NewType
 
 from crewel.bayeux.channel import matches
+from crewel.errors.codes import Explained
 from crewel.qos.publish import NORMAL
 
 LogId = NewType("LogId", int)
@@ -23,35 +23,21 @@ BATCH_BLOCK: Final = 1000
 """Batch numbers that a session's record reserves at a time."""
 
 
-class EndReason(StrEnum):
+class EndReason(Explained):
     """How a message can end for one receiver. Until then it waits."""
 
-    SETTLED = "settled"
-    DEAD = "dead"
-    EXPIRED = "expired"
-    ERASED = "erased"
-    DROPPED = "dropped"
-    FILTERED = "filtered"
-    LAPSED = "lapsed"
-    RETURNED = "returned"
-
-    @property
-    def meaning(self) -> str:
-        """What it says, in one line."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    EndReason.SETTLED: "The receiver answered OK, by acknowledging the batch or by a status.",
-    EndReason.DEAD: "It became a dead letter, with an error code.",
-    EndReason.EXPIRED: "Its lifetime ended before it was delivered.",
-    EndReason.ERASED: "Its topic was erased.",
-    EndReason.DROPPED: "The queue was full and its policy dropped the message, or an operator dropped it.",
-    EndReason.FILTERED: "The subscription excludes it: by a filter, or as the receiver's own message.",
-    EndReason.LAPSED: "The anonymous session it was queued for ended, or the last member of its group left.",
-    EndReason.RETURNED: "It returned to the queue of its subject or group, for another receiver; or another session"
-    " of the subject has it, or has acknowledged it.",
-}
+    SETTLED = "settled", "The receiver answered OK, by acknowledging the batch or by a status."
+    DEAD = "dead", "It became a dead letter, with an error code."
+    EXPIRED = "expired", "Its lifetime ended before it was delivered."
+    ERASED = "erased", "Its topic was erased."
+    DROPPED = "dropped", "The queue was full and its policy dropped the message, or an operator dropped it."
+    FILTERED = "filtered", "The subscription excludes it: by a filter, or as the receiver's own message."
+    LAPSED = "lapsed", "The anonymous session it was queued for ended, or the last member of its group left."
+    RETURNED = (
+        "returned",
+        "It returned to the queue of its subject or group, for another receiver; or another session of the subject has it,"
+        " or has acknowledged it.",
+    )
 
 
 class Submission(NamedTuple):

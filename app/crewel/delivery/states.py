@@ -6,28 +6,18 @@ Apart from its state a dispatcher is active or held back: `Holdback` says by who
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from crewel.errors.codes import Explained
 
-class DispatcherState(StrEnum):
+
+class DispatcherState(Explained):
     """Where a dispatcher stands."""
 
-    ALIVE = "ALIVE"
-    POLLING = "POLLING"
-    DEAD = "DEAD"
-
-    @property
-    def meaning(self) -> str:
-        """What it says, in one line."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    DispatcherState.ALIVE: "The client is there, and messages go to it.",
-    DispatcherState.POLLING: "The client is gone, or has failed: messages wait for it.",
-    DispatcherState.DEAD: "It failed for good: what waits and what arrives becomes dead letters.",
-}
+    ALIVE = "ALIVE", "The client is there, and messages go to it."
+    POLLING = "POLLING", "The client is gone, or has failed: messages wait for it."
+    DEAD = "DEAD", "It failed for good: what waits and what arrives becomes dead letters."
 
 
 class DispatcherEvent(Enum):
