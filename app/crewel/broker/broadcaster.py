@@ -30,7 +30,7 @@ from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.qos.update import Origin
 
 ANSWERS: Final = f"{REPLIES}**"
-"""The name under which answers are counted: each has a channel of its own, and that is nobody else's affair."""
+"""The name under which answers are counted: each has a channel of its own, which is private."""
 
 log = logging.getLogger(__name__)
 

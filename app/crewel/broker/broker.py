@@ -108,8 +108,8 @@ class Broker(Parts):
         self, to: str, channel: str, data: Any, *, ext: Fields | None = None, qos: Fields | None = None
     ) -> str:
         """Send a message to a session, `client/joe/1`, or to all sessions of a subject, `client/joe`, as the server itself;
-        return its id. Further destinations, and what is to be done where nobody is there, stand in `qos`. Raises Refused if one
-        of them cannot have it, StoreError, ValueError and TypeError."""
+        return its id. Further destinations, and what is to be done without a session there, stand in `qos`. Raises Refused if
+        one of them cannot have it, StoreError, ValueError and TypeError."""
         further = (qos or {}).get("destination", [])
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "destination": [{"to": to}, *further]})
         key = scoped(asked.key, target, None)

@@ -24,7 +24,7 @@ _LOOKED_AT: Final = 20_000
 
 
 class Known:
-    """A channel or pattern that somebody uses."""
+    """A channel or pattern in use."""
 
     __slots__ = ("idle_sweeps", "subscribers", "topic")
 
@@ -46,7 +46,7 @@ class Channels:
         self.subscriptions = 0
         """How many there are, of all sessions."""
         self.version = 0
-        """Changes whenever somebody subscribes or unsubscribes."""
+        """Changes with each subscribe and unsubscribe."""
 
     def __len__(self) -> int:
         return len(self._known)

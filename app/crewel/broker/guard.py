@@ -1,6 +1,6 @@
 """Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. Nobody is asked about the
 channels on which the server speaks of itself, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
-each has an owner, and everybody may answer."""
+each has an owner, and all sessions may answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOT_AUTHORIZED: Final = "user.security.authorization.notAuthorized"
-"""Why somebody who is no operator is refused what is for operators."""
+"""Why a session of no operator is refused what is for operators."""
 
 _Question = Callable[[Session, Channel, Message], Answer]
 
@@ -51,7 +51,7 @@ class Guard:
         self._authorizers.setdefault(pattern, []).append(authorizer)
 
     def reserve(self, name: str) -> None:
-        """Let operators publish to this channel, and nobody else, whatever the policy grants."""
+        """Let only operators publish to this channel, whatever the policy grants."""
         self._for_operators.add(name)
         self._authorizers.setdefault(name, [])  # so that the channel is not an open one
 
@@ -66,7 +66,7 @@ class Guard:
         return isinstance(self.policy, JwtPolicy)
 
     def is_open(self, channel: Channel) -> bool:
-        """Whether nobody need be asked who creates the channel, subscribes to it or publishes to it: everybody may. What is
+        """Whether all sessions may create the channel, subscribe to it and publish to it, so that no policy is asked. What is
         open takes no steps."""
         if type(self.policy) is not OpenPolicy or channel.is_reply or is_reserved(channel):
             return False
@@ -161,7 +161,7 @@ def _is_for(session: Session, channel: Channel, operation: Operation) -> bool:
 
 
 def _is_reply_for(session: Session, channel: Channel, operation: Operation) -> bool:
-    """Whether the session may do this with a reply channel: everybody may answer a request, and only the session with the ID
+    """Whether the session may do this with a reply channel: all may answer a request, and only the session with the ID
     receives the answers. No policy can grant more, nor less."""
     is_own = channel.reply_id == session.reply_id
     return bool(channel.reply_id) and (is_own or operation is not Operation.SUBSCRIBE)

@@ -47,7 +47,7 @@ class Promise(Generic[T]):
 
 
 def resolve(future: asyncio.Future[Any], result: Any) -> None:
-    """Give the future its result, or the exception that the result is; one that nobody waits for any more is left alone."""
+    """Give the future its result, or the exception that the result is; one that is cancelled is left alone."""
     if future.done():
         return
     if isinstance(result, Exception):

@@ -60,7 +60,7 @@ class Ids(Keys[str]):
         self.stored: Keys[str] = Keys(clock)
         """The keys of what is stored, with its ids."""
         self.addressed: Keys[Any] = Keys(clock)
-        """The keys of what is addressed to somebody and stored, with what its publisher was answered."""
+        """The keys of what is addressed to a receiver and stored, with what its publisher was answered."""
         self._last_ms = 0
         self._last_ns = 0
         self._number = 0

@@ -97,7 +97,7 @@ class Inbound:
         await self._process_later(exchange, _TURN_OVER)
 
     def _go_on(self, exchange: Exchange, pending: _Pending, result: Any) -> None:
-        """A promise is kept that the exchange waited for. A request needs no task for that, for nobody waits for it."""
+        """A promise is kept that the exchange waited for. A request needs no task for that, for nothing else waits for it."""
         message, steps, _ = pending
         try:
             waiting, reply = resume(steps, result)

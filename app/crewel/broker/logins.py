@@ -117,7 +117,7 @@ class Logins:
 
     def _authenticate(self, session: Session, qos: ConnectQos, name: str) -> None:
         """Make an operator of a session that shows the admin token, and keep every other token to the names of its subject.
-        Under the policy `open` no other token is right, so one is refused: its client believes that it is somebody."""
+        Under the policy `open` no other token is right, so one is refused: its client believes that it is logged in."""
         grants = session.grants
         if grants is None and qos.token is not None:
             if self._admin.matches(qos.token):
@@ -272,7 +272,7 @@ class Logins:
         self._outbound.release(session, self._runtime.loop.time())
 
     def unknown(self, client_id: object) -> Verdict:
-        """What a connect is answered whose `clientId` is nobody's."""
+        """What a connect with an unknown `clientId` is answered."""
         name = self._names.superseded(client_id, self._runtime.loop.time()) if isinstance(client_id, str) else None
         return Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake()) if name is None else superseded(name)
 

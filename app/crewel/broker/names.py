@@ -28,7 +28,7 @@ def new_resume() -> str:
 
 
 def new_reply_id() -> str:
-    """An ID for reply channels that nobody else has: 128 random bits."""
+    """An ID for reply channels that is used once: 128 random bits."""
     return secrets.token_hex(16)
 
 
@@ -58,7 +58,7 @@ class Names:
         return len(self._by_name)
 
     def admit(self, name: str) -> None:
-        """Raises Refused if nobody may log in with this name, of a session or a subject."""
+        """Raises Refused if no client may log in with this name, of a session or a subject."""
         if _subject(name) in self.blocked:
             raise login_refusal(DENIED, name, f"an operator has blocked the logins of {_subject(name)}")
 
@@ -119,7 +119,7 @@ class Names:
         return self._subjects.copy()
 
     def number(self, subject: str) -> SessionName:
-        """A name that nobody has had, for a session that the store does not number."""
+        """A new name, for a session that the store does not number."""
         self._number -= 1
         return SessionName(f"client/{subject}/{self._number + 1}")
 

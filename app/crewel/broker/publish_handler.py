@@ -1,4 +1,4 @@
-"""What a client's publish goes through: create, publish, listeners, and then everybody who is subscribed."""
+"""What a client's publish goes through: create, publish, listeners, and then all subscribers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Service:
         lazy: bool = False,
         qos: dict[str, Any] | None = None,
     ) -> None:
-        """Publish to everybody who is subscribed to the channel, as the server; `qos` as in `ext.publish`."""
+        """Publish to all subscribers of the channel, as the server; `qos` as in `ext.publish`."""
         self.broker.publish(channel, data, ext=ext, lazy=lazy, qos=qos)
 
     async def send(

@@ -179,7 +179,7 @@ class Session(Outbox):
     connect_only: bool
     """Whether only connect replies carry its messages."""
     name: str
-    """Its public name, `client/joe/1`; empty if nobody but its client knows of it."""
+    """Its public name, `client/joe/1`; empty if only its client knows it."""
     reply_id: str
     """The ID of its reply channels, `/ret/<ID>/*`; empty if it has none."""
     turn: int

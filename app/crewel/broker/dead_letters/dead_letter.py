@@ -53,7 +53,7 @@ class DeadLetter:
     to: str = ""
     """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
     is_partial: bool = False
-    """Whether an older version has stored it, and it does not say whether it was addressed to somebody."""
+    """Whether an older version has stored it, and it does not say whether it was addressed to a receiver."""
 
     @classmethod
     def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:

@@ -59,7 +59,7 @@ class Limits:
     rate: float | None = None
     """Dead letters a second at most."""
     is_interrupted: Callable[[], bool] = lambda: False
-    """Asked between dead letters: whether nobody wants it any more."""
+    """Asked between dead letters: whether the call was given up."""
 
 
 @dataclass(slots=True)
@@ -246,7 +246,7 @@ class DeadLetterRedrive:
         )
 
         def answered(answer: Any) -> Any:
-            # At once, and not when somebody has waited for it: what was moved must be known also if nobody waits.
+            # At once, and not when the future is awaited: what was moved must be known in any case.
             if isinstance(answer, Redriven):
                 self._runtime.metrics.letters_redriven[answer.outcome.value] += 1
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED and room is not None:
@@ -270,7 +270,7 @@ def _gone(dead_id: str) -> Undone:
 
 
 def _partial(letter: StoredDeadLetter) -> Undone:
-    """An older version stored the dead letter, and it may have been addressed to somebody: its channel could be the wrong
+    """An older version stored the dead letter, and it may have been addressed to a receiver: its channel could be the wrong
     place."""
     text = "it does not say whether its message was addressed to somebody: it can be sent to its receiver only"
     return Undone(letter.dead_id, "user.illegalArgument", text)

@@ -170,7 +170,7 @@ class BacklogLoader:
             self._outbound.enqueue(session, notice_entry(notice, place, why))
 
     def on_inbox_message(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
-        """The store has put a message into the session's inbox. With the `entry` given, nobody has asked for room in the
+        """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
         session's queue, and it need not be read where nothing waits before it."""
         durable = session.durable
         if durable is None:

@@ -99,7 +99,7 @@ class Durability:
         self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
         self._access.on_lost = self._suspect
         self._closing = asyncio.Event()
-        self._hurry = asyncio.Event()  # somebody waits for the next commit
+        self._hurry = asyncio.Event()  # set while a caller waits for the next commit
 
     # Life
 

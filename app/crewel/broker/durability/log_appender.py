@@ -311,7 +311,7 @@ class LogAppender:
                 is_shared = is_shared or bool(self._groups.on(channel))
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.node.cursor = max(self._access.node.cursor, last)
-        if is_shared:  # their queues have got them as well, without anybody's knowing
+        if is_shared:  # their queues have got them as well, and no part knows
             self._spawn(self._shared_queues.load_again())
 
     def _take(

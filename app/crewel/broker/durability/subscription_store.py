@@ -45,7 +45,7 @@ class SubscriptionStore:
     _backlog: BacklogLoader
     _in_doubt: Counter[Durable] = field(
         default_factory=Counter, init=False
-    )  # nobody knows yet what the store did about subscriptions of these
+    )  # it is unknown yet what the store did about subscriptions of these
 
     def subscribe(
         self,

@@ -145,7 +145,7 @@ class Dispatchers:
         return session.dispatcher
 
     def leave(self, session: Session, event: Event) -> None:
-        """The session ends: what of it is in memory only becomes dead letters, if somebody may come back for it."""
+        """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
         self._log_end(session, event)
         self.updated.discard(session)
         self.pings.ended(session)
@@ -324,7 +324,7 @@ class Dispatchers:
         text = None if state is None else orjson.dumps(state)
         step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
         future = access.writing.ask(step, retries=True)
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may not be awaited
         return future
 
     # What operators ask for
@@ -355,7 +355,7 @@ class Dispatchers:
         return self.unsettled.size(session)
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
-        """Let the session's messages wait until somebody activates it. One that is held back already stays as it is."""
+        """Let the session's messages wait until it is activated. One that is held back already stays as it is."""
         dispatcher = self.of(session)
         if dispatcher.holdback is None:
             dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
@@ -462,7 +462,7 @@ class Pings:
                 answer.set_result((self._runtime.loop.time() - started) * 1000)
 
     def ended(self, session: Session) -> None:
-        """The session is over: nobody will answer."""
+        """The session is over: no answer will come."""
         for answer in self._waiting.pop(session, {}):
             if not answer.done():
                 answer.set_exception(NotReached(f"{session.name} has ended"))

@@ -405,7 +405,7 @@ class Outbound(Connects):
             if passes:
                 parts.append(encode_reply(reply, self._metrics))
         if messages:
-            # Messages come before replies; only a handshake reply goes before all, for the client is nobody until then.
+            # Messages come before replies; only a handshake reply goes before all, for the client has no session until then.
             parts = messages + parts if exchange.handshake is None else parts + messages
         if parts or not exchange.peer.pushes:
             exchange.peer.send(parts)

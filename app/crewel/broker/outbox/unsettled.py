@@ -1,7 +1,7 @@
 """What one session has not settled, wherever it lies: in its queue, at its client, or parked in the store.
 
 Stored messages are moved by their place in the log: what must wait again is parked, and read back by priority and age. So a
-message that is delivered again keeps its place without anybody sorting queues. Transient ones are few, and stay in memory.
+message that is delivered again keeps its place, and no queue is sorted. Transient ones are few, and stay in memory.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Unsettled:
         return self._attempts(session, str(place)) + (0 if waiting is None else waiting.attempts)
 
     def dead_letter_transients(self, session: Session, code: str, reason: str) -> None:
-        """All that is not stored becomes dead letters: nobody will deliver it."""
+        """All that is not stored becomes dead letters: it cannot be delivered any more."""
         for entry in session.transients():
             self._dead_letter_unsettled(session, entry, code, reason)
         session.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
@@ -301,7 +301,7 @@ class Unsettled:
 
 def _in_order(entries: Iterable[Entry]) -> list[Entry]:
     """Messages that are not stored, by priority and as they came. One without an origin, such as the answer to a remote call,
-    nobody can put back: it stays behind the one before it."""
+    cannot be put back: it stays behind the one before it."""
     places: list[tuple[int, int, int, Entry]] = []
     came = 0
     for entry in entries:

@@ -1,8 +1,8 @@
-"""Messages to somebody by name (design, 3.7; seed 001): to a session, or to a subject and all its sessions, or one of them.
+"""Messages to receivers by name (design, 3.7; seed 001): to a session, or to a subject and all its sessions, or one of them.
 
 All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
-those who are there. What is persistent, or may have to wait or go to somebody else, is stored in one step: in the inboxes of
-sessions, and in the queues of subjects that nobody is.
+those who are there. What is persistent, or may have to wait or go to another session, is stored in one step: in the inboxes of
+sessions, and in the queues of subjects without a session.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DestinationState(NamedTuple):
     to: str
     """The name, without a node."""
     code: str = ""
-    """Why nobody got it; empty: it was delivered, or waits."""
+    """Why it was not delivered; empty: it was delivered, or waits."""
     message: str = ""
 
 
@@ -128,7 +128,7 @@ class Destinations:
 
     @staticmethod
     def _must_wait(routes: Iterable[Route], qos: PublishQos) -> bool:
-        """Whether the store has to have the message: it waits for somebody, or would go back to wait."""
+        """Whether the store has to have the message: it waits for a session, or would go back to wait."""
         wanted = zip(routes, qos.destinations, strict=True)
         return any(each.queue or (each.source and destination.force_queuing) for each, destination in wanted)
 

@@ -127,8 +127,8 @@ class Requeue:
     # When it ends
 
     def of(self, durable: Durable) -> dict[LogId, Waiting]:
-        """What of an ending session goes back. A group whose last member this is gets nothing back: nobody would take it from
-        there."""
+        """What of an ending session goes back. A group whose last member this is gets nothing back: no session would take it
+        from there."""
         return {
             place: waiting
             for place, waiting in durable.inbox.items()

@@ -1,7 +1,7 @@
-"""Queues that are not one session's: of subjects of which nobody is there, of what one of several sessions gets, of groups.
+"""Queues that are not one session's: of subjects without a session, of what one of several sessions gets, of groups.
 
-The store has them. Here is known that there are messages in them and who may have them; and each is leased to somebody as
-soon as somebody is there who has room for it. A leased message lies in the inbox of one session, and knows its queue.
+The store has them. Here is known that there are messages in them and which sessions may have them; and each is leased to a
+session as soon as one is there that has room for it. A leased message lies in the inbox of one session, and knows its queue.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SharedQueues:
     _access: StoreAccess
     _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
     blocked: set[str] = field(default_factory=set, init=False)
-    """Queues with messages for which nobody who is there has room."""
+    """Queues with messages for which no session that is there has room."""
 
     def __post_init__(self) -> None:
         self._settings = self._runtime.settings
@@ -353,7 +353,7 @@ class SharedQueues:
         else:
             self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
 
-    # What nobody will have
+    # What no session will have
 
     def _lapse(self, name: str) -> None:
         """The last member of the group is gone, and so is what waits for it: by the same step of the store, unless it came
@@ -395,7 +395,7 @@ class SharedQueues:
         access.writing.submit(step, answered, retries=True)
 
     def sweep(self) -> None:
-        """Make dead letters of what has waited for a subject for so long that nobody will come, and forget queues without
+        """Make dead letters of what has waited for a subject for so long that no session will come, and forget queues without
         messages."""
         for name in list(self.blocked):  # room may have come about without a notice
             self.schedule_lease(name)

@@ -1,4 +1,4 @@
-"""Which topics the queues refer to, and what a topic is at the moment that somebody looks.
+"""Which topics the queues refer to, and what a topic is at the moment of a request.
 
 References are not counted while messages come and go: they are looked up when it matters.
 """
@@ -157,7 +157,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class TopicViews:
-    """What topics are at the moment that somebody asks: their state, and what refers to them."""
+    """What topics are at the moment of a request: their state, and what refers to them."""
 
     _topics: Topics
     _queued: QueuedTopics

@@ -58,7 +58,7 @@ class Topic:
         self.is_marked = False
         """Whether the store knows that it was erased."""
         self.unreferenced_at: float | None = None
-        """Loop time (s) since which nothing refers to it; None while something does, or nobody has looked."""
+        """Loop time (s) since which nothing refers to it; None while something does, or it is not known yet."""
 
     def emptied(self) -> None:
         """The history has gone."""

@@ -1,6 +1,6 @@
 """The topics of one server: which there are, and what they are configured to be.
 
-A topic costs a plain publish one look-up, the one that finds its channel. All else is found out when somebody asks, or when
+A topic costs a plain publish one look-up, the one that finds its channel. All else is found out on request, or when
 a sweep comes by (`Endings`).
 """
 
@@ -72,7 +72,7 @@ class Topics:
         """Take notice of a publish that asks for nothing. Whether its topic asks for nothing either: no rule, no history, no
         group. Raises Limited if the topic is one too many for its publisher; the server itself has no limit."""
         if channel.is_reply:
-            return True  # each is used once: nobody remembers it
+            return True  # each is used once, and not remembered
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
             self._admit(channel, publisher)
@@ -142,7 +142,7 @@ class Topics:
 
     def administer(self, channel: Channel, qos: PublishQos) -> Future[Any] | None:
         """Configure the topic again. What is returned must be waited for: the store keeps it then. It raises StoreError, and
-        then the topic is what it was, unless nobody knows what the store has."""
+        then the topic is what it was, unless it is unknown what the store has."""
         topic = self.publish(channel, qos)
         former, was_asked = topic.settings, topic.asked
         self._configure(topic, TopicSettings.of(qos), is_kept=True)
