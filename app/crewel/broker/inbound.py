@@ -11,7 +11,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
@@ -236,15 +235,16 @@ class Inbound:
             session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe
         passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
-        if session is not None and session.dispatcher.reported:
-            self._conclude(exchange, session, channel)
-        return self._answer(exchange, session, message, passes=passes)
-
-    def _conclude(self, exchange: Exchange, session: Session, channel: Channel) -> None:
-        """A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
-        later message may settle more: then `Outbound.answer` sees to it."""
-        if channel.is_meta and len(exchange.replies) + 1 == len(exchange.elements):
+        # A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a
+        # later message may settle more: then `Outbound.answer` sees to it.
+        if (
+            session is not None
+            and session.dispatcher.reported
+            and channel.is_meta
+            and len(exchange.replies) + 1 == len(exchange.elements)
+        ):
             self._dispatchers.conclude(session)
+        return self._answer(exchange, session, message, passes=passes)
 
     def _answer(self, exchange: Exchange, session: Session | None, message: Message, *, passes: bool) -> _Outcome:
         """The reply, after the extensions have seen the message and said whether it passes."""

@@ -72,7 +72,9 @@ class Dispatchers:
 
     def __post_init__(self) -> None:
         self.pings = Pings(self._runtime, self._outbound)
-        self._runtime.metrics.gauge("held_sessions", self._count_held)
+        self._runtime.metrics.gauge(
+            "held_sessions", lambda: sum(self.holdback(each) is not None for each in self._sessions.values())
+        )
         self._runtime.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
 
     # Logins
@@ -334,9 +336,6 @@ class Dispatchers:
         is_gone = session.is_absent or session.state is not State.CONNECTED
         is_gone = is_gone or self._times.is_gone(session, self._runtime.loop.time())
         return session.dispatcher.observe(is_gone=is_gone)
-
-    def _count_held(self) -> int:
-        return sum(self.holdback(session) is not None for session in self._sessions.values())
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""

@@ -91,11 +91,8 @@ class Endings:
         except StoreError as error:
             log.warning("what waits in shared queues cannot be looked at: %s", error)
         finally:
-            self._rest(began)
+            self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
             self._is_looking = False
-
-    def _rest(self, began: float) -> None:
-        self._rests_until = self._runtime.loop.time() + (perf_counter() - began) * _REST
 
     def _look_at_all(self, counts: Mapping[str, int]) -> None:
         now = self._runtime.loop.time()

@@ -113,13 +113,10 @@ class Topics:
             topic = self.begin(channel, qos)
         topic.is_fresh = True
         topic.claims += 1
-        if topic.asked and not topic.is_stored and self._can_store():
+        # Only where the publish gets as far as the store: what it asks for must not outlive its refusal there.
+        if topic.asked and not topic.is_stored and self._access.is_writable:
             self._store(topic)
         return topic
-
-    def _can_store(self) -> bool:
-        """Whether a publish would get as far as the store: what it asks for must not outlive its refusal there."""
-        return self._access.is_writable
 
     def refused(self, name: str) -> None:
         """A publish that was taken notice of was refused. If nothing else speaks for its topic, there is none."""
