@@ -1,2 +1,5 @@
-"""Owns the sessions and moves messages between them. Everything runs on one event loop, and nothing here waits for a
-peer: what has to wait is a generator that says so (`steps`), or a stored continuation (`sessions.Held`)."""
+"""The sessions of one server and the messages between them, on one event loop; `parts` puts all of it together.
+
+Uses the store, the policies and the pure packages (`delivery`, `topics`, `qos`, `limits`, `bayeux`). Knows no transport, no
+command of operators and no extension: those call it, or it calls hooks. Nothing here waits for a peer.
+"""
