@@ -368,7 +368,7 @@ def test_a_client_is_killed_with_all_its_sessions(desk: Desk, server: Server, su
     for number in (1, 2):
         Receiver(server).be(f"{subject}/{number}")
     assert desk.cmd(f"__cmd:client/{subject}/?killClient") == 2
-    assert "who has no session here" in desk.refused(f"__cmd:client/{subject}/?numSessions")
+    assert "which has no session" in desk.refused(f"__cmd:client/{subject}/?numSessions")
 
 
 def test_a_session_is_refreshed(desk: Desk, server: Server, subject: str) -> None:

@@ -46,9 +46,8 @@ class BacklogLoader:
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
     running: dict[Durable, asyncio.Future[None]] = field(default_factory=dict, init=False)
-    _pauses: dict[Durable, float] = field(
-        default_factory=dict, init=False
-    )  # seconds until the next attempt, for sessions whose last read failed
+    _pauses: dict[Durable, float] = field(default_factory=dict, init=False)
+    """Seconds until the next attempt, for sessions whose last read failed."""
     _timers: dict[Durable, asyncio.TimerHandle] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:

@@ -86,9 +86,8 @@ class Durability:
     """Called to end a session that the store has not, or not as its client knows it."""
     on_superseded: Callable[[], None] = field(init=False)
     """Called when another server has taken over the store."""
-    _waiting: list[asyncio.Future[None]] = field(
-        default_factory=list, init=False
-    )  # for the commit of all that has happened before
+    _waiting: list[asyncio.Future[None]] = field(default_factory=list, init=False)
+    """For the commit of all that has happened before."""
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
     _incarnation: str = field(default="", init=False)  # the run of the store that the sessions were read from

@@ -140,9 +140,8 @@ class PipelineLag:
 
     _access: StoreAccess
     _metrics: Metrics
-    _known: dict[str, int] = field(
-        default_factory=dict, init=False
-    )  # by stream: up to which entry what was missed has been counted
+    _known: dict[str, int] = field(default_factory=dict, init=False)
+    """By stream: up to which entry what was missed has been counted."""
     _looks: int = field(default=0, init=False)
 
     async def look(self) -> None:

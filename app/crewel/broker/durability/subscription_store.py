@@ -43,9 +43,8 @@ class SubscriptionStore:
     _dead_letters: DeadLetterNotifier
     _access: StoreAccess
     _backlog: BacklogLoader
-    _in_doubt: Counter[Durable] = field(
-        default_factory=Counter, init=False
-    )  # it is unknown yet what the store did about subscriptions of these
+    _in_doubt: Counter[Durable] = field(default_factory=Counter, init=False)
+    """It is unknown yet what the store did about subscriptions of these."""
 
     def subscribe(
         self,

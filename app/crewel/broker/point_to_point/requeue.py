@@ -41,9 +41,8 @@ class Requeue:
     _groups: ConsumerGroups
     _access: StoreAccess
     _shared_queues: SharedQueues
-    _expected: dict[Durable, set[str]] = field(
-        default_factory=dict, init=False
-    )  # queues to look at when these sessions have ended
+    _expected: dict[Durable, set[str]] = field(default_factory=dict, init=False)
+    """Queues to look at when these sessions have ended."""
 
     # While the session lives
 

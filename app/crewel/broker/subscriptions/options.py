@@ -179,9 +179,8 @@ class SubscriptionOptions:
     """Numbers events for the replay extension; None: it is not loaded."""
     exceeded: Exceeded = field(init=False)
     """A filter of a session cannot judge a message within its budget."""
-    _question: FilterContext | None = field(
-        default=None, init=False
-    )  # about the message that sessions are being asked about
+    _question: FilterContext | None = field(default=None, init=False)
+    """About the message that sessions are being asked about."""
 
     def __post_init__(self) -> None:
         self._budgets = Budgets(self._runtime.metrics, self._runtime.loop.time)

@@ -60,9 +60,8 @@ class Endings:
     _is_expiring: bool = field(default=False, init=False)
     erasing: Counter[str] = field(default_factory=Counter, init=False)
     """Topics that are being erased: subscriptions to their names are about to end."""
-    _parting: dict[str, set[str]] = field(
-        default_factory=dict, init=False
-    )  # erased topics, and the queues of the groups that still have messages
+    _parting: dict[str, set[str]] = field(default_factory=dict, init=False)
+    """Erased topics, and the queues of the groups that still have messages."""
 
     def __post_init__(self) -> None:
         self._round: Iterator[Topic] = iter(())
