@@ -57,7 +57,7 @@ test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipe
 	$(BIN)/pytest -m pipeline $(LONG:%=--ignore %)
 
 faults: $(PYTHON_READY) $(PIPELINE_READY) $(INTEROP_READY)  ## Shoot at server and store, full counts, under two hours
-	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py $(LONG) --timeout 1500 -s
+	FAULTS=full $(BIN)/pytest tests/faults $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py tests/functional/test_abandonment.py $(LONG) --timeout 1500 -s
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(BIN)/pytest --quiet -m pure --cov -p no:aiohttp -p no:valkey

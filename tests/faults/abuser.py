@@ -188,6 +188,7 @@ async def main(port: int, kind: str, seconds: float, address: str) -> None:
     abuse: Callable[[], Awaitable[None]] = getattr(abuser, kind)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
+    print("begins", flush=True)
     with suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
             while True:

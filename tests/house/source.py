@@ -6,15 +6,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+_COMMAND = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+# While the tests are collected, for unit tests start no process.
+_LISTED = subprocess.run(_COMMAND, cwd=ROOT, capture_output=True, check=True, timeout=30, text=True).stdout
 _LINKED = ("extensions", "pipeline")  # directories at the top that the package links to
 
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
     """Return all files of the repository that are text, without what is installed or made."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=30, text=True).stdout
-    files = (ROOT / name for name in listed.split("\0") if name)
+    files = (ROOT / name for name in _LISTED.split("\0") if name)
     return tuple(file for file in files if file.is_file() and not file.is_symlink() and _is_text(file))
 
 

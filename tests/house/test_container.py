@@ -62,7 +62,7 @@ def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(directory / "venv", with_pip=False)
     (wheel,) = wheels.iterdir()
     python = directory / "venv" / "bin" / "python"
-    install = [*pip, "--python", python, "install", "--quiet"]
+    install = [*pip, "--python", python, "install", "--quiet", "--no-compile"]  # it is started a few times only
     run([*install, "--require-hashes", "--requirement", source / "requirements-server.lock"])
     run([*install, "--no-deps", wheel])
     return python.parent
