@@ -24,6 +24,9 @@ from tests.server_process import Server
 HANDSHAKE = json.dumps([{"channel": "/meta/handshake", "id": "1"}]).encode()
 ROOM = 64 * 1024 * 1024  # bytes that the server may grow by while it refuses what would inflate to a gigabyte
 
+MOST_S = 1.5
+"""Seconds of the processor; to inflate it all takes three and more."""
+
 
 def inflating(megabytes: int = 1000) -> bytes:
     """A gzip stream of a kilobyte for each of these megabytes. A full flush ends a block that can be repeated."""
@@ -77,7 +80,7 @@ def test_nothing_inflates_a_body(operated: Server, path: str, form: str) -> None
         with suppress(ConnectionError):  # it may close before it has read what is not worth reading
             connection.request("POST", path, body, headers)
             assert connection.response().status in (401, 404, 405, 413, 415)
-    assert _processor_seconds(operated) - before < 0.5
+    assert _processor_seconds(operated) - before < MOST_S
     assert resident(operated) - memory < ROOM
 
 
@@ -97,7 +100,7 @@ async def test_an_attached_server_inflates_nothing(tmp_path: Path) -> None:
         with suppress(ClientError):  # it closes before it has read what is not worth reading
             async with http.post(url, data=BOMB, headers=headers) as response:
                 assert response.status in (413, 415)
-        assert time.process_time() - started < 0.5
+        assert time.process_time() - started < MOST_S
     await runner.cleanup()
 
 

@@ -20,19 +20,30 @@ from tests.functional.frames import SocketClient
 from tests.functional.wire import Connection, until
 
 
-def test_it_is_ready_within_a_second(tmp_path: Path, lane: tuple[str, ...]) -> None:
-    """Not counted is how long it could have run and had no processor: the machine may have other things to do."""
-    command = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in lane)]
-    seconds = []
+def test_it_is_ready_soon_after_its_libraries_are_read(tmp_path: Path, lane: tuple[str, ...]) -> None:
+    """A second on a quiet machine; compared with what reading the libraries takes on this one, measured alternately."""
+    serve = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in lane)]
+    libraries = "import aiohttp, httptools, jmespath, pydantic_settings, redis.asyncio, typer, uvloop"
+    read = [sys.executable, "-c", f"{libraries}; print('ready', flush=True); input()"]
+    served, measure = [], []
     for _ in range(3):
-        begin = time.monotonic()
-        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith(b"ready http://127.0.0.1:")
-            seconds.append(time.monotonic() - begin - waited_for_processor(process.pid))
-            process.terminate()
-            assert process.wait(10) == 0
-    assert min(seconds) < 1.0, seconds
+        measure.append(seconds_until_ready(read, tmp_path))
+        served.append(seconds_until_ready(serve, tmp_path))
+    assert min(served) < 3.5 * min(measure), (served, measure)
+
+
+def seconds_until_ready(command: list[str], directory: Path) -> float:
+    """Not counted is how long it could have run and had no processor: the machine may have other things to do."""
+    begin = time.monotonic()
+    with subprocess.Popen(
+        command, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"ready")
+        seconds = time.monotonic() - begin - waited_for_processor(process.pid)
+        process.terminate()
+        process.wait(10)
+    return seconds
 
 
 def waited_for_processor(pid: int) -> float:
@@ -46,14 +57,17 @@ def test_a_publish_is_delivered_before_it_is_answered_or_with_it(serve: Serve) -
     server = serve()
     listener, publisher = Client(server).start(), Client(server).start()
     listener.subscribe("/quick")
-    seconds = []
+    delivered, answered = [], []
     for number in range(50):
         polling = listener.ask_connect()
         begin = time.monotonic()
+        publisher.publish("/unheard", number)
+        answered.append(time.monotonic() - begin)
+        begin = time.monotonic()
         publisher.publish("/quick", number)
         assert data(polling.response().messages) == [number]
-        seconds.append(time.monotonic() - begin)
-    assert statistics.median(seconds) < 0.1, seconds
+        delivered.append(time.monotonic() - begin)
+    assert statistics.median(delivered) < 10 * statistics.median(answered), (delivered, answered)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

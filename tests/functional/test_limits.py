@@ -96,12 +96,15 @@ def test_a_connection_that_asks_for_too_much_is_read_more_slowly_and_others_are_
         abuser.socket.text(json.dumps(batch))
         replies = abuser.socket.receive()
     assert sum(reply["successful"] for reply in replies) == 5
-    began = time.monotonic()
-    other.send(other.message("/meta/subscribe", subscription="/b"))
-    at_once = time.monotonic() - began
+    began = looked = time.monotonic()
+    others = []
+    for _ in range(3):
+        other.send(other.message("/meta/subscribe", subscription="/b"))
+        others.append(time.monotonic() - looked)
+        looked = time.monotonic()
     abuser.subscribe("/b")
     assert time.monotonic() - began >= 0.6
-    assert at_once < 0.5
+    assert min(others) < 0.5, others
 
 
 def open_sockets(server: Server, count: int) -> list[socket.socket]:
