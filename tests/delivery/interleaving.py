@@ -65,6 +65,8 @@ class Run:
     """One run. All randomness comes from the seed; `loses`: the store may come back without its newest writes."""
 
     names = NAMES
+    books_in_steps = True
+    """Whether what was taken for many is booked in steps, before commits."""
 
     def __init__(
         self,
@@ -104,6 +106,7 @@ class Run:
             (9, self._subscribe),
             (4, self._unsubscribe),
             (9, self._commit),
+            *(((4, self._book_some), (4, self._count)) if self.books_in_steps else ()),
             (7, self._login),
             (10, self._adopt),
             (3, self._unpark),
@@ -354,6 +357,15 @@ class Run:
     def _commit(self) -> None:
         if server := self._server():
             server.commit()
+
+    def _count(self) -> None:
+        """Somebody asks how much waits, and changes nothing."""
+        if found := self._session():
+            len(found[1])
+
+    def _book_some(self) -> None:
+        if server := self._server():
+            server.book()
 
     def _spill(self) -> None:
         found = self._session()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from typing import Any, NamedTuple
 
 from crewel.delivery.durable import Durable
@@ -194,6 +194,23 @@ class RestsBetweenLetters(Node):
         return commit
 
 
+class PassesWhoWasBooked(Recent):
+    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
+        return super().leave_behind(upto, others & self.booked.keys())
+
+
+class BooksInStepsAndPasses(Node):
+    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+        super().__init__(cursor, last)
+        self.recent = PassesWhoWasBooked()
+
+
+class ForgetsWhoIsLeftBehind(Node):
+    def booking(self) -> Iterator[None]:
+        yield from super().booking()
+        self._left_behind = []
+
+
 class CountsWhatHasGone(Node):
     def drop(self, durable: Durable) -> None:
         letters, durable.letters = durable.letters, None
@@ -273,6 +290,10 @@ class ForgetsWhoHasBooked(Recent):
     def lacking(self) -> dict[Durable, None]:
         self.booked.clear()
         return super().lacking()
+
+    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
+        self.booked.clear()
+        return super().leave_behind(upto, others)
 
 
 class ForgetsWhoLacks(Recent):
@@ -513,6 +534,8 @@ MUTATIONS = (
     Mutation("letters that are withheld are told", node=ForgetsWhatItWithholds, first=150),
     Mutation("letters beyond what a commit may have are withheld", node=WithholdsNothing),
     Mutation("commits follow each other while letters are withheld", node=RestsBetweenLetters),
+    Mutation("who was booked in steps is not passed", node=BooksInStepsAndPasses),
+    Mutation("who is left behind in steps has settled", node=ForgetsWhoIsLeftBehind),
     Mutation("letters of a session that has gone are not counted", node=CountsWhatHasGone),
     Mutation("the message of a letter that is withheld is open", durable=WithholdsWithoutOpening),
     Mutation("what was spilled is not opened a second time", durable=OpensWhatWasSpilled, first=230),
@@ -521,7 +544,7 @@ MUTATIONS = (
     Mutation("what was taken is booked before what was acknowledged", durable=SettlesBeforeItTakes),
     Mutation("nothing is settled but what was acknowledged", durable=SettlesAllThatWasTaken),
     Mutation("who has booked a message settles it himself", node=NotesForWhoHasBooked),
-    Mutation("who has booked a message is not passed", node=PassesWhoHasBooked, first=1680),
+    Mutation("who has booked a message is not passed", node=PassesWhoHasBooked, first=6930),
     Mutation("who lacks a message is not passed", node=PassesWhoLacks),
     Mutation("who settles what is booked is in the commit", node=BooksInSilence, first=125),
     Mutation("what a session has booked it does not book again", durable=BooksAgain),

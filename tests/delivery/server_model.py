@@ -8,7 +8,7 @@ by an unsubscribe; what is in `REPEATED` is asked again until it is known.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,8 @@ class Server:
         self.busy: set[tuple[SessionName, str]] = set()
         """Subscriptions that are being changed, and (with "") sessions that come or go."""
         self.is_committing = False
+        self.booking: Iterator[None] = iter(())
+        """The steps that come before the next commit."""
         self.is_asleep = False
         self.is_gone = False
         self._received: dict[Durable, set[LogId]] = {}
@@ -98,7 +100,7 @@ class Server:
         """All has been adopted."""
         self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
         self.node.most_changes = 2  # few sessions stand for many: commits are divided
-        self.node.most_letters = 1
+        self.node.most_letters = self.node.most_booked = 1
         for record in self.records.values():
             durable = self.durable_class.adopted(record)
             self.node.add(durable)
@@ -364,10 +366,17 @@ class Server:
 
     # Commits
 
+    def book(self) -> None:
+        """Do one step of what comes before a commit, or begin with it."""
+        if not self.is_committing and next(self.booking, self) is self:
+            self.booking = self.serving.booking()
+
     def commit(self) -> None:
         if self.is_committing:
             return
         node = self.serving
+        for _ in self.booking:
+            pass
         was_divided = node.is_divided
         commit = node.commit()
         self._compare([] if commit is None else ends_of(commit))

@@ -4,8 +4,18 @@ import pytest
 
 from crewel.delivery.durable import Durable
 from crewel.delivery.node import Node
-from crewel.delivery.recent import MOST_OWED, Audience
-from crewel.delivery.records import Commit, Ended, EndReason, Letter, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.recent import Audience
+from crewel.delivery.records import (
+    Commit,
+    Ended,
+    EndReason,
+    Letter,
+    LogId,
+    SessionName,
+    SessionRecord,
+    Settled,
+    Waiting,
+)
 from tests.delivery.store_model import ends_of
 from tests.delivery.test_node import A, B, adopted, session
 
@@ -113,10 +123,44 @@ class TestTaking:
     def test_one_who_looks_seldom_books_before_it_is_too_much(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        take(node, audience(node, joe), *range(11, 11 + MOST_OWED + 1))
+        node.most_owed = 50
+        take(node, audience(node, joe), *range(11, 11 + 51))
         assert len(node.recent.taken) == 1
-        assert len(joe.booked) == MOST_OWED
-        assert len(joe) == MOST_OWED + 1
+        assert len(joe.booked) == 50
+        assert len(joe) == 51
+
+
+class TestBookingInSteps:
+    def test_no_step_books_more_than_it_may(self) -> None:
+        durables = [session(f"client/joe/{number}", a=3) for number in range(1, 8)]
+        node = served(*durables)
+        take(node, audience(node, *durables), 11)
+        node.most_booked = 4
+        steps = node.booking()
+        booked = [sum(durable.upto == 1 for durable in durables) for _ in steps]
+        assert booked == [2, 4, 6, 7]
+        assert node.recent.taken == []
+        assert [each.is_dirty for each in durables] == [True] * 7
+
+    def test_what_others_have_settled_is_told_with_the_next_commit(self) -> None:
+        joe, eve, ann = (session(f"client/joe/{number}", a=3) for number in (1, 2, 3))
+        node = served(joe, eve, ann)
+        take(node, audience(node, joe, eve, ann), 11)
+        acknowledge(node, joe, 11)
+        steps = node.booking()
+        next(steps)
+        take(node, audience(node, joe, eve, ann), 12)
+        assert eve.open
+        for _ in steps:
+            pass
+        acknowledge(node, joe, 12)
+        commit = node.commit()
+        assert commit is not None
+        assert commit.settled == (Settled((LogId(11),), (joe.name,)), Settled((LogId(12),), (joe.name,)))
+        assert {change.name: sorted(change.opened) for change in commit.changes} == {
+            eve.name: [11, 12],
+            ann.name: [11, 12],
+        }
 
 
 class TestFitting:

@@ -8,7 +8,7 @@ have ended but are not passed, sessions that are ending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -22,6 +22,8 @@ MOST_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
 _MOST_OPENED: Final = 2000
 """Messages that one commit opens, if it can be divided: about as long."""
+_MOST_BOOKED: Final = 10_000
+"""Messages that one step books: about as long."""
 
 _Found = tuple[list[Change], list[Ended], list[Letter]]
 """What is to be told of some sessions."""
@@ -38,7 +40,7 @@ class Node(PendingSubscriptions):
         self._committed = self._low = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
-        self.most_letters = MOST_LETTERS
+        self.most_letters, self.most_owed, self.most_booked = MOST_LETTERS, MOST_OWED, _MOST_BOOKED
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
@@ -51,6 +53,9 @@ class Node(PendingSubscriptions):
         self._letters_are_next = False
         self.has_withheld_only = False
         """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
+        self._left_behind: list[
+            Settled
+        ] = []  # what goes into the next commit that moves the cursor, of who booked nothing
         self._dirty: dict[Durable, None] = {}
         self._owing: dict[
             Durable, LogId
@@ -167,7 +172,7 @@ class Node(PendingSubscriptions):
             return None
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
-        if self.recent.owed >= MOST_OWED:
+        if self.recent.owed >= self.most_owed:
             self._catch_up(self.recent.everybody())
             self.recent.clear()
         self.cursor = log_id
@@ -190,16 +195,33 @@ class Node(PendingSubscriptions):
                 durable.catch_up()
                 self.touch(durable)
 
+    def booking(self) -> Iterator[None]:
+        """Book what is noted by now for those who lack some of it, a few at a step, so that the next commit has little to book
+        at once. Anything may happen between the steps, but for a commit."""
+        recent, upto = self.recent, self.recent.upto
+        portion = max(1, self.most_booked // (1 + len(recent.taken)))
+        booked: dict[Durable, None] = {}
+        for lacking in (*(taken.open for taken in recent.taken), recent.booked):
+            durables = list(lacking)
+            for start in range(0, len(durables), portion):
+                chosen = [each for each in durables[start : start + portion] if not each.is_fenced]
+                self._catch_up(chosen)
+                booked.update(dict.fromkeys(chosen))
+                if recent.upto == upto:  # else they have booked something that is still noted
+                    for each in chosen:
+                        recent.booked.pop(each, None)
+                yield
+        self._left_behind += recent.leave_behind(upto, booked.keys())
+
     def _settle_alike(self) -> tuple[Settled, ...]:
         """Book what is noted for those who lack some of it, or of whom more is to be told. Returns what all others have
         settled, who leave it behind."""
-        others = self.recent.lacking() | self._dirty
+        settled, self._left_behind = self._left_behind, []
+        others = self.recent.lacking()
+        if self.recent.taken:
+            others |= self._dirty
         self._catch_up(others)
-        settled = []
-        for audience in self.recent.audiences:
-            names = audience.names_but(others.keys())
-            if names:
-                settled.append(Settled(tuple(taken.id for taken in audience.recent), names))
+        settled += self.recent.leave_behind(self.recent.upto, others.keys())
         self.recent.clear()
         return tuple(settled)
 
@@ -272,12 +294,13 @@ class Node(PendingSubscriptions):
             for durable in self._ahead:
                 self.touch(durable)
         self._settled = self._settle_alike()
-        found = {**self._dirty, **dict.fromkeys(self._in_step(cursor))}
+        found = self._dirty
+        found.update(dict.fromkeys(self._in_step(cursor)))
         if cursor == self._committed and not found:
             return False
         self._target = cursor
         self._todo.extend(found)
-        self._dirty.clear()
+        self._dirty = {}
         costs = (each.letters.cost for each in found if each.letters is not None)
         self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
         return True
@@ -355,10 +378,6 @@ class Node(PendingSubscriptions):
             return None
         self._number += 1
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
-
-    def book(self, durables: Iterable[Durable]) -> None:
-        """Book what was taken for these sessions: the next commit has to, and may have too many to do it at once."""
-        self._catch_up(durables)
 
     def _changes(self, cursor: LogId, durables: Iterable[Durable], released: int = 0) -> _Found:
         """What the store has to learn of these sessions. `released`: what withheld letters may cost that are told too."""

@@ -14,13 +14,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from crewel.delivery.pending_letters import LetterBacklog
-from crewel.delivery.records import EndReason, LogId, SessionName, Waiting
+from crewel.delivery.records import EndReason, LogId, SessionName, Settled, Waiting
 
 if TYPE_CHECKING:
     from crewel.delivery.durable import Durable
 
-MOST_OWED: Final = 50_000
-"""Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between."""
+MOST_OWED: Final = 1_000_000
+"""Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between. They
+take some 50 MB, and a commit books them in turns long before."""
 
 
 class Audience:
@@ -109,6 +110,25 @@ class Recent:
             if some:
                 lacking.update((each, None) for each in audience.sessions if each in some)
         return lacking
+
+    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
+        """Forget what was taken up to this number, which `others` have booked, and those who have booked
+        anything. Returns what all but these have settled."""
+        settled = []
+        for audience in self.audiences:
+            ids = tuple(taken.id for taken in audience.recent if taken.number <= upto)
+            names = audience.names_but(others | self.booked.keys()) if ids else ()
+            if names:
+                settled.append(Settled(ids, names))
+            audience.recent = [taken for taken in audience.recent if taken.number > upto]
+        for taken in self.taken:
+            if taken.number <= upto:
+                self.owed -= len(taken.audience.sessions)
+                self.size -= taken.waiting.size
+                taken.open.clear()  # its message may wait in queues for long
+        self.taken = [taken for taken in self.taken if taken.number > upto]
+        self.audiences = [audience for audience in self.audiences if audience.recent]
+        return settled
 
     def clear(self) -> None:
         """Everybody has booked everything, or left it behind."""

@@ -370,12 +370,11 @@ class Durability:
         return False
 
     async def _book(self) -> None:
-        """Book in portions what the next commit tells of many sessions."""
+        """Book in turns what the next commit tells of many sessions."""
         node = self._access.node
-        lacking = list(node.recent.lacking()) if node.recent.owed > MOST_CHANGES else []
-        for start in range(0, len(lacking) - MOST_CHANGES, MOST_CHANGES):
-            node.book(each for each in lacking[start : start + MOST_CHANGES] if not each.is_fenced)
-            await asyncio.sleep(0)  # others have their turn
+        if node.recent.owed > MOST_CHANGES:
+            for _ in node.booking():
+                await asyncio.sleep(0)  # others have their turn
 
     def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
         self._under_way = None
