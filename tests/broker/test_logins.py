@@ -54,25 +54,7 @@ class TestAlive:
 
     def test_before_its_first_connect_a_session_is_not_alive(self, world: World) -> None:
         login(Client(world), name="joe/1")
-        assert login(Client(world), name="joe/1", timeout=60_000)["reconnected"] is True
-
-    def test_a_copy_of_a_handshake_takes_nothing_over_for_two_seconds(self, world: World) -> None:
-        """A proxy may send it twice."""
-        login(Client(world), name="joe/1")
-        world.advance(2.0)
-        told = login(Client(world), name="joe/1")
-        assert (told["errorCode"], told["retryAfter"]) == (IDENTICAL, 2000)
-        world.advance(0.1)
         assert login(Client(world), name="joe/1")["reconnected"] is True
-
-    def test_a_copy_of_a_handshake_with_a_resume_gets_the_same_answer(self, world: World) -> None:
-        resume = login(Client(world), name="joe/1")["resume"]
-        first, copy = Client(world), Client(world)
-        told = login(first, name="joe/1", resume=resume)
-        assert login(copy, name="joe/1", resume=resume) == told
-        assert (copy.id, copy.session) == (first.id, first.session)
-        first.connect()
-        assert login(Client(world), name="joe/1", resume=told["resume"])["reconnected"] is True
 
     def test_while_a_connect_is_held_it_is(self, world: World) -> None:
         old = Client(world)

@@ -22,7 +22,7 @@ from crewel.broker.durability.durability import Durability
 from crewel.broker.guard import Guard
 from crewel.broker.handler_steps import Steps
 from crewel.broker.limiter import Limiter
-from crewel.broker.name_claims import NameClaims, RecentLogin, may_be
+from crewel.broker.name_claims import NameClaims, may_be
 from crewel.broker.names import Names, digest, is_named, new_reply_id, new_resume
 from crewel.broker.outbox.connects import Browsers
 from crewel.broker.outbox.dispatchers import Dispatchers
@@ -131,14 +131,12 @@ class Logins:
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         subject = qos.name.subject if qos.name is not None else ANONYMOUS
         while True:
-            target = self._claims.target(session, qos, message, exchange.peer)
+            target = self._claims.target(session, qos)
             key = target.name if target is not None else _key(qos.name)
             under_way = self._busy.get(key)
             if under_way is None:
                 break
             yield asyncio.shield(under_way)
-        if target is not None and self._repeats(exchange, target, message):
-            return
         self._names.admit(target.name if target is not None else f"client/{subject}")
         done = self._runtime.loop.create_future()
         if key:
@@ -151,27 +149,11 @@ class Logins:
                 yield from self._begin(exchange, session, message, qos)
             else:
                 yield from self._take_over(exchange, session, target, message, qos)
-            if exchange.session is not None and exchange.login is not None:
-                now, remote = self._runtime.loop.time(), exchange.peer.remote
-                login = RecentLogin(now, exchange.session.id, message.fields, remote, exchange.login)
-                self._claims.note_login(exchange.session, login)
         finally:
             self._claims.arriving -= Counter([subject])
             if key:
                 del self._busy[key]
             done.set_result(None)
-
-    def _repeats(self, exchange: Exchange, target: Session, message: Message) -> bool:
-        """Whether this handshake is a copy of the one that the client has just sent, resume included: a proxy may send it
-        twice, and passes on either answer. So both are the same, else one would take the session from the other."""
-        peer = exchange.peer
-        first = self._claims.copied_login(target, message, peer)
-        if first is None:
-            return False
-        if peer.mints_cookie:
-            peer.browser = target.browser
-        exchange.session, exchange.login = target, first.reply
-        return True
 
     # A new session
 

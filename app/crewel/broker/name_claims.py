@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
 
-from crewel.bayeux.message import Fields, Message
 from crewel.broker.names import Names
-from crewel.broker.outbox.exchange import Peer
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
@@ -25,22 +23,6 @@ _TOO_MANY: Final = "user.configuration.maxSession"
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
 
 
-_REPEAT_S: Final = 2.0
-"""For so long a login may come once more, on another connection: from a proxy that sends requests twice."""
-
-
-class RecentLogin(NamedTuple):
-    """A login of which the client has not connected yet."""
-
-    at: float
-    client_id: str
-    fields: Fields
-    """The handshake."""
-    remote: str | None
-    reply: Fields
-    """What it was answered in `ext.session`."""
-
-
 @dataclass(eq=False)
 class NameClaims:
     """The claims of logins on names."""
@@ -51,26 +33,8 @@ class NameClaims:
     _table: SessionTable
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
-    _recent: dict[Session, RecentLogin] = field(default_factory=dict, init=False)
 
-    def note_login(self, session: Session, login: RecentLogin) -> None:
-        """The session has a client, which has not connected yet."""
-        old = [each for each, recent in self._recent.items() if login.at - recent.at > _REPEAT_S]
-        for each in old:
-            del self._recent[each]
-        self._recent.pop(session, None)
-        self._recent[session] = login
-
-    def copied_login(self, session: Session, message: Message, peer: Peer) -> RecentLogin | None:
-        """The last login of the session, if this handshake may be a copy of it: the same, from the same address, moments later,
-        and before its client has connected."""
-        recent = self._recent.get(session)
-        if recent is None or session.state is not State.HANDSHAKEN or session.id != recent.client_id or peer.pushes:
-            return None
-        is_same = (recent.fields, recent.remote) == (message.fields, peer.remote)
-        return recent if is_same and self._runtime.loop.time() - recent.at <= _REPEAT_S else None
-
-    def target(self, session: Session, qos: ConnectQos, message: Message, peer: Peer) -> Session | None:
+    def target(self, session: Session, qos: ConnectQos) -> Session | None:
         """The session that this login takes over; None if it makes one. Raises Refused."""
         name = qos.name
         if qos.resume is not None:
@@ -88,10 +52,6 @@ class NameClaims:
             raise login_refusal(IDENTICAL, name.relative, "the resume is not that of the session's last login")
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
-        if (
-            self.copied_login(there, message, peer) is not None
-        ):  # or it is another client that begins at the same moment
-            raise NameHeld(name.relative, ceil(_REPEAT_S * 1000))
         if session.grants is None and self._is_alive(there):
             left = self._times.gone_in(there, self._runtime.loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
