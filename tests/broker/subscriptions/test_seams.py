@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
 from tests.broker.world import Client, Request, World, data_of
 
 CHANNEL = "/h/a"
@@ -58,6 +58,11 @@ class Reader:
         asking.say("/meta/disconnect")
         position: Fields = reply["ext"]["subscribe"]["position"]
         return position
+
+
+@pytest.fixture
+def world(make_stored: MakeStored) -> StoredWorld:
+    return make_stored(RULES)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
