@@ -26,7 +26,7 @@ import uvloop
 from durable import Figure, write
 from peers import BENCH
 
-from crewel.delivery.records import Commit, Letter, LogId, SessionName, Transient
+from crewel.delivery.records import Commit, LogId, PendingDeadLetter, SessionName, Transient
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import dead_letters, leases, log, sessions
@@ -81,11 +81,11 @@ async def fill(store: Store, count: int) -> float:
     codes, weights = list(CODES), list(CODES.values())
     body = b'{"channel":"/bench/c0","data":{"text":"' + b"x" * 160 + b'"}}'
 
-    def one(number: int) -> Letter:
+    def one(number: int) -> PendingDeadLetter:
         name = RARE if number % 100 == 0 else names[1 + draw.randrange(SESSIONS)]
         message = Transient(f"{number}", f"{number}000", f"/bench/c{draw.randrange(CHANNELS)}", body, "client/ann/1")
         code = draw.choices(codes, weights)[0]
-        return Letter(SessionName(name), LogId(0), code, "it did not want this", 1, message)
+        return PendingDeadLetter(SessionName(name), LogId(0), code, "it did not want this", 1, message)
 
     before = await processor(store)
     for number, start in enumerate(range(0, count, AT_ONCE), 1):

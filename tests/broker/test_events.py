@@ -8,7 +8,7 @@ import pytest
 
 from crewel.broker.events import Events
 from crewel.broker.session import Session
-from crewel.delivery.dispatcher import Buried, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.delivery.states import Holdback
@@ -50,7 +50,9 @@ def tell_everything(events: Events) -> None:
     joe, someone, nobody = session(), session("client/ann/1", is_reliable=False), session("", is_reliable=False)
     for each in (joe, someone, nobody):
         events._opened(each)
-    events.judged(joe, Dispatcher(Rules()), Judgement(buried=[Buried(entry("/a", 7), "user.update.error", "why", 1)]))
+    events.judged(
+        joe, Dispatcher(Rules()), Judgement(buried=[FailedDelivery(entry("/a", 7), "user.update.error", "why", 1)])
+    )
     events.held(joe, HOLDBACK)
     events.released(joe)
     events.overflow(joe, "dropOldest")

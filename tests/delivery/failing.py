@@ -13,10 +13,10 @@ from math import inf
 from typing import Any, Final
 
 from crewel.delivery.dispatcher import Rules
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.outcomes import OnUserError
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Waiting
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.qos.connect import OverflowPolicy, Settle
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
@@ -62,17 +62,17 @@ class FailingLedger(Ledger):
     def __init__(self) -> None:
         super().__init__()
         self.owed = 0
-        self.letters: list[Letter] = []
+        self.letters: list[PendingDeadLetter] = []
         """Of stored messages, and not sent again."""
         self.volatile: set[str] = set()
         """Messages that were never stored, and are letters."""
-        self.redriven: dict[LogId, Letter] = {}
+        self.redriven: dict[LogId, PendingDeadLetter] = {}
 
     def published(self, log_id: LogId, channel: str) -> None:
         super().published(log_id, channel)
         self.owed += sum(log_id in account.waiting for account in self.accounts.values())
 
-    def _book(self, ended: Iterable[Ended], letters: Iterable[Letter]) -> None:
+    def _book(self, ended: Iterable[Disposition], letters: Iterable[PendingDeadLetter]) -> None:
         stored = [letter for letter in letters if letter.message is None]
         for letter in letters:
             if letter.message is not None:
@@ -83,7 +83,7 @@ class FailingLedger(Ledger):
         super()._book(ended, stored)
         self.letters += stored
 
-    def moved(self, letter: Letter, log_id: LogId) -> None:
+    def moved(self, letter: PendingDeadLetter, log_id: LogId) -> None:
         """The letter waits for its receiver again, under this id."""
         if log_id not in self.redriven:
             if letter not in self.letters:
@@ -112,7 +112,7 @@ class FailingStore(StoreModel):
     def hold(self, token: str, name: SessionName, told: dict[str, Any] | None) -> None:
         self._fence(token, name).record.dispatch = told
 
-    def redrive(self, token: str, letter: Letter) -> LogId | None:
+    def redrive(self, token: str, letter: PendingDeadLetter) -> LogId | None:
         """The new id; None if it cannot be. Asked again, it answers the same."""
         self._node(token)
         row = self.contents.sessions.get(letter.session)
@@ -122,18 +122,20 @@ class FailingStore(StoreModel):
             return None
         self.clock += 1
         log_id = self.contents.last = self._moved[id(letter)] = LogId(max(self.contents.last + 1, self.clock))
-        row.record.inbox[log_id] = Waiting(0, 2)
+        row.record.inbox[log_id] = PendingMessage(0, 2)
         row.bodies[log_id] = letter  # type: ignore[assignment]
         return log_id
 
-    def end(self, token: str, name: SessionName, ended: Sequence[Ended], letters: Sequence[Letter]) -> None:
+    def end(
+        self, token: str, name: SessionName, ended: Sequence[Disposition], letters: Sequence[PendingDeadLetter]
+    ) -> None:
         row = self.contents.sessions.get(name)
         if row is not None and self._is_owner(token, name):  # what is sent again has not reached its owner, perhaps
             told = {each for group in ended for each in group.ids}
             untold = self._untold(row, told)
             if untold:
-                ended = [*ended, Ended(name, EndReason.DEAD, untold)]
-                letters = [*letters, *(Letter(name, each, *DEAD_SESSION) for each in untold)]
+                ended = [*ended, Disposition(name, EndReason.DEAD, untold)]
+                letters = [*letters, *(PendingDeadLetter(name, each, *DEAD_SESSION) for each in untold)]
         super().end(token, name, ended, letters)
 
     def _untold(self, row: SessionRow, told: set[LogId]) -> tuple[LogId, ...]:
@@ -160,15 +162,15 @@ class FailingRun(Run):
         self,
         seed: int,
         *,
-        node: type[Node] = Node,
-        durable: type[Durable] = Durable,
+        node: type[LogConsumer] = LogConsumer,
+        durable: type[DurableSession] = DurableSession,
         receiver: type[Receiver] = Receiver,
         server: type[ReceivingServer] = ReceivingServer,
         store: type[FailingStore] | None = None,
     ) -> None:
         parts = {"kinds": KINDS, "receiver_class": receiver}
         bound: type[Server] = type(server.__name__, (server,), parts)
-        self.clients: dict[Durable, Client] = {}
+        self.clients: dict[DurableSession, Client] = {}
         self.clock = 0.0
         self._sent = 0
         super().__init__(seed, (store or FailingStore)(), node=node, durable=durable, server=bound)
@@ -202,7 +204,7 @@ class FailingRun(Run):
 
     # Receivers
 
-    def _receiving(self) -> tuple[ReceivingServer, Durable] | None:
+    def _receiving(self) -> tuple[ReceivingServer, DurableSession] | None:
         found = self._session()
         if found is None:
             return None
@@ -211,7 +213,7 @@ class FailingRun(Run):
         server.now = self.clock
         return server, durable
 
-    def _client(self, durable: Durable) -> Client:
+    def _client(self, durable: DurableSession) -> Client:
         return self.clients.setdefault(durable, Client())
 
     def _refill(self) -> None:
@@ -260,7 +262,7 @@ class FailingRun(Run):
             server, durable = found
             self._tell(server, durable, self._client(durable))
 
-    def _tell(self, server: ReceivingServer, durable: Durable, client: Client) -> None:
+    def _tell(self, server: ReceivingServer, durable: DurableSession, client: Client) -> None:
         count = self.random.randint(0, 3)
         named = [self.random.choice(client.got) for _ in range(count) if client.got]
         server.told(durable, [{"id": each, **self.random.choice(SAID)} for each in named])

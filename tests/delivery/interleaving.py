@@ -14,15 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
-    Ended,
-    Letter,
+    Disposition,
     Logged,
     LogId,
+    PendingDeadLetter,
     SessionName,
     SessionRecord,
     Submission,
@@ -54,7 +54,9 @@ class Store(Stored, Protocol):
     def subscribe(self, token: str, name: SessionName, patterns: Sequence[str]) -> dict[str, LogId]: ...
     def unsubscribe(self, token: str, name: SessionName, patterns: Sequence[str]) -> dict[str, tuple[LogId, LogId]]: ...
     def close(self, token: str, name: SessionName) -> LogId: ...
-    def end(self, token: str, name: SessionName, ended: Sequence[Ended], letters: Sequence[Letter]) -> None: ...
+    def end(
+        self, token: str, name: SessionName, ended: Sequence[Disposition], letters: Sequence[PendingDeadLetter]
+    ) -> None: ...
     def spill(self, token: str, name: SessionName, ids: Sequence[LogId]) -> list[LogId]: ...
     def commit(self, token: str, commit: Commit) -> list[SessionName]: ...
     def snapshot(self) -> None: ...
@@ -73,8 +75,8 @@ class Run:
         seed: int,
         store: Store,
         *,
-        node: type[Node] = Node,
-        durable: type[Durable] = Durable,
+        node: type[LogConsumer] = LogConsumer,
+        durable: type[DurableSession] = DurableSession,
         server: type[Server] = Server,
         loses: bool = False,
     ) -> None:
@@ -138,13 +140,13 @@ class Run:
         serving = [each for each in self.servers if each.node is not None and not each.is_asleep]
         return self.random.choice(serving) if serving else None
 
-    def _session(self) -> tuple[Server, Durable] | None:
+    def _session(self) -> tuple[Server, DurableSession] | None:
         """Any session of such a server that neither comes nor goes."""
         server = self._server()
         sessions = [] if server is None else server.sessions
         return (server, self.random.choice(sessions)) if server is not None and sessions else None
 
-    def _open(self) -> tuple[Server, Durable, LogId] | None:
+    def _open(self) -> tuple[Server, DurableSession, LogId] | None:
         """Any open message of such a session."""
         found = self._session()
         ids = [] if found is None else [*found[1].open, *found[1].inbox]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from crewel.delivery.records import Change, Ended, EndReason, Letter, LogId, SessionName, SessionRecord
+from crewel.delivery.records import Change, Disposition, EndReason, LogId, PendingDeadLetter, SessionName, SessionRecord
 
 MATCHING = {"/a": ("/a", "/*"), "/b": ("/b", "/*"), "/c": ("/c", "/*")}
 """The patterns of each channel."""
@@ -23,7 +23,7 @@ class Broken(AssertionError):
 class Stored(Protocol):
     """What the ledger wants to see of a store."""
 
-    def take_notes(self) -> tuple[list[Ended], list[Letter]]: ...
+    def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]: ...
     def sessions(self) -> dict[SessionName, tuple[str, SessionRecord]]: ...
     def cursor(self, token: str) -> LogId: ...
     def has_body(self, name: SessionName, log_id: LogId) -> bool: ...
@@ -86,7 +86,7 @@ class Ledger:
         """Book what the store's last step wrote into facts and letters."""
         self._book(*store.take_notes())
 
-    def _book(self, ended: Iterable[Ended], letters: Iterable[Letter]) -> None:
+    def _book(self, ended: Iterable[Disposition], letters: Iterable[PendingDeadLetter]) -> None:
         dead = [(each.session, log_id) for each in ended if each.reason is EndReason.DEAD for log_id in each.ids]
         if sorted(dead) != sorted((letter.session, letter.id) for letter in letters):
             raise Broken(f"dead are {dead}, and the letters are {letters}")

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from typing import Any, NamedTuple
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
-from crewel.delivery.pending import Pending
-from crewel.delivery.recent import Audience, Recent, Taken
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.fan_out_buffer import FanOutBuffer, FanOutRecord, SubscriberSet
+from crewel.delivery.log_consumer import LogConsumer
+from crewel.delivery.pending_subscriptions import Pending
 from crewel.delivery.records import (
     Change,
     Commit,
-    Ended,
-    Letter,
+    Disposition,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Settled,
-    Waiting,
 )
 from crewel.errors import StoreFull
 from tests.delivery.server_model import Request, Server
@@ -34,8 +34,8 @@ class Mutation(NamedTuple):
     """One rule taken out."""
 
     rule: str
-    node: type[Node] = Node
-    durable: type[Durable] = Durable
+    node: type[LogConsumer] = LogConsumer
+    durable: type[DurableSession] = DurableSession
     server: type[Server] = Server
     store: Callable[[], StoreModel] = StoreModel
     first: int = 0
@@ -45,99 +45,101 @@ class Mutation(NamedTuple):
 # Rules of the node
 
 
-class PassesPending(Node):
-    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+class PassesPending(LogConsumer):
+    def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
         pending = super().subscribing(durable, patterns)
         pending.cursor = FAR
         return pending
 
 
-class SeesNothingPending(Node):
+class SeesNothingPending(LogConsumer):
     def answered(self, pending: Pending, intervals: Any) -> list[LogId]:
         pending.seen.clear()
         return super().answered(pending, intervals)
 
 
-class GivesAgainWhatIsSeen(Node):
-    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
+class GivesAgainWhatIsSeen(LogConsumer):
+    def _forget_seen(self, durable: DurableSession, owed: Collection[LogId]) -> None:
         pass
 
 
-class NeedsNothingOpen(Node):
+class NeedsNothingOpen(LogConsumer):
     def _lows(self) -> Iterable[LogId]:
         return ()
 
 
-class ForgetsWhatIsDirty(Node):
-    def touch(self, durable: Durable) -> None:
+class ForgetsWhatIsDirty(LogConsumer):
+    def touch(self, durable: DurableSession) -> None:
         if len(durable) % 3:
             super().touch(durable)
 
 
-class EndsInOneStep(Node):
-    def committed(self, commit: Commit) -> list[Durable]:
+class EndsInOneStep(LogConsumer):
+    def committed(self, commit: Commit) -> list[DurableSession]:
         super().committed(commit)
         return [each for each in self._beside if each.ending is not None]
 
 
-class LeavesAtOnce(Node):
-    def leave(self, durable: Durable) -> None:
+class LeavesAtOnce(LogConsumer):
+    def leave(self, durable: DurableSession) -> None:
         self.drop(durable)
 
 
-class StartsAtTheEnd(Node):
+class StartsAtTheEnd(LogConsumer):
     @staticmethod
     def starting_cursor(records: Iterable[SessionRecord], last: LogId) -> LogId:
         return last
 
 
-class TakesBesideNothing(Node):
-    def _take_beside(self, log_id: LogId, patterns: Collection[str], waiting: Waiting, taken: list[Durable]) -> None:
+class TakesBesideNothing(LogConsumer):
+    def _take_beside(
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
+    ) -> None:
         for durable, group in self._pending.items():
             if durable not in taken:
                 for pending in group:
                     pending.seen.append((log_id, patterns, waiting))
 
 
-class LetsSubscribesOverrule(Node):
+class LetsSubscribesOverrule(LogConsumer):
     def _ends_soon(self, pending: Pending, pattern: str, since: LogId) -> bool:
         return False
 
 
-class CommitsWhatIsBooked(Node):
+class CommitsWhatIsBooked(LogConsumer):
     def _settle_alike(self) -> tuple[Settled, ...]:
         self.recent.clear()
         return ()
 
 
-class PassesWhoHasBooked(Node):
+class PassesWhoHasBooked(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
         self.recent = ForgetsWhoHasBooked()
 
 
-class PassesWhoLacks(Node):
+class PassesWhoLacks(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
         self.recent = ForgetsWhoLacks()
 
 
-class NotesForWhoHasBooked(Node):
-    def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
+class NotesForWhoHasBooked(LogConsumer):
+    def acknowledged(self, durable: DurableSession, log_id: LogId, taken: FanOutRecord | None) -> None:
         if taken is not None:
             taken.open.discard(durable)
         else:
             super().acknowledged(durable, log_id, taken)
 
 
-class BooksInSilence(Node):
-    def _regroup(self, durable: Durable) -> None:
+class BooksInSilence(LogConsumer):
+    def _regroup(self, durable: DurableSession) -> None:
         super()._regroup(durable)
         durable.owes = False
 
 
-class KeepsItsAudiences(Node):
-    def audience(self, patterns: Collection[str], hearing: Iterable[Durable]) -> Audience | None:
+class KeepsItsAudiences(LogConsumer):
+    def audience(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
         found = super().audience(patterns, hearing)
         self.recent.version = -2
         return found
@@ -148,19 +150,19 @@ class KeepsItsAudiences(Node):
         return super().holds_still
 
 
-class TakesForAllBesideOthers(Node):
+class TakesForAllBesideOthers(LogConsumer):
     @property
     def holds_still(self) -> bool:
         return True
 
 
-class MovesToWhereverItIs(Node):
+class MovesToWhereverItIs(LogConsumer):
     def _last_part(self) -> Commit | None:
         self._target = self.cursor
         return super()._last_part()
 
 
-class MovesWithoutWhoIsAhead(Node):
+class MovesWithoutWhoIsAhead(LogConsumer):
     def _last_part(self) -> Commit | None:
         ahead, self._ahead = self._ahead, {}
         commit = super()._last_part()
@@ -168,51 +170,51 @@ class MovesWithoutWhoIsAhead(Node):
         return commit
 
 
-class NeedsWhatIsOpenNow(Node):
+class NeedsWhatIsOpenNow(LogConsumer):
     def _lows(self) -> Iterable[LogId]:
         for durable in self._owing:
             self._owing[durable] = durable.low or FAR
         return super()._lows()
 
 
-class ForgetsWhatItWithholds(Node):
+class ForgetsWhatItWithholds(LogConsumer):
     def _some_letters(self) -> Commit | None:
         return None
 
 
-class WithholdsNothing(Node):
+class WithholdsNothing(LogConsumer):
     def _begin(self) -> bool:
         begun = super()._begin()
         self._withholds = False
         return begun
 
 
-class RestsBetweenLetters(Node):
+class RestsBetweenLetters(LogConsumer):
     def commit(self) -> Commit | None:
         commit = super().commit()
         self.has_more = self.is_divided
         return commit
 
 
-class PassesWhoWasBooked(Recent):
-    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
+class PassesWhoWasBooked(FanOutBuffer):
+    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
         return super().leave_behind(upto, others & self.booked.keys())
 
 
-class BooksInStepsAndPasses(Node):
+class BooksInStepsAndPasses(LogConsumer):
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         super().__init__(cursor, last)
         self.recent = PassesWhoWasBooked()
 
 
-class ForgetsWhoIsLeftBehind(Node):
+class ForgetsWhoIsLeftBehind(LogConsumer):
     def booking(self) -> Iterator[None]:
         yield from super().booking()
         self._left_behind = []
 
 
-class CountsWhatHasGone(Node):
-    def drop(self, durable: Durable) -> None:
+class CountsWhatHasGone(LogConsumer):
+    def drop(self, durable: DurableSession) -> None:
         letters, durable.letters = durable.letters, None
         super().drop(durable)
         durable.letters = letters
@@ -221,7 +223,7 @@ class CountsWhatHasGone(Node):
 # Rules of the session
 
 
-class WithholdsWithoutOpening(Durable):
+class WithholdsWithoutOpening(DurableSession):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         letters, self.letters = self.letters, None
         change = super().changed(cursor, committed)
@@ -229,8 +231,8 @@ class WithholdsWithoutOpening(Durable):
         return change
 
 
-class OpensWhatWasSpilled(Durable):
-    def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
+class OpensWhatWasSpilled(DurableSession):
+    def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
         opened, settled, unboxed = super()._open_changes(through)
         if self.letters is not None:
             kept = self.letters.kept
@@ -238,90 +240,92 @@ class OpensWhatWasSpilled(Durable):
         return opened, settled, unboxed
 
 
-class ReleasesAhead(Durable):
-    def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:
+class ReleasesAhead(DurableSession):
+    def take_ended(
+        self, through: LogId | None = None, most: int = 0
+    ) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         return super().take_ended(FAR if most else through, most)
 
 
-class NeedsNothingForLetters(Durable):
+class NeedsNothingForLetters(DurableSession):
     @property
     def low(self) -> LogId | None:
         return next(iter(self.open), None)
 
 
-class SettlesBeforeItTakes(Durable):
-    def catch_up(self) -> None:
+class SettlesBeforeItTakes(DurableSession):
+    def apply_pending(self) -> None:
         acknowledged, self.acknowledged = self.acknowledged, []
         for log_id in acknowledged:
             self.booked.pop(log_id, None)
-        super().catch_up()
+        super().apply_pending()
 
 
-class SettlesAllThatWasTaken(Durable):
-    def _book(self, recent: Recent) -> None:
+class SettlesAllThatWasTaken(DurableSession):
+    def _book(self, recent: FanOutBuffer) -> None:
         for taken in recent.taken:
             taken.open.discard(self)
         super()._book(recent)
 
 
-class BooksAgain(Durable):
-    def _book(self, recent: Recent) -> None:
+class BooksAgain(DurableSession):
+    def _book(self, recent: FanOutBuffer) -> None:
         self.upto = 0
         super()._book(recent)
 
 
-class TakesForEverybody(Durable):
-    def _book(self, recent: Recent) -> None:
+class TakesForEverybody(DurableSession):
+    def _book(self, recent: FanOutBuffer) -> None:
         for taken in recent.taken:
             if self not in taken.audience.sessions:
                 taken.open.add(self)
         super()._book(recent)
 
 
-class SettlesForEverybody(Durable):
-    def _book(self, recent: Recent) -> None:
+class SettlesForEverybody(DurableSession):
+    def _book(self, recent: FanOutBuffer) -> None:
         for taken in recent.taken:
             if self not in taken.open:
-                taken.audience = Audience([*taken.audience.sessions, self])
+                taken.audience = SubscriberSet([*taken.audience.sessions, self])
         super()._book(recent)
 
 
-class ForgetsWhoHasBooked(Recent):
-    def lacking(self) -> dict[Durable, None]:
+class ForgetsWhoHasBooked(FanOutBuffer):
+    def lacking(self) -> dict[DurableSession, None]:
         self.booked.clear()
         return super().lacking()
 
-    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
+    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
         self.booked.clear()
         return super().leave_behind(upto, others)
 
 
-class ForgetsWhoLacks(Recent):
-    def lacking(self) -> dict[Durable, None]:
+class ForgetsWhoLacks(FanOutBuffer):
+    def lacking(self) -> dict[DurableSession, None]:
         return dict(self.booked)
 
 
-class BelievesInSubscriptions(Durable):
+class BelievesInSubscriptions(DurableSession):
     def is_owed_all(self, patterns: Collection[str], cursor: LogId) -> bool:
         return True
 
 
-class PassesItsOwnCursor(Durable):
+class PassesItsOwnCursor(DurableSession):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         return super().changed(max(cursor, self.floor), committed)
 
 
-class ForgetsIntervalsEarly(Durable):
+class ForgetsIntervalsEarly(DurableSession):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         return super().changed(cursor, FAR)
 
 
-class EndsAhead(Durable):
+class EndsAhead(DurableSession):
     def through(self, cursor: LogId) -> LogId:
         return FAR
 
 
-class WantsAgainWhatEndedAhead(Durable):
+class WantsAgainWhatEndedAhead(DurableSession):
     def wants(self, patterns: Collection[str], log_id: LogId) -> bool:
         stored, inbox = self._stored, self._stored_inbox
         self._stored, self._stored_inbox = {}, set()
@@ -330,15 +334,15 @@ class WantsAgainWhatEndedAhead(Durable):
         return wanted
 
 
-class IgnoresItsOwnCursor(Durable):
+class IgnoresItsOwnCursor(DurableSession):
     @classmethod
-    def adopted(cls, record: SessionRecord) -> Durable:
+    def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
         durable.floor = LogId(0)
         return durable
 
 
-class ParksOutOfOrder(Durable):
+class ParksOutOfOrder(DurableSession):
     def park(self, log_id: LogId) -> None:
         self.parked.insert(0, log_id)
 
@@ -385,7 +389,7 @@ class CommitsAnew(Server):
 class BoxesEarly(Server):
     """Lets the log go on before the store has copied what is open."""
 
-    def spill(self, durable: Durable, ids: list[LogId]) -> None:
+    def spill(self, durable: DurableSession, ids: list[LogId]) -> None:
         super().spill(durable, ids)
         self.serving.boxed(durable, ids)
 
@@ -393,7 +397,7 @@ class BoxesEarly(Server):
 class FreesNamesEarly(Server):
     """Lets a client log in under the name of a session whose end is not answered."""
 
-    def _end(self, durable: Durable) -> None:
+    def _end(self, durable: DurableSession) -> None:
         super()._end(durable)
         self.busy.discard((durable.name, ""))
 
@@ -449,7 +453,7 @@ class NotesForOthers(StoreModel):
 
 
 class SpillsNothing(StoreModel):
-    def _box(self, row: SessionRow, log_id: LogId, waiting: Waiting) -> None:
+    def _box(self, row: SessionRow, log_id: LogId, waiting: PendingMessage) -> None:
         row.record.inbox[log_id] = waiting
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.node import Node
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.order import place_of, priority_of, rank_of
 from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission
 from tests.delivery.failing import FailingLedger, FailingRun
@@ -53,7 +53,7 @@ class RankedReceiver(Receiver):
 
     ledger: RankedLedger
     """Of the run; its clock is that of all servers."""
-    node: Node
+    node: LogConsumer
     """Of its server."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -138,13 +138,13 @@ class RankedServer(ReceivingServer):
 
     ledger: RankedLedger
 
-    def receiver(self, durable: Durable) -> Receiver:
+    def receiver(self, durable: DurableSession) -> Receiver:
         receiver = super().receiver(durable)
         assert isinstance(receiver, RankedReceiver)
         receiver.node = self.serving
         return receiver
 
-    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         owed = [*ids]
         super()._owe(durable, owed)
         if owed and durable in self.receivers:
@@ -178,18 +178,18 @@ class RankedServer(ReceivingServer):
             if over and not durable.is_fenced:
                 raise Broken(f"{over} had to go, and wait for {durable.name} after a sweep at {self.ledger.now}")
 
-    def close(self, durable: Durable) -> None:
+    def close(self, durable: DurableSession) -> None:
         if durable in self.receivers:
             receiver = self.receivers[durable]
             assert isinstance(receiver, RankedReceiver)
             receiver.leave()
         super().close(durable)
 
-    def _end_open(self, durable: Durable) -> None:
+    def _end_open(self, durable: DurableSession) -> None:
         durable.expire(durable.expired(self.ledger.now))
         super()._end_open(durable)
 
-    def _end(self, durable: Durable) -> None:
+    def _end(self, durable: DurableSession) -> None:
         super()._end(durable)
         letters = self.requests[-1].arguments[2]
         for letter in letters:

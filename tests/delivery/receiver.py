@@ -9,10 +9,10 @@ from math import inf
 
 from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import Dispatcher, Rules
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import in_order, insert, place_of, rank_of
-from crewel.delivery.records import EndReason, Letter, LogId, Transient
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Transient
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin
 from tests.delivery.ledger import Broken
@@ -21,7 +21,7 @@ from tests.delivery.ledger import Broken
 class Receiver:
     """One session as its server has it: what the client has got, what is queued, and what decides about it."""
 
-    def __init__(self, durable: Durable, rules: Rules, policy: OverflowPolicy) -> None:
+    def __init__(self, durable: DurableSession, rules: Rules, policy: OverflowPolicy) -> None:
         self.durable = durable
         self.policy = policy
         self.dispatcher = Dispatcher(rules)
@@ -164,7 +164,7 @@ class Receiver:
         self._take_out(entry)
         self._ended(entry)
         message = None if entry.position else Transient(_id(entry), "0", entry.channel, entry.wire)
-        self.durable.bury(Letter(self.durable.name, entry.position, code, reason, attempts, message))
+        self.durable.bury(PendingDeadLetter(self.durable.name, entry.position, code, reason, attempts, message))
 
     def _forget(self, place: LogId) -> None:
         for entry in [each for each in (*self._sent(), *self.queue) if each.position == place]:
@@ -173,7 +173,7 @@ class Receiver:
 
     def bury_stored(self, place: LogId, code: str, reason: str) -> None:
         self._forget(place)
-        self.durable.bury(Letter(self.durable.name, place, code, reason, 0))
+        self.durable.bury(PendingDeadLetter(self.durable.name, place, code, reason, 0))
 
     def bury_transients(self, code: str, reason: str) -> None:
         for entry in self._transients():

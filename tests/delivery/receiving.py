@@ -9,10 +9,19 @@ from dataclasses import replace
 from typing import Any
 
 from crewel.delivery.dispatcher import Judgement, Rules
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.recent import Taken
-from crewel.delivery.records import BATCH_BLOCK, Ended, EndReason, Letter, Logged, LogId, SessionName, Waiting
+from crewel.delivery.fan_out_buffer import FanOutRecord
+from crewel.delivery.records import (
+    BATCH_BLOCK,
+    Disposition,
+    EndReason,
+    Logged,
+    LogId,
+    PendingDeadLetter,
+    PendingMessage,
+    SessionName,
+)
 from crewel.delivery.states import Holdback
 from crewel.delivery.statuses import read_statuses
 from crewel.errors import StoreError
@@ -33,7 +42,7 @@ class ReceivingServer(Server):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.receivers: dict[Durable, Receiver] = {}
+        self.receivers: dict[DurableSession, Receiver] = {}
 
     def serve(self) -> None:
         super().serve()
@@ -44,12 +53,12 @@ class ReceivingServer(Server):
                 receiver.is_late = True
                 self._restore(receiver, self.records[durable.name].dispatch)
 
-    def receiver(self, durable: Durable) -> Receiver:
+    def receiver(self, durable: DurableSession) -> Receiver:
         if durable not in self.receivers:
             self.receivers[durable] = self.receiver_class(durable, *self.kinds[durable.name])
         return self.receivers[durable]
 
-    def _logged_in(self, durable: Durable) -> None:
+    def _logged_in(self, durable: DurableSession) -> None:
         """A client takes over, or is the first."""
         receiver = self.receiver(durable)
         had_sink = receiver.dispatcher.sink is not None
@@ -81,19 +90,19 @@ class ReceivingServer(Server):
 
     # Messages
 
-    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         owed = [*ids]
         super()._owe(durable, owed)
         if owed and durable in self.receivers:
             self.receivers[durable].is_late = True
 
-    def _send(self, durable: Durable, logged: Logged, taken: Taken | None = None) -> None:
+    def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord | None = None) -> None:
         self._deliver(durable, logged, is_bounded=True)
 
-    def _compare(self, ended: Iterable[Ended]) -> None:
+    def _compare(self, ended: Iterable[Disposition]) -> None:
         """Its receivers know what they have acknowledged."""
 
-    def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
+    def _deliver(self, durable: DurableSession, logged: Logged, *, is_bounded: bool) -> None:
         receiver = self.receivers.get(durable)
         if receiver is None:
             return  # it is ending
@@ -106,7 +115,7 @@ class ReceivingServer(Server):
             receiver.enqueue(entry)
         receiver.check()
 
-    def push(self, durable: Durable, message_id: str, **qualities: int) -> None:
+    def push(self, durable: DurableSession, message_id: str, **qualities: int) -> None:
         """A message that is not stored arrives."""
         receiver = self.receiver(durable)
         entry = Entry({"channel": "/a"}, **qualities)
@@ -134,14 +143,14 @@ class ReceivingServer(Server):
         self.serving.touch(durable)
         return False
 
-    def redrive(self, letter: Letter) -> None:
+    def redrive(self, letter: PendingDeadLetter) -> None:
         """An operator sends a letter to its receiver again."""
 
         def answered(answer: LogId | StoreError | None) -> None:
             durable = self.serving.sessions.get(letter.session)
             if not isinstance(answer, int) or durable is None or durable not in self.receivers:
                 return
-            if durable.arrived(answer, Waiting(0, 2)):
+            if durable.arrived(answer, PendingMessage(0, 2)):
                 self._received[durable].add(answer)
                 self.serving.touch(durable)
                 receiver = self.receivers[durable]
@@ -157,7 +166,7 @@ class ReceivingServer(Server):
 
     # What clients and time do
 
-    def told(self, durable: Durable, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def told(self, durable: DurableSession, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Statuses came; returns those that do not count."""
         receiver = self.receiver(durable)
         statuses, rejected = read_statuses(given)
@@ -187,13 +196,13 @@ class ReceivingServer(Server):
         receiver.look()
         receiver.check()
 
-    def ring(self, durable: Durable) -> None:
+    def ring(self, durable: DurableSession) -> None:
         """It may be time for something."""
         receiver = self.receiver(durable)
         receiver.dispatcher.resume(self.now)
         self._carry_out(receiver, receiver.dispatcher.overdue(self.now))
 
-    def operate(self, durable: Durable, what: str, count: int) -> None:
+    def operate(self, durable: DurableSession, what: str, count: int) -> None:
         """An operator does something with the queue."""
         receiver = self.receiver(durable)
         match what:
@@ -215,16 +224,16 @@ class ReceivingServer(Server):
 
     # Ends of sessions
 
-    def close(self, durable: Durable) -> None:
+    def close(self, durable: DurableSession) -> None:
         if receiver := self.receivers.pop(durable, None):
             if durable.is_named or durable.death is not None:
                 receiver.bury_transients(*(durable.death or DEAD_SESSION))
             self.serving.touch(durable)
         super().close(durable)
 
-    def _end_open(self, durable: Durable) -> None:
+    def _end_open(self, durable: DurableSession) -> None:
         for log_id in [*durable.open, *durable.inbox]:
             if durable.is_named or durable.death is not None:
-                durable.bury(Letter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
+                durable.bury(PendingDeadLetter(durable.name, log_id, *(durable.death or DEAD_SESSION)))
             else:
                 durable.settle(log_id, EndReason.LAPSED)

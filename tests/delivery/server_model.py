@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.node import Node
-from crewel.delivery.recent import Audience, Taken
+from crewel.delivery.fan_out_buffer import FanOutRecord, SubscriberSet
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     Logged,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Submission,
-    Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUncertain
 from tests.delivery.ledger import MATCHING, Broken, Ledger
@@ -53,13 +53,15 @@ class Request:
 class Server:
     """One process, with what it has in memory."""
 
-    def __init__(self, token: str, last: LogId, ledger: Ledger, node: type[Node], durable: type[Durable]) -> None:
+    def __init__(
+        self, token: str, last: LogId, ledger: Ledger, node: type[LogConsumer], durable: type[DurableSession]
+    ) -> None:
         self.token = token
         self.last = last
         self.ledger = ledger
         self.node_class = node
         self.durable_class = durable
-        self.node: Node | None = None
+        self.node: LogConsumer | None = None
         """None while it adopts."""
         self.records: dict[SessionName, SessionRecord] = {}
         self.requests: deque[Request] = deque()
@@ -73,25 +75,25 @@ class Server:
         """The steps that come before the next commit."""
         self.is_asleep = False
         self.is_gone = False
-        self._received: dict[Durable, set[LogId]] = {}
-        self._newest: dict[tuple[Durable, str], LogId] = {}
-        self._audiences: dict[str, tuple[int, Audience]] = {}
-        """By channel, who gets all that comes, and since which version of `Node.recent`."""
-        self._sent: dict[Durable, list[tuple[LogId, Taken | None]]] = {}
+        self._received: dict[DurableSession, set[LogId]] = {}
+        self._newest: dict[tuple[DurableSession, str], LogId] = {}
+        self._audiences: dict[str, tuple[int, SubscriberSet]] = {}
+        """By channel, who gets all that comes, and since which version of `LogConsumer.recent`."""
+        self._sent: dict[DurableSession, list[tuple[LogId, FanOutRecord | None]]] = {}
         """What the client of a session was sent at once, and has not acknowledged."""
         self._answered: defaultdict[SessionName, set[LogId]] = defaultdict(set)
         """What the clients of this server have said that they have got."""
-        self._late: set[Durable] = set()
+        self._late: set[DurableSession] = set()
         """Sessions that may find older messages after newer ones, for an outcome was unknown."""
 
     @property
-    def serving(self) -> Node:
+    def serving(self) -> LogConsumer:
         """The node of a server that has adopted all there was."""
         assert self.node is not None
         return self.node
 
     @property
-    def sessions(self) -> list[Durable]:
+    def sessions(self) -> list[DurableSession]:
         """Those that neither come nor go."""
         present = self.serving.sessions.values()
         return [each for each in present if each.ending is None and (each.name, "") not in self.busy]
@@ -153,14 +155,14 @@ class Server:
 
         self._ask("login", name, then=answered, in_doubt=lambda: self.busy.discard((name, "")))
 
-    def _logged_in(self, durable: Durable) -> None:
+    def _logged_in(self, durable: DurableSession) -> None:
         """A client has the session, with batch numbers of its own."""
 
-    def reserve(self, durable: Durable) -> None:
+    def reserve(self, durable: DurableSession) -> None:
         durable.batch += BATCH_BLOCK
         self.serving.touch(durable)
 
-    def close(self, durable: Durable) -> None:
+    def close(self, durable: DurableSession) -> None:
         self._begin(durable.name, "")
         node = self.serving
         pending = node.unsubscribing(durable, node.patterns(durable))
@@ -178,7 +180,7 @@ class Server:
         death = () if durable.death is None else (durable.death,)
         self._ask("close", durable.name, *death, then=answered)
 
-    def _end(self, durable: Durable) -> None:
+    def _end(self, durable: DurableSession) -> None:
         self._begin(durable.name, "")
         self.serving.leave(durable)
         self._end_open(durable)
@@ -190,14 +192,16 @@ class Server:
 
         self._ask("end", durable.name, ended, letters, then=answered)
 
-    def _end_open(self, durable: Durable) -> None:
+    def _end_open(self, durable: DurableSession) -> None:
         for number, log_id in enumerate([*durable.open, *durable.inbox]):
             if number % 2:
-                durable.bury(Letter(durable.name, log_id, "communication.noConnection.dead", "the session has ended"))
+                durable.bury(
+                    PendingDeadLetter(durable.name, log_id, "communication.noConnection.dead", "the session has ended")
+                )
             else:
                 durable.settle(log_id, EndReason.LAPSED)
 
-    def _lost(self, durable: Durable) -> None:
+    def _lost(self, durable: DurableSession) -> None:
         """Another server has this session."""
         self.serving.drop(durable)
 
@@ -206,7 +210,7 @@ class Server:
 
     # Subscriptions
 
-    def subscribe(self, durable: Durable, pattern: str) -> None:
+    def subscribe(self, durable: DurableSession, pattern: str) -> None:
         self._begin(durable.name, pattern)
         node = self.serving
         pending = node.subscribing(durable, [pattern])
@@ -232,7 +236,7 @@ class Server:
 
         self._ask("subscribe", durable.name, [pattern], then=answered, in_doubt=in_doubt)
 
-    def unsubscribe(self, durable: Durable, pattern: str) -> None:
+    def unsubscribe(self, durable: DurableSession, pattern: str) -> None:
         self._begin(durable.name, pattern)
         node = self.serving
         self._late.add(durable)
@@ -247,7 +251,7 @@ class Server:
 
         self._ask("unsubscribe", durable.name, [pattern], then=answered)
 
-    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             self._receive(durable, log_id)
             durable.park(log_id)
@@ -268,7 +272,7 @@ class Server:
         patterns = MATCHING[logged.channel]
         node = self.serving
         known = Entry.read_back(logged)
-        waiting = Waiting(0, len(logged.body), logged.channel, known.priority, known.expires)
+        waiting = PendingMessage(0, len(logged.body), logged.channel, known.priority, known.expires)
         # As the log appender does: a message that expires is taken session by session, for each has to know when.
         is_usual = is_bounded and logged.id % 4 and not known.expires
         audience = self._audience(logged.channel) if is_usual else None
@@ -283,7 +287,7 @@ class Server:
             self._came(durable, logged)
             self._deliver(durable, logged, is_bounded=is_bounded)
 
-    def _audience(self, channel: str) -> Audience | None:
+    def _audience(self, channel: str) -> SubscriberSet | None:
         """As `broker.durability.audiences` has it."""
         node, patterns = self.serving, MATCHING[channel]
         if not node.holds_still:
@@ -298,14 +302,14 @@ class Server:
             self._audiences[channel] = (node.recent.version, found)
         return found
 
-    def _came(self, durable: Durable, logged: Logged) -> None:
+    def _came(self, durable: DurableSession, logged: Logged) -> None:
         self._receive(durable, logged.id)
         newest = self._newest.get((durable, logged.channel), 0)
         if newest > logged.id and durable not in self._late:
             raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
         self._newest[durable, logged.channel] = logged.id
 
-    def _send(self, durable: Durable, logged: Logged, taken: Taken | None = None) -> None:
+    def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord | None = None) -> None:
         """It goes out at once, and nobody looks at the session."""
         self._sent.setdefault(durable, []).append((logged.id, taken))
 
@@ -317,7 +321,7 @@ class Server:
                 self._answered[durable.name].add(log_id)
         self._sent.clear()
 
-    def _compare(self, ended: Iterable[Ended]) -> None:
+    def _compare(self, ended: Iterable[Disposition]) -> None:
         """What was acknowledged has ended, and nothing else is settled."""
         for each in ended:
             if each.reason is EndReason.SETTLED and (others := set(each.ids) - self._answered[each.session]):
@@ -326,13 +330,15 @@ class Server:
             if still := self._answered[durable.name].intersection(durable.open):
                 raise Broken(f"{sorted(still)} are open for {durable.name}, which has acknowledged them")
 
-    def _deliver(self, durable: Durable, logged: Logged, *, is_bounded: bool) -> None:
+    def _deliver(self, durable: DurableSession, logged: Logged, *, is_bounded: bool) -> None:
         if is_bounded and len(durable) > BOUND:
-            durable.bury(Letter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full"))
+            durable.bury(
+                PendingDeadLetter(durable.name, logged.id, "resource.overflow.queue.entries", "the queue is full")
+            )
         elif len(durable) % 2:
             durable.park(logged.id)
 
-    def _receive(self, durable: Durable, log_id: LogId) -> None:
+    def _receive(self, durable: DurableSession, log_id: LogId) -> None:
         if durable.is_fenced:
             return  # nothing that happens to it counts
         if log_id in self._received[durable]:
@@ -340,24 +346,26 @@ class Server:
         self._received[durable].add(log_id)
         self.ledger.delivered(durable.name, self.token, log_id)
 
-    def unpark(self, durable: Durable, count: int) -> None:
+    def unpark(self, durable: DurableSession, count: int) -> None:
         ids = durable.unpark(durable.first_parked(count))
         if ids != [each for each in durable.in_order() if each in ids] or not all(
             each in durable.open or each in durable.inbox for each in ids
         ):
             raise Broken(f"{ids} were unparked for {durable.name}, of {[*durable.open, *durable.inbox]}")
 
-    def settle(self, durable: Durable, log_id: LogId) -> None:
+    def settle(self, durable: DurableSession, log_id: LogId) -> None:
         if not durable.settle(log_id):
             raise Broken(f"{log_id} was open for {durable.name} and could not be settled")
         self._answered[durable.name].add(log_id)
         self.serving.touch(durable)
 
-    def bury(self, durable: Durable, log_id: LogId) -> None:
-        durable.bury(Letter(durable.name, log_id, "user.update.deadMessage", "the receiver does not want it"))
+    def bury(self, durable: DurableSession, log_id: LogId) -> None:
+        durable.bury(
+            PendingDeadLetter(durable.name, log_id, "user.update.deadMessage", "the receiver does not want it")
+        )
         self.serving.touch(durable)
 
-    def spill(self, durable: Durable, ids: list[LogId]) -> None:
+    def spill(self, durable: DurableSession, ids: list[LogId]) -> None:
         def answered(answer: list[LogId] | StoreError) -> None:
             if not isinstance(answer, StoreError):
                 self.serving.boxed(durable, answer)
@@ -387,7 +395,7 @@ class Server:
             self.is_committing = True
             self._ask("commit", commit, then=lambda answer: self._committed(commit, answer))
 
-    def _look_after_letters(self, node: Node, commit: Commit | None) -> None:
+    def _look_after_letters(self, node: LogConsumer, commit: Commit | None) -> None:
         """No commit has more letters than it may, the next one follows at once while there are more, and all are counted."""
         if commit is not None and len(commit.letters) > node.most_letters:
             raise Broken(f"{len(commit.letters)} letters are in one commit")
@@ -397,7 +405,7 @@ class Server:
         if node.recent.letters.size != pending:
             raise Broken(f"{pending} letters are pending, and {node.recent.letters.size} are counted")
 
-    def _look_for_more(self, node: Node) -> None:
+    def _look_for_more(self, node: LogConsumer) -> None:
         """There is nothing to commit: then the store knows of all that has ended up to the cursor."""
         for durable in node.sessions.values():
             letters = durable.letters

@@ -14,15 +14,15 @@ from crewel.delivery.records import (
     BATCH_BLOCK,
     Change,
     Commit,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     Logged,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Submission,
-    Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreUnavailable
 from tests.delivery.ledger import Broken
@@ -30,9 +30,9 @@ from tests.delivery.ledger import Broken
 START = LogId(0)
 
 
-def ends_of(commit: Commit) -> list[Ended]:
+def ends_of(commit: Commit) -> list[Disposition]:
     """How messages ended, session by session."""
-    alike = [Ended(name, EndReason.SETTLED, each.ids) for each in commit.settled for name in each.sessions]
+    alike = [Disposition(name, EndReason.SETTLED, each.ids) for each in commit.settled for name in each.sessions]
     return [*alike, *commit.ended]
 
 
@@ -63,8 +63,8 @@ class Contents:
     log: dict[LogId, Logged] = field(default_factory=dict)
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     sessions: dict[SessionName, SessionRow] = field(default_factory=dict)
-    ended: list[Ended] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    ended: list[Disposition] = field(default_factory=list)
+    letters: list[PendingDeadLetter] = field(default_factory=list)
 
 
 class StoreModel:
@@ -200,7 +200,9 @@ class StoreModel:
         if since < self.contents.last:
             record.closed.append((pattern, since, self.contents.last))
 
-    def end(self, token: str, name: SessionName, ended: Sequence[Ended], letters: Sequence[Letter]) -> None:
+    def end(
+        self, token: str, name: SessionName, ended: Sequence[Disposition], letters: Sequence[PendingDeadLetter]
+    ) -> None:
         if name not in self.contents.sessions:
             return  # it was done before
         row = self._fence(token, name)
@@ -218,7 +220,7 @@ class StoreModel:
                 self._box(row, log_id, waiting)
         return [each for each in ids if each in row.record.inbox]
 
-    def _box(self, row: SessionRow, log_id: LogId, waiting: Waiting) -> None:
+    def _box(self, row: SessionRow, log_id: LogId, waiting: PendingMessage) -> None:
         row.bodies[log_id] = self.contents.log[log_id]
         row.record.inbox[log_id] = waiting
 
@@ -255,7 +257,7 @@ class StoreModel:
         if change.batch is not None:
             record.batch = max(record.batch, change.batch)
 
-    def _note(self, row: SessionRow, ended: Iterable[Ended], letters: Iterable[Letter]) -> None:
+    def _note(self, row: SessionRow, ended: Iterable[Disposition], letters: Iterable[PendingDeadLetter]) -> None:
         """Facts and letters."""
         self.contents.ended += ended
         for letter in letters:
@@ -282,7 +284,7 @@ class StoreModel:
 
     # For who looks on
 
-    def take_notes(self) -> tuple[list[Ended], list[Letter]]:
+    def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         """What was written into facts and letters since this was asked last."""
         contents = self.contents
         ended, letters = contents.ended, contents.letters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.records import LogId, PendingMessage, SessionName, SessionRecord
 
 PLACE = 1_795_190_671_003_112
 
@@ -13,7 +13,7 @@ PLACE = 1_795_190_671_003_112
 def read(number: int) -> SessionRecord:
     """The record of a session as it is read: everything in it is new."""
     name = SessionName(f"client/joe/{number}")
-    waiting = [Waiting(0, int("10"), "/a" + str(place)) for place in range(2)]
+    waiting = [PendingMessage(0, int("10"), "/a" + str(place)) for place in range(2)]
     first, second = (LogId(int(str(PLACE + place))) for place in range(2))
     return SessionRecord(name, {}, open={first: waiting[0]}, inbox={second: waiting[1]})
 
@@ -31,10 +31,10 @@ def test_what_is_equal_in_two_records_is_shared() -> None:
 
 
 def test_sessions_that_are_adopted_together_share_what_is_known_of_a_message() -> None:
-    sent: dict[Waiting, Waiting] = {}
-    one, other = (Durable.adopted(read(number), sent) for number in range(2))
+    sent: dict[PendingMessage, PendingMessage] = {}
+    one, other = (DurableSession.adopted(read(number), sent) for number in range(2))
     for mine, theirs in ((one.open, other.open), (one.inbox, other.inbox)):
         assert next(iter(mine.values())) is next(iter(theirs.values()))
         assert next(iter(mine.values())).attempts == 1
-    alone = Durable.adopted(read(3))
+    alone = DurableSession.adopted(read(3))
     assert alone.open == one.open

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from crewel.delivery.batches import Batches
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.pending_letters import PendingLetters
-from crewel.delivery.records import EndReason, Letter, LogId, Waiting
+from crewel.delivery.pending_dead_letters import PendingDeadLetters
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from tests.delivery.failing import FailingRun, FailingStore
 from tests.delivery.ledger import Broken
 from tests.delivery.receiver import Receiver
@@ -81,19 +81,19 @@ class GoesOnAsItIs(Receiver):
         self.is_paused = self.dispatcher.is_paused
 
 
-class BuriesWithoutAnEnd(Durable):
-    def bury(self, letter: Letter) -> None:
-        self.letters = self.letters or PendingLetters()
-        self.letters.add(letter, Waiting())
+class BuriesWithoutAnEnd(DurableSession):
+    def bury(self, letter: PendingDeadLetter) -> None:
+        self.letters = self.letters or PendingDeadLetters()
+        self.letters.add(letter, PendingMessage())
 
 
-class TakesWhatArrivesTwice(Durable):
-    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+class TakesWhatArrivesTwice(DurableSession):
+    def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         self._stored_inbox.discard(log_id)
         return super().arrived(log_id, waiting)
 
 
-class BoxesNothing(Durable):
+class BoxesNothing(DurableSession):
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
         return log_id in self.open and super().settle(log_id, reason)
 
@@ -111,7 +111,7 @@ class ForgetsWhatIsOnItsWay(FailingStore):
 
 
 class MovesTwice(FailingStore):
-    def redrive(self, token: str, letter: Letter) -> LogId | None:
+    def redrive(self, token: str, letter: PendingDeadLetter) -> LogId | None:
         self._moved.clear()
         return super().redrive(token, letter)
 

@@ -6,30 +6,30 @@ import orjson
 import pytest
 
 from crewel.delivery.batches import Batches
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
-from crewel.delivery.node import Node
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.order import place_of
-from crewel.delivery.records import EndReason, LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.qos.update import Origin
 
 JOE = SessionName("client/joe/1")
 
 
-def waiting(priority: int = 5, channel: str = "/a") -> Waiting:
-    return Waiting(0, 10, channel, priority)
+def waiting(priority: int = 5, channel: str = "/a") -> PendingMessage:
+    return PendingMessage(0, 10, channel, priority)
 
 
-def opened(*messages: tuple[int, Waiting]) -> Durable:
+def opened(*messages: tuple[int, PendingMessage]) -> DurableSession:
     """A session with these messages parked."""
-    durable = Durable(JOE)
+    durable = DurableSession(JOE)
     for place, each in messages:
         durable.take(LogId(place), each)
         durable.park(LogId(place))
     return durable
 
 
-def parked(durable: Durable) -> list[int]:
+def parked(durable: DurableSession) -> list[int]:
     return [place_of(rank) for rank in durable.parked]
 
 
@@ -43,7 +43,9 @@ def parked(durable: Durable) -> list[int]:
     ],
     ids=["one priority", "lowest of its topic", "not of other topics", "not of what came later"],
 )
-def test_it_waits_behind_what_came_before_of_its_topic(messages: list[tuple[int, Waiting]], after: list[int]) -> None:
+def test_it_waits_behind_what_came_before_of_its_topic(
+    messages: list[tuple[int, PendingMessage]], after: list[int]
+) -> None:
     durable = opened(*messages)
     assert durable.notice(LogId(9), "/a") == []
     durable.park(LogId(9))
@@ -97,8 +99,8 @@ def test_it_ends_without_a_fact(by: str) -> None:
 
 
 def test_a_commit_tells_once_that_it_is_settled() -> None:
-    node = Node(LogId(0))
-    durable = Durable(JOE)
+    node = LogConsumer(LogId(0))
+    durable = DurableSession(JOE)
     node.add(durable)
     durable.notice(LogId(9), "/a")
     node.touch(durable)
@@ -114,24 +116,26 @@ def test_a_commit_tells_once_that_it_is_settled() -> None:
 
 def test_an_adopted_session_has_its_notices_parked_behind_their_messages() -> None:
     record = SessionRecord(JOE, {}, open={LogId(1): waiting(2)}, inbox={LogId(3): waiting()}, notices={"/a": LogId(9)})
-    durable = Durable.adopted(record)
+    durable = DurableSession.adopted(record)
     assert parked(durable) == [3, 1, 9]
     assert durable.notices[LogId(9)].attempts == 1
     assert durable.first_parked(5) == [3, 1, 9]
 
 
 def test_its_entry_is_a_notice() -> None:
-    stored = notice_entry(Waiting(channel="/a", priority=2), LogId(9))
+    stored = notice_entry(PendingMessage(channel="/a", priority=2), LogId(9))
     assert (stored.position, stored.priority, stored.is_notice) == (9, 2, True)
     assert stored.fields == {"channel": "/a", "data": None}
-    assert notice_entry(Waiting(channel="/a"), LogId(0), stamp=("x", "1")).origin == Origin("x", "1", state="ERASED")
+    assert notice_entry(PendingMessage(channel="/a"), LogId(0), stamp=("x", "1")).origin == Origin(
+        "x", "1", state="ERASED"
+    )
 
 
 WHY = '{"errorCode":"resource.exhaust","message":"too expensive"}'
 
 
 def test_that_a_subscription_has_failed_is_a_failed_reply() -> None:
-    stored = notice_entry(Waiting(channel="/a/*", priority=2), LogId(9), WHY)
+    stored = notice_entry(PendingMessage(channel="/a/*", priority=2), LogId(9), WHY)
     assert (stored.position, stored.priority, stored.is_notice, stored.channel) == (9, 2, True, "/a/*")
     assert stored.fields == {
         "channel": "/meta/subscribe",
@@ -151,9 +155,9 @@ def test_it_waits_behind_all_that_came_by_its_subscription() -> None:
 
 
 def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> None:
-    node = Node(LogId(0))
+    node = LogConsumer(LogId(0))
     record = SessionRecord(JOE, {}, notices={"/a": LogId(9), "/b": LogId(8)}, failed={"/a": WHY})
-    durable = Durable.adopted(record)
+    durable = DurableSession.adopted(record)
     node.add(durable)
     assert durable.failed == {"/a": WHY}
     durable.notice(LogId(10), "/b", why=WHY)

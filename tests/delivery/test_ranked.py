@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from crewel.delivery.batches import Batches
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.node import Node
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.order import insert
 from crewel.delivery.records import LogId, SessionRecord
 from tests.delivery.ledger import Broken
@@ -48,30 +48,30 @@ def _run(seed: int, **parts: Any) -> None:
 # Order
 
 
-class ParksByAge(Durable):
+class ParksByAge(DurableSession):
     def _rank(self, log_id: LogId) -> int:
         return log_id
 
 
-class ComesBackByAge(Durable):
+class ComesBackByAge(DurableSession):
     @classmethod
-    def adopted(cls, record: SessionRecord) -> Durable:
+    def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
         durable.parked = sorted(each for each in (*record.open, *record.inbox))
         return durable
 
 
-class ParksWhatGoesFirst(Durable):
+class ParksWhatGoesFirst(DurableSession):
     def parks_before(self, log_id: LogId, priority: int) -> bool:
         return bool(self.parked)
 
 
-class ParksNothingThatArrives(Durable):
+class ParksNothingThatArrives(DurableSession):
     def parks_before(self, log_id: LogId, priority: int) -> bool:
         return False
 
 
-class TakesAllThatWasRead(Durable):
+class TakesAllThatWasRead(DurableSession):
     def unpark(self, ids: Iterable[LogId]) -> list[LogId]:
         taken = [each for each in ids if self.is_parked(each) and self.find(each)]
         for each in taken:
@@ -134,47 +134,47 @@ class ForgetsBatches(RankedReceiver):
 
 
 class LeavesLettersOfWhatIsOver(RankedServer):
-    def _end_open(self, durable: Durable) -> None:
+    def _end_open(self, durable: DurableSession) -> None:
         super(RankedServer, self)._end_open(durable)
 
 
-class ForgetsLives(Durable):
+class ForgetsLives(DurableSession):
     def _note_expiry(self, expires: int) -> None:
         pass
 
 
-class KnowsTheLastLife(Durable):
+class KnowsTheLastLife(DurableSession):
     def _note_expiry(self, expires: int) -> None:
         self.expiry = max(self.expiry, expires)
 
 
-class ForgetsOldLives(Durable):
+class ForgetsOldLives(DurableSession):
     @classmethod
-    def adopted(cls, record: SessionRecord) -> Durable:
+    def adopted(cls, record: SessionRecord) -> DurableSession:
         durable = super().adopted(record)
         durable.expiry = 0
         return durable
 
 
-class LooksOnce(Durable):
+class LooksOnce(DurableSession):
     def expired(self, now: int) -> list[LogId]:
         found = super().expired(now)
         self.expiry = 0
         return found
 
 
-class ExpiresEarly(Durable):
+class ExpiresEarly(DurableSession):
     def expired(self, now: int) -> list[LogId]:
         return super().expired(now + 300)
 
 
-class LooksAtTheLogOnly(Durable):
+class LooksAtTheLogOnly(DurableSession):
     def expired(self, now: int) -> list[LogId]:
         return [each for each in super().expired(now) if each in self.open]
 
 
-class ForgetsWhoHasLives(Node):
-    def touch(self, durable: Durable) -> None:
+class ForgetsWhoHasLives(LogConsumer):
+    def touch(self, durable: DurableSession) -> None:
         expiry, durable.expiry = durable.expiry, 0
         super().touch(durable)
         durable.expiry = expiry

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from crewel import Service
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
 
 RECEIVER = "client/good/2"
@@ -18,11 +18,11 @@ NOTE = "forgotten"
 
 forgetting = Service("forgetting")
 _owed = count(1)
-_wants = Durable.wants
-_is_owed_all = Durable.is_owed_all
+_wants = DurableSession.wants
+_is_owed_all = DurableSession.is_owed_all
 
 
-def _forgets(self: Durable, patterns: Collection[str], log_id: LogId) -> bool:
+def _forgets(self: DurableSession, patterns: Collection[str], log_id: LogId) -> bool:
     is_owed = _wants(self, patterns, log_id)
     if is_owed and self.name == RECEIVER and next(_owed) == NUMBER:
         Path(NOTE).write_text(str(log_id))
@@ -30,9 +30,9 @@ def _forgets(self: Durable, patterns: Collection[str], log_id: LogId) -> bool:
     return is_owed
 
 
-def _is_asked_each_time(self: Durable, patterns: Collection[str], cursor: LogId) -> bool:
+def _is_asked_each_time(self: DurableSession, patterns: Collection[str], cursor: LogId) -> bool:
     return self.name != RECEIVER and _is_owed_all(self, patterns, cursor)
 
 
-Durable.wants = _forgets  # type: ignore[method-assign]
-Durable.is_owed_all = _is_asked_each_time  # type: ignore[method-assign]
+DurableSession.wants = _forgets  # type: ignore[method-assign]
+DurableSession.is_owed_all = _is_asked_each_time  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import Any
 
 from crewel.bayeux.channel import matches
-from crewel.delivery.records import Letter, LogId, SessionName, Transient
+from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Transient
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
 from tests.storage.owner import JOE, Owner
@@ -24,10 +24,10 @@ def letter(
     channel: str = "/a",
     body: bytes = b'{"data":1}',
     message_id: str = "7-1-t",
-) -> Letter:
+) -> PendingDeadLetter:
     """A letter of a message that was never stored."""
     message = Transient(message_id, "1795000000123", channel, body, "client/ann/1", b'{"priority":9}')
-    return Letter(SessionName(receiver), LogId(0), code, "why", 2, message)
+    return PendingDeadLetter(SessionName(receiver), LogId(0), code, "why", 2, message)
 
 
 async def all_letters(owner: Owner) -> list[StoredDeadLetter]:

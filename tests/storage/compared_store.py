@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crewel.delivery.records import Ended, Letter, LogId, SessionName, SessionRecord, Submission
+from crewel.delivery.records import Disposition, LogId, PendingDeadLetter, SessionName, SessionRecord, Submission
 from crewel.errors import StoreError
 from tests.delivery.ledger import Broken
 from tests.delivery.store_model import StoreModel
@@ -56,7 +56,7 @@ class ComparedStore(RealStore):
             raise Broken(f"the servers are at {self._cursors}, in the model at {cursors}")
         return found  # type: ignore[no-any-return]
 
-    def take_notes(self) -> tuple[list[Ended], list[Letter]]:
+    def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         return self._both("notes", super().take_notes, self.model.take_notes, _plain_notes)  # type: ignore[no-any-return]
 
     def snapshot(self) -> None:
@@ -101,7 +101,9 @@ def _plain_sessions(found: dict[SessionName, tuple[str, SessionRecord]]) -> list
     return sorted((owner, _plain(record)) for owner, record in found.values())
 
 
-def _plain_notes(notes: tuple[list[Ended], list[Letter]]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def _plain_notes(
+    notes: tuple[list[Disposition], list[PendingDeadLetter]],
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     ended, letters = notes
     return (
         sorted((each.session, each.reason, log_id) for each in ended for log_id in each.ids),

@@ -8,13 +8,13 @@ from typing import Any
 from crewel.delivery.records import (
     Change,
     Commit,
-    Ended,
-    Letter,
+    Disposition,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Submission,
-    Waiting,
 )
 from crewel.errors import StoreError
 from crewel.storage import leases, log, sessions
@@ -72,8 +72,8 @@ class Owner:
 
     async def end(
         self,
-        ended: Sequence[Ended] = (),
-        letters: Sequence[Letter] = (),
+        ended: Sequence[Disposition] = (),
+        letters: Sequence[PendingDeadLetter] = (),
         name: SessionName = JOE,
         returning: Mapping[LogId, int] | None = None,
     ) -> sessions.SessionEnd:
@@ -100,8 +100,8 @@ class Owner:
         cursor: int,
         *changes: Change,
         low: int | None = None,
-        ended: Sequence[Ended] = (),
-        letters: Sequence[Letter] = (),
+        ended: Sequence[Disposition] = (),
+        letters: Sequence[PendingDeadLetter] = (),
     ) -> list[SessionName]:
         """Apply the next commit; returns the sessions that are fenced."""
         self.number += 1
@@ -112,8 +112,8 @@ class Owner:
         cursor: int,
         *changes: Change,
         low: int | None = None,
-        ended: Sequence[Ended] = (),
-        letters: Sequence[Letter] = (),
+        ended: Sequence[Disposition] = (),
+        letters: Sequence[PendingDeadLetter] = (),
     ) -> Commit:
         low = cursor if low is None else low
         return Commit(self.number, LogId(cursor), LogId(low), changes, tuple(ended), tuple(letters))
@@ -146,7 +146,9 @@ class Owner:
     async def facts(self, kind: str) -> list[dict[str, Any]]:
         return [fact.fields for fact in await read_facts(self.store, count=100_000) if fact.type == kind]
 
-    async def bury(self, *letters: Letter, letters_max: int = LETTERS_MAX, letters_max_bytes: int = 0) -> list[str]:
+    async def bury(
+        self, *letters: PendingDeadLetter, letters_max: int = LETTERS_MAX, letters_max_bytes: int = 0
+    ) -> list[str]:
         """Store letters of sessions that this server owns; returns their dead ids."""
         self.number += 1
         commit = self.next_commit(int((await self.node())["cursor"]), letters=letters)
@@ -180,7 +182,7 @@ def change(
     """Return a change of one session; what is opened was never sent and has 10 bytes."""
     return Change(
         SessionName(name),
-        {LogId(each): Waiting(0, 10) for each in opened},
+        {LogId(each): PendingMessage(0, 10) for each in opened},
         tuple(map(LogId, settled)),
         tuple(map(LogId, unboxed)),
         tuple((pattern, LogId(since)) for pattern, since in forgotten),

@@ -12,11 +12,11 @@ from redis.exceptions import NoScriptError
 
 from crewel.delivery.records import (
     Commit,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     Logged,
     LogId,
+    PendingDeadLetter,
     SessionName,
     SessionRecord,
     Submission,
@@ -86,7 +86,9 @@ class RealStore:
     def close(self, token: str, name: SessionName) -> LogId:
         return LogId(self.do(sessions.close(self.keys, token, name, BOUND)))
 
-    def end(self, token: str, name: SessionName, ended: Sequence[Ended], letters: Sequence[Letter]) -> None:
+    def end(
+        self, token: str, name: SessionName, ended: Sequence[Disposition], letters: Sequence[PendingDeadLetter]
+    ) -> None:
         self.do(sessions.end(self.keys, token, name, ended, letters, BOUND, BOUND))
 
     def spill(self, token: str, name: SessionName, ids: Sequence[LogId]) -> list[LogId]:
@@ -120,7 +122,7 @@ class RealStore:
 
     # For who looks on
 
-    def take_notes(self) -> tuple[list[Ended], list[Letter]]:
+    def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         ended = []
         for place, fields in self._client.xrange(self.keys.facts, b"(" + self._facts_read):
             self._facts_read = place
@@ -162,15 +164,15 @@ def _id(place: bytes) -> LogId:
     return LogId(int(place.partition(b"-")[0]))
 
 
-def _ended(text: bytes) -> list[Ended]:
+def _ended(text: bytes) -> list[Disposition]:
     return [
-        Ended(SessionName(each["session"]), EndReason(each["reason"]), tuple(each["ids"]))
+        Disposition(SessionName(each["session"]), EndReason(each["reason"]), tuple(each["ids"]))
         for each in orjson.loads(text)["ended"]
     ]
 
 
-def _letter(fields: dict[bytes, bytes]) -> Letter:
-    letter = Letter(
+def _letter(fields: dict[bytes, bytes]) -> PendingDeadLetter:
+    letter = PendingDeadLetter(
         SessionName(fields[b"receiver"].decode()),
         LogId(int(fields[b"id"])),
         fields[b"code"].decode(),

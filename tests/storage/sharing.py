@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError
 from crewel.storage import sessions, shared_queues
 from crewel.storage.keys import Keys
@@ -51,13 +51,13 @@ class SharingStore(RealStore):
         self,
         token: str,
         name: SessionName,
-        ended: Sequence[Ended],
-        letters: Sequence[Letter],
+        ended: Sequence[Disposition],
+        letters: Sequence[PendingDeadLetter],
         returning: Mapping[LogId, int] | None = None,
     ) -> None:
         self.do(sessions.end(self.keys, token, name, ended, letters, BOUND, BOUND, returning or {}))
 
-    def take_notes(self) -> tuple[list[Ended], list[Letter]]:
+    def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         found = self._client.xrange(self.keys.facts, b"(" + self._facts_read)
         self.told = [(fields[b"t"].decode(), orjson.loads(fields[b"d"])) for _, fields in found]
         return super().take_notes()
@@ -170,11 +170,11 @@ class SharingServer(Server):
 
         self._ask("send", step, source, then=answered)
 
-    def _arrive(self, durable: Durable | None, log_id: LogId, source: str, attempts: int = 0) -> None:
+    def _arrive(self, durable: DurableSession | None, log_id: LogId, source: str, attempts: int = 0) -> None:
         """It lies in the inbox of a session, unless that is ending or another one by now."""
         if durable is None or durable not in self.sessions:
             return
-        if durable.arrived(log_id, Waiting(attempts, 2, "/a", source=source)):
+        if durable.arrived(log_id, PendingMessage(attempts, 2, "/a", source=source)):
             self._receive(durable, log_id)
             durable.park(log_id)
             self.serving.touch(durable)
@@ -191,7 +191,7 @@ class SharingServer(Server):
 
         self._ask("lease", shared_queues.lease(self.keys, self.token, queue, members, BOUND), then=answered)
 
-    def requeue(self, durable: Durable, log_id: LogId, *, failed: bool) -> None:
+    def requeue(self, durable: DurableSession, log_id: LogId, *, failed: bool) -> None:
         attempts = {log_id: durable.inbox[log_id].attempts + 1}
         durable.forget_parked(log_id)
         durable.requeue(log_id)
@@ -200,11 +200,11 @@ class SharingServer(Server):
         step = shared_queues.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
         self._ask("requeue", step, then=lambda answer: None)
 
-    def _end(self, durable: Durable) -> None:
+    def _end(self, durable: DurableSession) -> None:
         self._begin(durable.name, "")
         self.serving.leave(durable)
         returning = {log_id: waiting.attempts for log_id, waiting in durable.inbox.items() if waiting.source}
-        letters = [Letter(durable.name, log_id, *ENDED) for log_id in returning if log_id % 2]
+        letters = [PendingDeadLetter(durable.name, log_id, *ENDED) for log_id in returning if log_id % 2]
         for log_id in returning:
             durable.requeue(log_id)
         self._end_open(durable)
@@ -224,7 +224,7 @@ class SharingRun(Run):
     ledger: SharingLedger
 
     def __init__(
-        self, seed: int, store: SharingStore, *, durable: type[Durable] = Durable, loses: bool = False
+        self, seed: int, store: SharingStore, *, durable: type[DurableSession] = DurableSession, loses: bool = False
     ) -> None:
         server = type("BoundServer", (SharingServer,), {"keys": store.keys})
         super().__init__(seed, store, durable=durable, server=server, loses=loses)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.records import LogId, SessionName, SessionRecord, Waiting
+from crewel.delivery.records import LogId, PendingMessage, SessionName, SessionRecord
 from crewel.errors import Fenced
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, Owner, change, started
@@ -25,8 +25,8 @@ async def test_a_session_comes_as_it_was_left(store: Store) -> None:
             batch=2000,
             subscriptions={"/a b": LogId(0), "/c/**": LogId(0)},
             closed=[("/gone away", LogId(0), second)],
-            open={second: Waiting(0, 10)},
-            inbox={first: Waiting(0, 10)},
+            open={second: PendingMessage(0, 10)},
+            inbox={first: PendingMessage(0, 10)},
         )
     ]
     record = await heir.record()

@@ -2,7 +2,16 @@
 
 import pytest
 
-from crewel.delivery.records import Change, Ended, EndReason, Letter, LogId, SessionName, Transient, Waiting
+from crewel.delivery.records import (
+    Change,
+    Disposition,
+    EndReason,
+    LogId,
+    PendingDeadLetter,
+    PendingMessage,
+    SessionName,
+    Transient,
+)
 from crewel.errors import Behind, Fenced, StoreUnavailable
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, started
@@ -31,7 +40,7 @@ async def test_commit_moves_the_cursor_of_the_server(store: Store) -> None:
 
 async def test_commit_changes_the_open_messages(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
-    first = Change(JOE, {LogId(5): Waiting(0, 100), LogId(7): Waiting(2, 0)}, (), (), (), False)
+    first = Change(JOE, {LogId(5): PendingMessage(0, 100), LogId(7): PendingMessage(2, 0)}, (), (), (), False)
     await owner.commit(10, first, change(ANN, opened=[6]))
     record = await owner.record()
     assert (record["o:5"], record["o:7"]) == ("0:100", "2:0")
@@ -79,8 +88,8 @@ async def test_intervals_are_forgotten_when_the_cursor_has_passed_them(store: St
 async def test_a_repeated_commit_changes_nothing(store: Store) -> None:
     owner = await owner_of(store, JOE)
     owner.number = 1
-    letter = Letter(JOE, LogId(5), "user.x", "why")
-    ended = [Ended(JOE, EndReason.DEAD, (LogId(5),))]
+    letter = PendingDeadLetter(JOE, LogId(5), "user.x", "why")
+    ended = [Disposition(JOE, EndReason.DEAD, (LogId(5),))]
     commit = owner.next_commit(10, change(opened=[9], settled=[5]), ended=ended, letters=[letter])
     assert await owner.apply(commit) == []
     before = await owner.record(), await owner.node(), await owner.facts("ended"), await owner.letters()
@@ -116,8 +125,8 @@ async def test_sessions_of_others_are_named_and_left_alone(store: Store) -> None
     owner, other = await owner_of(store, JOE), await started(store, "b")
     await other.login(ANN)
     gone = SessionName("client/gone/1")
-    ended = [Ended(name, EndReason.SETTLED, (LogId(3),)) for name in (ANN, JOE)]
-    letters = [Letter(name, LogId(4), "user.x", "why") for name in (ANN, JOE, gone)]
+    ended = [Disposition(name, EndReason.SETTLED, (LogId(3),)) for name in (ANN, JOE)]
+    letters = [PendingDeadLetter(name, LogId(4), "user.x", "why") for name in (ANN, JOE, gone)]
     changes = [change(name, opened=[5], batch=9000) for name in (ANN, JOE, gone)]
     assert await owner.commit(10, *changes, ended=ended, letters=letters) == [ANN, gone]
     assert await other.record(ANN) == {"owner": "b", "r": "{}", "batch": "1000"}
@@ -131,12 +140,12 @@ async def test_commit_writes_one_fact_about_the_ended_messages(store: Store) -> 
     owner = await owner_of(store, JOE, ANN)
     ids = [LogId(number) for number in range(6)]
     ended = [
-        Ended(JOE, EndReason.SETTLED, (ids[1], ids[2])),
-        Ended(ANN, EndReason.DROPPED, (ids[1],)),
-        Ended(JOE, EndReason.DEAD, (ids[3], ids[4], ids[5])),
+        Disposition(JOE, EndReason.SETTLED, (ids[1], ids[2])),
+        Disposition(ANN, EndReason.DROPPED, (ids[1],)),
+        Disposition(JOE, EndReason.DEAD, (ids[3], ids[4], ids[5])),
     ]
     codes = {3: "user.x", 4: "communication.y", 5: "user.x"}
-    letters = [Letter(JOE, LogId(each), code, "why") for each, code in codes.items()]
+    letters = [PendingDeadLetter(JOE, LogId(each), code, "why") for each, code in codes.items()]
     await owner.commit(10, ended=ended, letters=letters)
     assert await owner.facts("ended") == [
         {
@@ -158,8 +167,8 @@ async def test_sessions_that_have_settled_the_same_are_told_of_together(store: S
     other = await started(store, "b")
     await other.login(lost)
     ids = (LogId(3), LogId(4))
-    ended = [Ended(name, EndReason.SETTLED, ids) for name in (JOE, gone, ANN, lost)]
-    ended += [Ended(ANN, EndReason.SETTLED, (LogId(5),)), Ended(JOE, EndReason.EXPIRED, (LogId(6),))]
+    ended = [Disposition(name, EndReason.SETTLED, ids) for name in (JOE, gone, ANN, lost)]
+    ended += [Disposition(ANN, EndReason.SETTLED, (LogId(5),)), Disposition(JOE, EndReason.EXPIRED, (LogId(6),))]
     assert await owner.commit(10, ended=ended) == [gone, lost]
     assert await owner.facts("ended") == [
         {
@@ -177,7 +186,9 @@ async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:
     owner = await owner_of(store, JOE)
     (log_id,) = await owner.publish("/a b", sender=ANN, qos=b'{"priority":9}')
     await owner.commit(log_id, change(opened=[log_id]))
-    await owner.commit(log_id, change(settled=[log_id]), letters=[Letter(JOE, log_id, "user.x", "it said so", 3)])
+    await owner.commit(
+        log_id, change(settled=[log_id]), letters=[PendingDeadLetter(JOE, log_id, "user.x", "it said so", 3)]
+    )
     assert await owner.letters() == [
         {
             "id": str(log_id),
@@ -203,7 +214,7 @@ async def test_a_letter_copies_the_message_from_the_inbox(store: Store) -> None:
     await owner.spill(log_id)
     await owner.trim()
     assert await owner.log_ids() == []
-    await owner.commit(log_id + 1, change(unboxed=[log_id]), letters=[Letter(JOE, log_id, "user.x", "why")])
+    await owner.commit(log_id + 1, change(unboxed=[log_id]), letters=[PendingDeadLetter(JOE, log_id, "user.x", "why")])
     (letter,) = await owner.letters()
     assert (letter["channel"], letter["body"]) == ("/a:b", '{"channel":"/a:b"}')
     assert (letter["sender"], letter["qos"]) == (ANN, '{"priority":9}')
@@ -216,7 +227,7 @@ async def test_message_spilled_during_its_settlement_is_settled(store: Store) ->
     ids = await owner.publish("/a", "/a", "/a")
     await owner.commit(ids[-1], change(opened=ids), low=0)
     await owner.spill(ids[1], ids[2])
-    await owner.commit(ids[-1], change(settled=ids[:2]), letters=[Letter(JOE, ids[1], "user.x", "why")])
+    await owner.commit(ids[-1], change(settled=ids[:2]), letters=[PendingDeadLetter(JOE, ids[1], "user.x", "why")])
     assert [field for field in await owner.record() if field[:2] in ("o:", "i:")] == [f"i:{ids[2]}"]
     assert await store.reader.hkeys(store.keys.inbox(JOE)) == [b"%d" % ids[2]]
     assert [each["channel"] for each in await owner.letters()] == ["/a"]
@@ -225,7 +236,9 @@ async def test_message_spilled_during_its_settlement_is_settled(store: Store) ->
 async def test_a_letter_holds_a_message_that_was_never_stored(store: Store) -> None:
     owner = await owner_of(store, JOE)
     message = Transient("1795-3-ab", "1795000000", "/live", b'{"channel":"/live"}', ANN, b'{"priority":9}')
-    await owner.commit(1, letters=[Letter(JOE, LogId(0), "resource.overflow.queue.entries", "full", 0, message)])
+    await owner.commit(
+        1, letters=[PendingDeadLetter(JOE, LogId(0), "resource.overflow.queue.entries", "full", 0, message)]
+    )
     (letter,) = await owner.letters()
     assert (letter["id"], letter["received"]) == ("1795-3-ab", "1795000000")
     assert (letter["channel"], letter["body"]) == ("/live", '{"channel":"/live"}')
@@ -235,7 +248,7 @@ async def test_a_letter_holds_a_message_that_was_never_stored(store: Store) -> N
 
 async def test_a_letter_of_a_message_that_has_gone_is_empty(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    await owner.commit(1, letters=[Letter(JOE, LogId(77), "user.x", "why", 1)])
+    await owner.commit(1, letters=[PendingDeadLetter(JOE, LogId(77), "user.x", "why", 1)])
     (letter,) = await owner.letters()
     assert (letter["id"], letter["code"], letter["attempts"]) == ("77", "user.x", "1")
     assert (letter["channel"], letter["body"], letter["sender"], letter["qos"]) == ("", "", "", "")
@@ -243,7 +256,7 @@ async def test_a_letter_of_a_message_that_has_gone_is_empty(store: Store) -> Non
 
 async def test_letters_are_bounded(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    letters = [Letter(JOE, LogId(each), "user.x", "why") for each in range(LETTERS_MAX + 30)]
+    letters = [PendingDeadLetter(JOE, LogId(each), "user.x", "why") for each in range(LETTERS_MAX + 30)]
     await owner.commit(1, letters=letters)
     kept = await owner.letters()
     assert len(kept) == LETTERS_MAX
@@ -253,7 +266,7 @@ async def test_letters_are_bounded(store: Store) -> None:
 async def test_a_thousand_sessions_change_at_once(store: Store) -> None:
     names = [SessionName(f"client/u{number}/1") for number in range(1000)]
     owner = await owner_of(store, *names)
-    ended = [Ended(name, EndReason.SETTLED, (LogId(1),)) for name in names]
+    ended = [Disposition(name, EndReason.SETTLED, (LogId(1),)) for name in names]
     owner.number = 1
     commit = owner.next_commit(10, *(change(name, opened=[2, 3]) for name in names), ended=ended)
     assert len(owner.steps(commit)) == 1
@@ -285,7 +298,7 @@ async def test_large_commit_is_written_in_parts(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     joes, anns, *changes = large(owner)
     owner.number = 1
-    commit = owner.next_commit(5000, *changes, ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
+    commit = owner.next_commit(5000, *changes, ended=[Disposition(JOE, EndReason.SETTLED, (LogId(1),))])
     assert [step.script for step in owner.steps(commit)] == ["open", "open", "open", "commit"]
     assert await owner.apply(commit) == []
     assert await open_ids(owner, JOE) == set(joes)

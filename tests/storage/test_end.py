@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter
+from crewel.delivery.records import Disposition, EndReason, PendingDeadLetter
 from crewel.errors import Fenced
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, Owner, change, started
@@ -38,7 +38,7 @@ async def test_nothing_of_the_session_is_left(store: Store) -> None:
         store.keys.subject("joe"),
     }
     await owner.close()
-    await owner.end([Ended(JOE, EndReason.LAPSED, (first, second))])
+    await owner.end([Disposition(JOE, EndReason.LAPSED, (first, second))])
     assert await traces(owner, JOE) == []
     assert await store.reader.exists(store.keys.subject("joe")) == 0
     assert set(await traces(owner, ANN)) == {store.keys.session(ANN), store.keys.own("a"), store.keys.subject("ann")}
@@ -58,8 +58,10 @@ async def test_letters_take_their_messages_along(store: Store) -> None:
     await owner.commit(second, change(opened=[first, second]), low=0)
     await owner.spill(first)
     await owner.close()
-    letters = [Letter(JOE, each, "communication.noConnection.dead", "it has ended", 1) for each in (first, second)]
-    await owner.end([Ended(JOE, EndReason.DEAD, (first, second))], letters)
+    letters = [
+        PendingDeadLetter(JOE, each, "communication.noConnection.dead", "it has ended", 1) for each in (first, second)
+    ]
+    await owner.end([Disposition(JOE, EndReason.DEAD, (first, second))], letters)
     found = await owner.letters()
     assert [each["id"] for each in found] == [str(first), str(second)]
     assert [each["channel"] for each in found] == ["/a", "/b/c"]
@@ -73,8 +75,8 @@ async def test_facts_tell_what_became_of_its_messages(store: Store) -> None:
     ids = await owner.publish("/a", "/a", "/a")
     await owner.commit(ids[-1], change(opened=ids), low=0)
     await owner.close()
-    ended = [Ended(JOE, EndReason.DEAD, (ids[0],)), Ended(JOE, EndReason.LAPSED, (ids[1], ids[2]))]
-    await owner.end(ended, [Letter(JOE, ids[0], "user.x", "why")])
+    ended = [Disposition(JOE, EndReason.DEAD, (ids[0],)), Disposition(JOE, EndReason.LAPSED, (ids[1], ids[2]))]
+    await owner.end(ended, [PendingDeadLetter(JOE, ids[0], "user.x", "why")])
     assert await owner.facts("ended") == [
         {
             "ended": [
@@ -98,7 +100,7 @@ async def test_a_repeated_end_changes_nothing(store: Store) -> None:
     owner = await owner_of_joe(store)
     (log_id,) = await owner.publish("/a")
     await owner.close()
-    end = [Ended(JOE, EndReason.DEAD, (log_id,))], [Letter(JOE, log_id, "user.x", "why")]
+    end = [Disposition(JOE, EndReason.DEAD, (log_id,))], [PendingDeadLetter(JOE, log_id, "user.x", "why")]
     await owner.end(*end)
     await owner.end(*end)
     assert (

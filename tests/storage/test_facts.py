@@ -1,6 +1,6 @@
 """The schema of the facts, and reading them."""
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage import dead_letters, facts, histories, shared_queues
 from crewel.storage.store import Store
 from tests.storage.buried import letter
@@ -14,14 +14,14 @@ async def do_everything(owner: Owner) -> None:
     (log_id,) = await owner.publish("/a", history_max=1)
     await do_all_with_queues(owner)
     await owner.unsubscribe("/b")
-    await owner.commit(log_id, change(opened=[log_id]), ended=[Ended(JOE, EndReason.SETTLED, (LogId(1),))])
+    await owner.commit(log_id, change(opened=[log_id]), ended=[Disposition(JOE, EndReason.SETTLED, (LogId(1),))])
     about = '"who":"ann","since":5,"code":"user.x","id":"7","reason":"why"'
     for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,{about}}}', ""):
         await owner.hold(dispatch.encode() or None)
     await do_all_with_letters(owner)
     await owner.close()
-    ended = [Ended(JOE, EndReason.DEAD, (log_id,))]
-    await owner.end(ended, [Letter(JOE, log_id, "user.x", "why")])
+    ended = [Disposition(JOE, EndReason.DEAD, (log_id,))]
+    await owner.end(ended, [PendingDeadLetter(JOE, log_id, "user.x", "why")])
 
 
 async def do_all_with_queues(owner: Owner) -> None:
@@ -114,13 +114,16 @@ async def test_reading_goes_on_where_it_stopped(store: Store) -> None:
 
 
 def test_a_dead_message_without_a_letter_has_no_code() -> None:
-    (text,) = facts.ends([Ended(JOE, EndReason.DEAD, (LogId(5),))], [])[JOE]
+    (text,) = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5),))], [])[JOE]
     assert text == b'{"session":"client/joe/1","reason":"dead","code":"","ids":[5]}'
 
 
 def test_the_letters_of_others_tell_no_codes() -> None:
-    letters = [Letter(SessionName("client/ann/1"), LogId(5), "user.ann", ""), Letter(JOE, LogId(5), "user.joe", "")]
-    (text,) = facts.ends([Ended(JOE, EndReason.DEAD, (LogId(5),))], letters)[JOE]
+    letters = [
+        PendingDeadLetter(SessionName("client/ann/1"), LogId(5), "user.ann", ""),
+        PendingDeadLetter(JOE, LogId(5), "user.joe", ""),
+    ]
+    (text,) = facts.ends([Disposition(JOE, EndReason.DEAD, (LogId(5),))], letters)[JOE]
     assert b"user.joe" in text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Letter
+from crewel.delivery.records import PendingDeadLetter
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, Page
 from crewel.storage.store import Store
@@ -44,7 +44,7 @@ async def owner_of_all(store: Store) -> Owner:
     return owner
 
 
-def drawn(draw: random.Random, number: int) -> Letter:
+def drawn(draw: random.Random, number: int) -> PendingDeadLetter:
     # rare and frequent ones, so that indexes differ in size
     code = CODES[min(int(draw.expovariate(1)), len(CODES) - 1)]
     receiver = RECEIVERS[min(int(draw.expovariate(0.7)), len(RECEIVERS) - 1)]

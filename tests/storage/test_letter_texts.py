@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Letter, LogId, SessionName, Submission
+from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Submission
 from crewel.storage import dead_letters, facts, log, shared_queues
 from crewel.storage.dead_letters import DeadLetterFilter, RedriveOutcome
 from crewel.storage.store import Store
@@ -38,7 +38,7 @@ async def published(owner: Owner, body: bytes, qos: bytes = b"") -> LogId:
 async def test_letters_of_one_message_share_its_body(store: Store) -> None:
     owner = await owner_of(store, *NAMES)
     log_id = await published(owner, BODY)
-    await owner.commit(log_id, letters=[Letter(name, log_id, "user.x", "why") for name in NAMES])
+    await owner.commit(log_id, letters=[PendingDeadLetter(name, log_id, "user.x", "why") for name in NAMES])
     assert await texts(owner) == [BODY]
     assert [(each.receiver, each.body) for each in await all_letters(owner)] == [(name, BODY) for name in NAMES]
     page = await dead_letters.page(store, DeadLetterFilter(receiver=NAMES[2]))
@@ -61,7 +61,7 @@ async def test_a_long_qos_is_shared_too(store: Store) -> None:
     owner = await owner_of(store, *NAMES)
     qos = b'{"clientProperties":{"p":"%s"}}' % (b"y" * 500)
     log_id = await published(owner, b"{}", qos)
-    await owner.commit(log_id, letters=[Letter(name, log_id, "user.x", "why") for name in NAMES])
+    await owner.commit(log_id, letters=[PendingDeadLetter(name, log_id, "user.x", "why") for name in NAMES])
     assert await texts(owner) == [qos]
     assert {each.qos for each in await all_letters(owner)} == {qos}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.storage import dead_letters
 from crewel.storage.dead_letters import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
@@ -47,7 +47,10 @@ async def test_the_end_of_a_session_tells_where_its_letters_are(store: Store) ->
     (log_id,) = await owner.publish("/a")
     await owner.commit(log_id, change(opened=[log_id]), low=0)
     await owner.close()
-    told = [Ended(JOE, EndReason.DEAD, (log_id,))], [Letter(JOE, log_id, "user.x", "why"), letter(message_id="5")]
+    told = (
+        [Disposition(JOE, EndReason.DEAD, (log_id,))],
+        [PendingDeadLetter(JOE, log_id, "user.x", "why"), letter(message_id="5")],
+    )
     found = (await owner.end(*told)).letters
     assert [each.id for each in await dead_letters.get(store, found)] == [str(log_id), "5"]
     assert (await owner.end(*told)).letters == []
@@ -58,7 +61,9 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
     owner = await owner_of_both(store)
     (log_id,) = await owner.publish("/a", sender=ANN, qos=b'{"priority":1}')
     await owner.commit(log_id, change(opened=[log_id]), low=0)
-    stored, live = await owner.bury(Letter(JOE, log_id, "user.x", "it said so", 3), letter(body=b'{"data":2}'))
+    stored, live = await owner.bury(
+        PendingDeadLetter(JOE, log_id, "user.x", "it said so", 3), letter(body=b'{"data":2}')
+    )
     assert await dead_letters.get(store, [stored, live]) == [
         StoredDeadLetter(
             dead_id=stored,
@@ -97,7 +102,7 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
 
 async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
     owner = await owner_of_both(store)
-    await owner.bury(Letter(JOE, LogId(77), "user.x", "why"))
+    await owner.bury(PendingDeadLetter(JOE, LogId(77), "user.x", "why"))
     (found,) = await all_letters(owner)
     assert (found.channel, found.body, found.code) == ("", b"", "user.x")
     await assert_indexes_agree(owner)

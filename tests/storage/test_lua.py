@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import crewel.storage
-from crewel.delivery.records import Ended, EndReason, Letter, LogId
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.errors import StoreFull
 from crewel.storage import dead_letters, histories, shared_queues
 from crewel.storage.scripts import scripts
@@ -116,8 +116,10 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     await let_go_of_queues(owner, others[-2:])
     assert await owner.spill(first) == [first]
     await owner.hold(b'{"active":false}')
-    dead = [Letter(JOE, second, "user.x", "why"), letter("user.new", channel="/new")]
-    await owner.commit(third, change(settled=[second]), letters=dead, ended=[Ended(JOE, EndReason.DEAD, (second,))])
+    dead = [PendingDeadLetter(JOE, second, "user.x", "why"), letter("user.new", channel="/new")]
+    await owner.commit(
+        third, change(settled=[second]), letters=dead, ended=[Disposition(JOE, EndReason.DEAD, (second,))]
+    )
     await assert_indexes_agree(owner)
     old = [each.dead_id for each in await all_letters(owner)]
     assert await owner.do(dead_letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
@@ -127,8 +129,8 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     heir = await started(owner.store, "b")
     assert set(await heir.adopt_all()) == {JOE}
     assert await heir.close(death=("user.x", "why")) == others[-1]
-    ended = [Ended(JOE, EndReason.DEAD, (third,)), Ended(JOE, EndReason.LAPSED, (first,))]
-    await heir.end(ended, [Letter(JOE, third, "user.last", "why")])
+    ended = [Disposition(JOE, EndReason.DEAD, (third,)), Disposition(JOE, EndReason.LAPSED, (first,))]
+    await heir.end(ended, [PendingDeadLetter(JOE, third, "user.last", "why")])
     assert [each.code for each in await all_letters(heir)] == ["user.x", "user.last"]
     await assert_indexes_agree(heir)
     assert await owner.nodes() == {"b"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, Submission
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, Submission
 from crewel.errors import StoreError
 from crewel.storage import dead_letters, log
 from crewel.storage.dead_letters import RedriveOutcome
@@ -76,7 +76,7 @@ class Play:
 
     async def die(self, name: str) -> None:
         dead = await self.some(name)
-        made = [Letter(name, log_id, "user.x", "why") for log_id in dead]
+        made = [PendingDeadLetter(name, log_id, "user.x", "why") for log_id in dead]
         await self.owner.commit(await last_id(self.store), self.gone(name, dead), low=0, letters=made)
 
     def gone(self, name: str, messages: dict[LogId, bytes]) -> Any:
@@ -108,8 +108,8 @@ class Play:
         boxed = {int(field[2:]) for field in await self.owner.record(name) if field.startswith("i:")}
         known = [each for each in await self.waiting(name) if each not in boxed or self.draw.random() < 0.5]
         await self.owner.close(name)
-        ended = [Ended(name, EndReason.DEAD, tuple(known))] if known else []
-        made = [Letter(name, log_id, "user.x", "why") for log_id in known]
+        ended = [Disposition(name, EndReason.DEAD, tuple(known))] if known else []
+        made = [PendingDeadLetter(name, log_id, "user.x", "why") for log_id in known]
         found = (await self.owner.end(ended, made, name)).letters
         assert (await self.owner.end(ended, made, name)).letters == []
         assert len(found) >= len(known)

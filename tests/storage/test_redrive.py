@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter, Logged, LogId, SessionName
+from crewel.delivery.records import Disposition, EndReason, Logged, LogId, PendingDeadLetter, SessionName
 from crewel.errors import Fenced
 from crewel.storage import dead_letters, log
 from crewel.storage.dead_letters import Redriven, RedriveOutcome, StoredDeadLetter
@@ -30,7 +30,7 @@ async def redrive(owner: Owner, each: StoredDeadLetter, **options: Any) -> Redri
     return await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, **options))
 
 
-async def one_letter(owner: Owner, each: Letter | None = None) -> StoredDeadLetter:
+async def one_letter(owner: Owner, each: PendingDeadLetter | None = None) -> StoredDeadLetter:
     (dead_id,) = await owner.bury(letter() if each is None else each)
     (found,) = await dead_letters.get(owner.store, [dead_id])
     return found
@@ -84,7 +84,7 @@ async def test_the_channel_needs_no_receiver(store: Store) -> None:
 async def test_a_publisher_that_must_not_hear_it_does_not_hear_it_from_the_channel_either(store: Store) -> None:
     owner = await owner_of_joe(store)
     (old,) = await owner.publish("/a", excluded=ANN)
-    each = await one_letter(owner, Letter(JOE, old, "user.x", "why"))
+    each = await one_letter(owner, PendingDeadLetter(JOE, old, "user.x", "why"))
     log_id = (await redrive(owner, each, to_channel=True)).id
     assert (await log.fetch(store, [log_id]))[log_id].excluded == ANN
 
@@ -95,14 +95,14 @@ async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None
     for returns in (1, 2, 3):
         before, log_id = each.dead_id, (await redrive(owner, each)).id
         await owner.commit(log_id)
-        each = await one_letter(owner, Letter(JOE, log_id, "user.again", "why", 1))
+        each = await one_letter(owner, PendingDeadLetter(JOE, log_id, "user.again", "why", 1))
         assert (each.returns, each.redrive_of, each.is_persistent) == (returns, before, True)
         assert (each.id, each.received, each.body) == (str(log_id), f"{log_id}000", b'{"data":1}')
         await owner.commit(log_id, change(unboxed=[log_id]))
     log_id = (await redrive(owner, each, to_channel=True)).id
     (back,) = await log.read(store, LogId(0), 10)
     assert (back.id, back.returns, back.redrive_of) == (log_id, 4, each.dead_id)
-    each = await one_letter(owner, Letter(JOE, log_id, "user.again", "why", 1))
+    each = await one_letter(owner, PendingDeadLetter(JOE, log_id, "user.again", "why", 1))
     assert (each.returns, each.redrive_of) == (4, back.redrive_of)
     assert await dead_letters.returned(store) == 4
 
@@ -192,8 +192,10 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
     each = await one_letter(owner, letter(body=b'{"data":"again"}'))
     unknown = (await redrive(owner, each)).id
     await owner.close()
-    ended = [Ended(JOE, EndReason.DEAD, (known,)), Ended(JOE, EndReason.LAPSED, (lapsed,))]
-    found = await dead_letters.get(store, (await owner.end(ended, [Letter(JOE, known, "user.x", "why")])).letters)
+    ended = [Disposition(JOE, EndReason.DEAD, (known,)), Disposition(JOE, EndReason.LAPSED, (lapsed,))]
+    found = await dead_letters.get(
+        store, (await owner.end(ended, [PendingDeadLetter(JOE, known, "user.x", "why")])).letters
+    )
     assert [(left.id, left.code) for left in found] == [
         (str(known), "user.x"),
         (str(unknown), "communication.noConnection.dead"),
@@ -247,7 +249,7 @@ async def test_room_that_is_made_is_seen_at_once(store: Store) -> None:
 
 async def test_a_letter_of_which_nothing_is_left_stays(store: Store) -> None:
     owner = await owner_of_joe(store)
-    each = await one_letter(owner, Letter(JOE, LogId(77), "user.x", "why"))
+    each = await one_letter(owner, PendingDeadLetter(JOE, LogId(77), "user.x", "why"))
     for to_channel in (False, True):
         assert (await redrive(owner, each, to_channel=to_channel)).outcome is RedriveOutcome.EMPTY
     assert await all_letters(owner) == [each]

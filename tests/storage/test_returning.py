@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage import shared_queues
 from crewel.storage.sessions import SessionEnd
 from crewel.storage.shared_queues import Addressed, Delivery, Member
@@ -38,8 +38,8 @@ async def waiting(owner: Owner, queue: str = SUBJECT) -> list[LogId]:
     return [each.id for each in await shared_queues.peek(owner.store, queue, 100)]
 
 
-def settled(name: SessionName, *ids: LogId, reason: EndReason = EndReason.SETTLED) -> list[Ended]:
-    return [Ended(name, reason, ids)]
+def settled(name: SessionName, *ids: LogId, reason: EndReason = EndReason.SETTLED) -> list[Disposition]:
+    return [Disposition(name, reason, ids)]
 
 
 async def ended(owner: Owner) -> set[tuple[str, str, int]]:
@@ -60,7 +60,9 @@ async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> Non
     log_id = await send(owner, JOE, JOE_2)
     await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
     assert await receivers(owner, log_id) == set()
-    left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
+    left = await owner.end(
+        letters=[PendingDeadLetter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1}
+    )
     assert left == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
     assert await ended(owner) == {(JOE, "settled", log_id), (JOE_2, "returned", log_id)}
@@ -70,7 +72,9 @@ async def test_settled_by_one_it_is_settled_for_the_subject(store: Store) -> Non
 async def test_the_facts_are_the_same_in_both_orders(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
-    left = await owner.end(letters=[Letter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1})
+    left = await owner.end(
+        letters=[PendingDeadLetter(JOE_2, log_id, "user.x", "why")], name=JOE_2, returning={log_id: 1}
+    )
     await owner.commit(log_id, change(unboxed=[log_id]), ended=settled(JOE, log_id))
     assert left == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
@@ -82,7 +86,7 @@ async def test_the_facts_are_the_same_in_both_orders(store: Store) -> None:
 async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
-    dead = Letter(JOE, log_id, "user.update.deadMessage", "why")
+    dead = PendingDeadLetter(JOE, log_id, "user.update.deadMessage", "why")
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
     await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
     assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
@@ -94,7 +98,7 @@ async def test_dead_for_one_it_is_still_open_for_the_others(store: Store) -> Non
 async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
-    dead = Letter(JOE, log_id, "user.update.error", "why")
+    dead = PendingDeadLetter(JOE, log_id, "user.update.error", "why")
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
     await owner.commit(log_id, change(unboxed=[log_id]), ended=ends, letters=[dead])
     await owner.end(name=JOE_2, returning={log_id: 1})
@@ -114,7 +118,7 @@ async def test_dead_for_all_nothing_is_left_of_it(store: Store) -> None:
     log_id = await send(owner, JOE, JOE_2)
     for name in (JOE, JOE_2):
         ends = settled(name, log_id, reason=EndReason.DEAD)
-        letters = [Letter(name, log_id, "user.x", "why")]
+        letters = [PendingDeadLetter(name, log_id, "user.x", "why")]
         await owner.commit(log_id, change(name, unboxed=[log_id]), ended=ends, letters=letters)
     assert await receivers(owner, log_id) == set()
 
@@ -147,7 +151,9 @@ async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
     first = await owner.end(
-        settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "")], returning={log_id: 3}
+        settled(JOE, log_id, reason=EndReason.DEAD),
+        [PendingDeadLetter(JOE, log_id, "user.x", "")],
+        returning={log_id: 3},
     )
     assert first == SessionEnd([], [log_id], [])
     assert await waiting(owner) == []
@@ -190,7 +196,7 @@ async def test_settling_with_the_end_settles_for_the_subject(store: Store) -> No
 async def test_dead_message_of_the_end_stays_open_for_other_sessions(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     log_id = await send(owner, JOE, JOE_2)
-    await owner.end(settled(JOE, log_id, reason=EndReason.DEAD), [Letter(JOE, log_id, "user.x", "why")])
+    await owner.end(settled(JOE, log_id, reason=EndReason.DEAD), [PendingDeadLetter(JOE, log_id, "user.x", "why")])
     assert await receivers(owner, log_id) == {JOE_2, f"!{JOE}"}
 
 
@@ -214,8 +220,8 @@ async def test_end_requeues_messages_unknown_to_the_owner(store: Store) -> None:
 async def test_letters_come_in_their_order_less_what_went_back(store: Store) -> None:
     owner = await owner_of(store, JOE)
     ids = [await send(owner, JOE, source=source) for source in ("", SUBJECT, "", SUBJECT)]
-    letters = [Letter(JOE, each, "user.x", f"letter {number}") for number, each in enumerate(ids)]
-    plain = [Ended(JOE, EndReason.DEAD, (ids[0], ids[2]))]
+    letters = [PendingDeadLetter(JOE, each, "user.x", f"letter {number}") for number, each in enumerate(ids)]
+    plain = [Disposition(JOE, EndReason.DEAD, (ids[0], ids[2]))]
     left = await owner.end(plain, letters, returning={ids[1]: 1, ids[3]: 1})
     assert left.returned == [ids[1], ids[3]]
     assert [each["reason"] for each in await owner.letters()] == ["letter 0", "letter 2"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName, Submission
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName, Submission
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Addressed, Delivery, Member
 from crewel.storage.store import Store
@@ -113,8 +113,8 @@ class Play:
 
     async def commit(self, name: str, ids: list[LogId], how: EndReason) -> None:
         session = SessionName(name)
-        letters = [Letter(session, each, "user.x", "why") for each in ids] if how is EndReason.DEAD else []
-        ended = [Ended(session, how, tuple(ids))] if ids else []
+        letters = [PendingDeadLetter(session, each, "user.x", "why") for each in ids] if how is EndReason.DEAD else []
+        ended = [Disposition(session, how, tuple(ids))] if ids else []
         cursor = await last_id(self.store)
         await self.owner.commit(cursor, change(name, unboxed=ids), ended=ended, letters=letters)
         self.model.finish(name, ids, how)
@@ -147,8 +147,8 @@ class Play:
         settled = self.some(name)
         returning = {each: 1 for each in self.model.inboxes[name] if each not in settled and self.draw.random() < 0.7}
         makes_letters = self.draw.random() < 0.5
-        letters = [Letter(session, each, "user.x", "why") for each in returning] if makes_letters else []
-        ended = [Ended(session, EndReason.SETTLED, tuple(settled))] if settled else []
+        letters = [PendingDeadLetter(session, each, "user.x", "why") for each in returning] if makes_letters else []
+        ended = [Disposition(session, EndReason.SETTLED, tuple(settled))] if settled else []
         await self.owner.close(name)
         await self.owner.end(ended, letters, session, returning)
         self.model.end(name, returning, settled, makes_letters=makes_letters)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.delivery.records import EndReason, Logged, LogId, SessionName, Submission, Waiting
+from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, SessionName, Submission
 from crewel.errors import Fenced
 from crewel.storage import dead_letters, log, sessions, shared_queues
 from crewel.storage.dead_letters import RedriveOutcome
@@ -66,7 +66,7 @@ async def waiting(owner: Owner, queue: str = GROUP) -> list[LogId]:
     return [each.id for each in await shared_queues.peek(owner.store, queue, 10_000)]
 
 
-async def inbox(owner: Owner, name: str = JOE) -> dict[LogId, Waiting]:
+async def inbox(owner: Owner, name: str = JOE) -> dict[LogId, PendingMessage]:
     """What another server would find there."""
     record = (await started(owner.store, "heir")).token
     owner.token, before = record, owner.token
@@ -98,7 +98,7 @@ async def test_a_message_for_a_session_lies_in_its_inbox(store: Store) -> None:
     assert await log.fetch_inbox(store, JOE, [sent.id]) == {
         sent.id: Logged(sent.id, "/a/b", b'{"x":1}', ANN, "", b'{"priority":9}', to=JOE)
     }
-    assert await inbox(owner) == {sent.id: Waiting(0, 7, "/a/b", 9, FAR)}
+    assert await inbox(owner) == {sent.id: PendingMessage(0, 7, "/a/b", 9, FAR)}
     assert await owner.log_ids() == [before]
 
 
@@ -216,7 +216,7 @@ async def test_a_leased_message_lies_in_the_inbox_and_knows_its_queue(store: Sto
     assert found == Lease([Leased(JOE, first, 2, "/a/b", 0, 7, FAR, ())], 1, 0)
     assert await waiting(owner) == [second]
     assert await log.fetch_inbox(store, JOE, [first]) == {first: Logged(first, "/a/b", b"{}", ANN, "", qos)}
-    assert await inbox(owner) == {first: Waiting(0, 2, "/a/b", 7, FAR, GROUP)}
+    assert await inbox(owner) == {first: PendingMessage(0, 2, "/a/b", 7, FAR, GROUP)}
     assert await owner.facts("leased") == [{"queue": GROUP, "leases": [{"session": JOE, "ids": [first]}]}]
     assert await store.reader.exists(store.keys.receivers(first, GROUP)) == 0
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.records import EndReason, LogId, PendingMessage
 from tests.delivery.ledger import Broken
 from tests.storage.sharing import SharingRun, SharingStore
 from tests.store_process import StoreProcess
@@ -33,25 +33,25 @@ def client(server: StoreProcess) -> Iterator[redis.Redis]:
 @pytest.mark.parametrize("first", range(0, RUNS, PORTION))
 def test_shared_message_is_in_one_place_in_any_interleaving(client: redis.Redis, first: int) -> None:
     for seed in range(first, min(first + PORTION, RUNS)):
-        _run(client, seed, Durable)
+        _run(client, seed, DurableSession)
 
 
 # One rule taken out each: a run that finds nothing wrong with these would prove nothing.
 
 
-class RemembersWhatIsGivenBack(Durable):
+class RemembersWhatIsGivenBack(DurableSession):
     def requeue(self, log_id: LogId) -> None:
         waiting = self.inbox.pop(log_id)
         self.booked_size -= waiting.size
 
 
-class TellsWhatIsGivenBack(Durable):
+class TellsWhatIsGivenBack(DurableSession):
     def requeue(self, log_id: LogId) -> None:
         self.settle(log_id, EndReason.RETURNED)
 
 
-class ForgetsWhereItCameFrom(Durable):
-    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+class ForgetsWhereItCameFrom(DurableSession):
+    def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         return super().arrived(log_id, waiting._replace(source=""))
 
     def settle(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
@@ -59,17 +59,17 @@ class ForgetsWhereItCameFrom(Durable):
 
 
 @pytest.mark.parametrize("durable", [RemembersWhatIsGivenBack, TellsWhatIsGivenBack, ForgetsWhereItCameFrom])
-def test_each_rule_taken_out_is_noticed(client: redis.Redis, durable: type[Durable]) -> None:
+def test_each_rule_taken_out_is_noticed(client: redis.Redis, durable: type[DurableSession]) -> None:
     with pytest.raises(Broken):
         _run_many(client, durable)
 
 
-def _run_many(client: redis.Redis, durable: type[Durable]) -> None:
+def _run_many(client: redis.Redis, durable: type[DurableSession]) -> None:
     for seed in range(MOST_SEEDS):
         _run(client, seed, durable)
 
 
-def _run(client: redis.Redis, seed: int, durable: type[Durable]) -> None:
+def _run(client: redis.Redis, seed: int, durable: type[DurableSession]) -> None:
     try:
         SharingRun(seed, SharingStore(client), durable=durable, loses=seed % 4 == 3).run(STEPS)
     except Broken as broken:

@@ -45,7 +45,7 @@ from crewel.broker.session import Host, Session, Verdict
 from crewel.broker.session_table import SessionTable
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreError, StoreUnavailable, coded
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
@@ -335,7 +335,7 @@ class SessionRestorer:
     _durability: Durability
     _logins: Logins
 
-    def restore(self, durable: Durable, record: SessionRecord) -> None:
+    def restore(self, durable: DurableSession, record: SessionRecord) -> None:
         """Let a session that the store has live again, as its last login made it."""
         facts = record.login
         session = Session(self._host, facts["id"])

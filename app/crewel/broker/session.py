@@ -25,7 +25,7 @@ from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.outbox.exchange import Peer
-    from crewel.delivery.durable import Durable
+    from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.settings import Settings
 
@@ -364,7 +364,7 @@ class Session(Outbox):
 
     # The store
 
-    def join_store(self, durable: Durable) -> None:
+    def join_store(self, durable: DurableSession) -> None:
         """The store has it, and owes it what this says."""
         self.durable = durable
         self.name = durable.name

@@ -56,7 +56,7 @@ class Rules:
         return sum(map(self.pause, range(1, growing + 1))) + (self.retries - growing) * self.pause(65)
 
 
-class Buried(NamedTuple):
+class FailedDelivery(NamedTuple):
     """A message that becomes a dead letter."""
 
     entry: Entry
@@ -70,7 +70,7 @@ class Judgement:
     """What is to be done with messages."""
 
     settled: list[Entry] = field(default_factory=list)
-    buried: list[Buried] = field(default_factory=list)
+    buried: list[FailedDelivery] = field(default_factory=list)
     put_back: list[Entry] = field(default_factory=list)
     """They wait again, in their place."""
     unclaimed: list[Entry] = field(default_factory=list)
@@ -264,7 +264,7 @@ class Dispatcher:
         attempts = self.tries.get(message_id, 0) + 1
         entry = self._close(message_id)
         assert entry is not None
-        judgement.buried.append(Buried(entry, code, reason, attempts))
+        judgement.buried.append(FailedDelivery(entry, code, reason, attempts))
 
     def _put_back(self, message_id: str, judgement: Judgement) -> None:
         entry, _ = self.open.pop(message_id)

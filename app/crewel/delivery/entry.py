@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
-from crewel.delivery.recent import Taken
-from crewel.delivery.records import Logged, LogId, Waiting
+from crewel.delivery.fan_out_buffer import FanOutRecord
+from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.errors import coded
 from crewel.qos.publish import FOR_EVER, NORMAL, life_ends
 from crewel.qos.update import ERASED, FAILED, POINT_TO_POINT, Origin, counts_down_to, own, shared
@@ -51,7 +51,7 @@ class Entry:
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
         """What counts its body among all that waits in memory; None until a queue takes it."""
-        self.taken: Taken | None = None
+        self.taken: FanOutRecord | None = None
         """What the engine has noted of it, if it was taken for all receivers at once."""
         self.origin = origin
         """Where it comes from, for receivers that ask for it; None if there are none."""
@@ -200,7 +200,7 @@ class Entry:
         return reread(self.wire)
 
 
-def notice_entry(notice: Waiting, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
+def notice_entry(notice: PendingMessage, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
     """The notice that a topic was erased, of which this is known; or, with `why` (`{"errorCode", "message"}` as JSON), that the
     server has ended the subscription to this pattern: as the failed reply to a subscribe that nobody asked for, which is how
     clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its

@@ -96,8 +96,8 @@ class Transient(NamedTuple):
     qos: bytes = b""
 
 
-class Waiting(NamedTuple):
-    """What is known of a message that waits for one receiver."""
+class PendingMessage(NamedTuple):
+    """What is known of a message that is pending for one receiver."""
 
     attempts: int = 0
     """How often it may have been sent before."""
@@ -134,8 +134,8 @@ class SessionRecord:
     """Pattern -> what was asked for it in `ext.subscribe`, JSON; also of groups, which are no subscriptions of the log."""
     closed: list[tuple[str, LogId, LogId]] = field(default_factory=list)
     """Intervals that have an end, (pattern, from, until], and that the cursor had not passed."""
-    open: dict[LogId, Waiting] = field(default_factory=dict)
-    inbox: dict[LogId, Waiting] = field(default_factory=dict)
+    open: dict[LogId, PendingMessage] = field(default_factory=dict)
+    inbox: dict[LogId, PendingMessage] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
     notices: dict[str, LogId] = field(default_factory=dict)
     """Channel -> place of the notice that its topic was erased, or pattern -> place of the notice that the server has ended
@@ -156,7 +156,7 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class PendingDeadLetter:
     """A dead letter about to be stored. The store copies the body from the log or the inbox; `message` holds it only for
     a message that was never stored, and whose `id` is therefore 0."""
 
@@ -168,14 +168,14 @@ class Letter:
     message: Transient | None = None
 
 
-class Ended(NamedTuple):
-    """Messages that ended for one session in one way, for the facts."""
+class Disposition(NamedTuple):
+    """How messages ended for one session, all in one way, for the facts."""
 
     session: SessionName
     reason: EndReason
     ids: tuple[LogId, ...]
 
-    def less(self, ids: Container[LogId]) -> Ended:
+    def less(self, ids: Container[LogId]) -> Disposition:
         """The same without these messages."""
         return self._replace(ids=tuple(each for each in self.ids if each not in ids))
 
@@ -185,7 +185,7 @@ class Change:
     """What a commit changes in one session's record."""
 
     name: SessionName
-    opened: dict[LogId, Waiting]
+    opened: dict[LogId, PendingMessage]
     """Open in the log: new, or with other attempts."""
     settled: tuple[LogId, ...]
     """In the record, and open no more."""
@@ -217,7 +217,7 @@ class Commit:
     low: LogId
     """Nothing at or below it is needed any more by this node's sessions."""
     changes: tuple[Change, ...]
-    ended: tuple[Ended, ...]
-    letters: tuple[Letter, ...]
+    ended: tuple[Disposition, ...]
+    letters: tuple[PendingDeadLetter, ...]
     settled: tuple[Settled, ...] = ()
     """Of sessions of which nothing else is to be told; it is not in `ended`."""

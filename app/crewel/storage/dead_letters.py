@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
-from crewel.delivery.records import Letter, LogId, SessionName
+from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.storage.keys import Keys
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
@@ -178,7 +178,7 @@ def fits(kind: str, text: str, value: str) -> bool:
     return value == text or value.startswith(beginning(kind, text)[1])
 
 
-def described(letters: Sequence[Letter]) -> dict[SessionName, list[bytes | str | int]]:
+def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes | str | int]]:
     """Return the arguments by which `commit` and `end` describe dead letters, by session: `WORDS` each, of which number `BODY`
     is the body."""
     arguments: dict[SessionName, list[bytes | str | int]] = {}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import Ended, EndReason, Letter, LogId, SessionName
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
 from crewel.storage.keys import Keys
 from crewel.storage.scripts import Step
 from crewel.storage.store import Store
@@ -190,7 +190,7 @@ FACTS: Final[tuple[FactType, ...]] = (
 """Every type of fact."""
 
 
-def ends(ended: Iterable[Ended], letters: Sequence[Letter]) -> dict[SessionName, list[bytes]]:
+def ends(ended: Iterable[Disposition], letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes]]:
     """Return for each session the objects of the fact `ended`, as JSON. The letters tell the codes of dead messages."""
     codes = {(letter.session, letter.id): letter.code for letter in letters}
     objects: dict[SessionName, list[bytes]] = {}
@@ -203,7 +203,7 @@ def ends(ended: Iterable[Ended], letters: Sequence[Letter]) -> dict[SessionName,
     return objects
 
 
-def _deaths(ended: Ended, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
+def _deaths(ended: Disposition, codes: Mapping[tuple[SessionName, LogId], str]) -> Iterable[bytes]:
     def code(log_id: LogId) -> str:
         return codes.get((ended.session, log_id), "")
 

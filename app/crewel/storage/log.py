@@ -20,13 +20,13 @@ import orjson
 from crewel.delivery.records import (
     Change,
     Commit,
-    Ended,
+    Disposition,
     EndReason,
     Logged,
     LogId,
+    PendingMessage,
     SessionName,
     Submission,
-    Waiting,
 )
 from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
@@ -199,7 +199,7 @@ def _name_bodies(described: _Arguments, first: int, bodies: dict[bytes, int]) ->
                 described[at] = f"@{number}"
 
 
-def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Ended]]:
+def _settled(commit: Commit, changes: Container[SessionName]) -> tuple[_Arguments, list[Disposition]]:
     """The arguments about messages taken and settled since the last commit, by sessions that settled the same; and the
     other ends."""
     sessions_of: dict[tuple[LogId, ...], list[SessionName]] = {each.ids: [*each.sessions] for each in commit.settled}
@@ -259,7 +259,7 @@ def _committed(answer: Any) -> Committed:
     return Committed([SessionName(name.decode()) for name in fenced], [each.decode() for each in letters])
 
 
-def text_of(waiting: Waiting) -> str:
+def text_of(waiting: PendingMessage) -> str:
     """Return what a session's record says of a message that waits for it:
     `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>`, less the defaults at its end. Channels have no colons. The
     scripts read and write such texts too (shared/waiting.lua)."""
@@ -273,13 +273,13 @@ def text_of(waiting: Waiting) -> str:
     return f"{attempts}:{size}:{channel}" if channel else f"{attempts}:{size}"
 
 
-def waiting_of(text: bytes) -> Waiting:
+def waiting_of(text: bytes) -> PendingMessage:
     """Return what such a text says; one of an older version has only attempts and bytes."""
     words = text.decode().split(":", 5)
     if len(words) == 3:  # as nearly all of them
-        return Waiting(int(words[0]), int(words[1]), words[2])
+        return PendingMessage(int(words[0]), int(words[1]), words[2])
     attempts, size, channel, priority, expires, source = [*words, "", "", "", ""][:6]
-    return Waiting(int(attempts), int(size), channel, int(priority or NORMAL), int(expires or 0), source)
+    return PendingMessage(int(attempts), int(size), channel, int(priority or NORMAL), int(expires or 0), source)
 
 
 def trim(k: Keys, token: str) -> Step[int]:

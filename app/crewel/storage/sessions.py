@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, Ended, Letter, LogId, SessionName
+from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDeadLetter, SessionName
 from crewel.storage.dead_letters import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
@@ -167,8 +167,8 @@ def end(
     k: Keys,
     token: str,
     name: SessionName,
-    ended: Sequence[Ended],
-    letters: Sequence[Letter],
+    ended: Sequence[Disposition],
+    letters: Sequence[PendingDeadLetter],
     facts_max: int,
     letters_max: int,
     returning: Mapping[LogId, int] = _NOTHING_RETURNS,
@@ -191,7 +191,7 @@ def end(
     return Step("end", keys, arguments, _left)
 
 
-def _less(ended: Sequence[Ended], returning: Mapping[LogId, int]) -> Iterator[Ended]:
+def _less(ended: Sequence[Disposition], returning: Mapping[LogId, int]) -> Iterator[Disposition]:
     for each in ended:
         ids = tuple(log_id for log_id in each.ids if log_id not in returning)
         if ids or not each.ids:

@@ -3,7 +3,7 @@ sessions of a subject. And messages to certain receivers, which go past the log.
 
 A queue's name says its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
 queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies
-in its inbox and knows that queue (`Waiting.source`); it goes back there under its own id, and in its own place.
+in its inbox and knows that queue (`PendingMessage.source`); it goes back there under its own id, and in its own place.
 
 `queues`, `size` and `peek` read, and raise StoreError; all else are steps, which may be repeated and raise Fenced.
 """

@@ -12,7 +12,7 @@ import pytest
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.dead_letters.notifier import MOST_WAITING, Follower
 from crewel.broker.services import Service
-from crewel.delivery.records import Letter, LogId, SessionName
+from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.errors import StoreUnavailable
 from crewel.storage.dead_letters import StoredDeadLetter
 from tests.broker.world import MakeWorld, World
@@ -209,7 +209,7 @@ class TestLetters:
 
     def test_letters_are_counted_by_the_class_of_their_code(self, world: World) -> None:
         letters = [
-            Letter(SessionName("client/joe/1"), LogId(1), code, "")
+            PendingDeadLetter(SessionName("client/joe/1"), LogId(1), code, "")
             for code in ("user.update.x", "user.update.y", "user.z")
         ]
         world.broker.dead_letters.made(letters)

@@ -12,9 +12,9 @@ import pytest
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.durability.subscription_store import SubscriptionStore
 from crewel.broker.handler_steps import resolve
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
-from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.log_consumer import LogConsumer
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
@@ -28,15 +28,15 @@ class Store:
     """A session `joe` on a node at 10, and the queue of what the store is asked."""
 
     def __init__(self) -> None:
-        self.node = Node(LogId(10))
+        self.node = LogConsumer(LogId(10))
         self.index: set[str] = set()
-        self.joe = Durable(SessionName("client/joe/1"))
+        self.joe = DurableSession(SessionName("client/joe/1"))
         self.node.add(self.joe)
         self.session = SimpleNamespace(is_live=True, subscriptions=self.index)
         self.joe.holder = self.session
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
-        self.dead_letters: list[Letter] = []
+        self.dead_letters: list[PendingDeadLetter] = []
         self.leaving: set[str] = set()
         self.subscriptions = self._subscription_store()
 
@@ -92,7 +92,7 @@ class Store:
         return step.script + "!" * retries
 
     def take(self, log_id: int) -> None:
-        self.node.take(LogId(log_id), PATTERNS, Waiting(0, 1), [self.joe])
+        self.node.take(LogId(log_id), PATTERNS, PendingMessage(0, 1), [self.joe])
 
 
 def interval(since: int, until: int) -> dict[str, tuple[LogId, LogId]]:

@@ -30,7 +30,7 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.records import Letter
+from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
 from crewel.metrics import Metrics
 from crewel.storage import dead_letters
@@ -124,7 +124,7 @@ class DeadLetterNotifier:
             self._webhook = Webhook(address, self._runtime.settings.delivery, self._runtime.metrics)
             self._posts = Follower("webhook", self._runtime, self._access, self._webhook.post)
 
-    def made(self, letters: Iterable[Letter]) -> None:
+    def made(self, letters: Iterable[PendingDeadLetter]) -> None:
         """Count dead letters that the store has now."""
         for letter in letters:
             self._runtime.metrics.letters[class_of(letter.code)] += 1

@@ -19,7 +19,7 @@ from crewel.broker.point_to_point.queue_names import is_queue
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
-from crewel.delivery.records import Waiting
+from crewel.delivery.records import PendingMessage
 from crewel.errors import StoreUnavailable
 from crewel.qos.connect import Bounds
 from crewel.storage import dead_letters
@@ -261,7 +261,7 @@ class DeadLetterRedrive:
             self._shared_queues.filled(receiver)
         elif session is not None and session.durable is not None:
             self._backlog.on_inbox_message(
-                session, moved.id, Waiting(0, moved.size, letter.channel, priority_in(letter.qos))
+                session, moved.id, PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
             )
 
 

@@ -17,7 +17,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import Promise, resolve
 from crewel.broker.session import Session
-from crewel.delivery.node import Node
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.qos.publish import PublishQos
@@ -64,7 +64,7 @@ class StoreAccess:
         self.keys = self.store.keys
         self.token = ""
         """Fences the steps of this server: the store refuses those of a server that another has replaced."""
-        self.node = Node(LogId(0))
+        self.node = LogConsumer(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
         self.writing: WriteQueue[PendingPublish] = WriteQueue(self.store, loop)

@@ -13,7 +13,7 @@ from typing import Final
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.outbox.outbound import FanOuts
 from crewel.broker.runtime import Runtime
-from crewel.delivery.pending_letters import MOST_LETTERS
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.errors import StoreError, StoreUnavailable
 
 _MOST_FAN_OUTS: Final = 250
@@ -32,7 +32,7 @@ class BackPressure:
         self._fan_outs = fan_outs
         self.is_on = False
         """Whether publishes on some channels have to wait."""
-        self.most_letters = 10 * MOST_LETTERS
+        self.most_letters = 10 * MAX_DEAD_LETTER_COST
         """Cost of the pending dead letters above which publishers wait: the store writes so many in a quarter of a second."""
         self.refuses_from = 25 * self.most_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""

@@ -1,6 +1,6 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
-Memory keeps only the ids of such messages (`Durable.parked`). They are read a burst at a time, when the client is there,
+Memory keeps only the ids of such messages (`DurableSession.parked`). They are read a burst at a time, when the client is there,
 and stay parked until they lie in the queue: what arrives meanwhile is parked behind them, unless it goes first. Only a few
 sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
 """
@@ -18,10 +18,10 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.outbox.overflow import Overflow
 from crewel.broker.outbox.unsettled import Unsettled
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.order import comes_before
-from crewel.delivery.records import EndReason, Logged, LogId, Waiting
+from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.qos.publish import NORMAL
 from crewel.storage import log as stored_log
@@ -45,10 +45,10 @@ class BacklogLoader:
     _overflow: Overflow
     _loop: asyncio.AbstractEventLoop
     _spawn: Callable[[Coroutine[Any, Any, None]], object]
-    running: dict[Durable, asyncio.Future[None]] = field(default_factory=dict, init=False)
-    _pauses: dict[Durable, float] = field(default_factory=dict, init=False)
+    running: dict[DurableSession, asyncio.Future[None]] = field(default_factory=dict, init=False)
+    _pauses: dict[DurableSession, float] = field(default_factory=dict, init=False)
     """Seconds until the next attempt, for sessions whose last read failed."""
-    _timers: dict[Durable, asyncio.TimerHandle] = field(default_factory=dict, init=False)
+    _timers: dict[DurableSession, asyncio.TimerHandle] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(_READERS)
@@ -75,7 +75,7 @@ class BacklogLoader:
             self._spawn(self._load(session, durable, done))
         return done
 
-    async def _load(self, session: Session, durable: Durable, done: asyncio.Future[None]) -> None:
+    async def _load(self, session: Session, durable: DurableSession, done: asyncio.Future[None]) -> None:
         error = None
         try:
             while not await self._read_some(session, durable):
@@ -94,7 +94,7 @@ class BacklogLoader:
             self._pauses.pop(durable, None)
             self.load_if_waiting(session)
 
-    def _try_again(self, session: Session, durable: Durable, error: StoreError) -> None:
+    def _try_again(self, session: Session, durable: DurableSession, error: StoreError) -> None:
         if not self._pauses:  # what befalls one befalls many
             log.warning("messages that wait for clients cannot be read, and will be tried again: %s", error)
         pause = self._pauses.get(durable, _FIRST_PAUSE)
@@ -104,13 +104,13 @@ class BacklogLoader:
             former.cancel()
         self._timers[durable] = self._loop.call_later(pause, self._again, session, durable)
 
-    def _again(self, session: Session, durable: Durable) -> None:
+    def _again(self, session: Session, durable: DurableSession) -> None:
         del self._timers[durable]
         is_there = durable.holder is session and not session.is_absent
         if not is_there or self.load(session) is None:
             self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
-    async def _read_some(self, session: Session, durable: Durable) -> bool:
+    async def _read_some(self, session: Session, durable: DurableSession) -> bool:
         """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
         it. Raises StoreError."""
         async with self._turns:
@@ -122,18 +122,18 @@ class BacklogLoader:
         self._queue(session, durable, queued, found)
         return bool(queued) or not durable.parked
 
-    async def read(self, durable: Durable, ids: list[LogId]) -> list[Entry]:
+    async def read(self, durable: DurableSession, ids: list[LogId]) -> list[Entry]:
         """The messages of these ids that are open, with their bodies. Raises StoreError."""
         found = await self._found(durable, ids)
         return [Entry.read_back(found[each]) for each in ids if each in found]
 
-    async def _found(self, durable: Durable, ids: list[LogId]) -> dict[LogId, Logged]:
+    async def _found(self, durable: DurableSession, ids: list[LogId]) -> dict[LogId, Logged]:
         store = self._access.store
         found = await stored_log.fetch(store, [each for each in ids if each in durable.open])
         boxed = [each for each in ids if each not in found and each not in durable.notices]
         return found | await stored_log.fetch_inbox(store, durable.name, boxed) if boxed else found
 
-    def _queue(self, session: Session, durable: Durable, ids: list[LogId], found: dict[LogId, Logged]) -> None:
+    def _queue(self, session: Session, durable: DurableSession, ids: list[LogId], found: dict[LogId, Logged]) -> None:
         for log_id in ids:
             logged, notice = found.get(log_id), durable.notices.get(log_id)
             if notice is not None:
@@ -150,10 +150,10 @@ class BacklogLoader:
 
     # What arrives past the log
 
-    def on_notice(self, session: Session, durable: Durable, channel: str, place: LogId, why: str) -> None:
+    def on_notice(self, session: Session, durable: DurableSession, channel: str, place: LogId, why: str) -> None:
         """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
         session's record."""
-        told = Waiting(channel=channel)
+        told = PendingMessage(channel=channel)
         of_topic = [each.priority for each in session.transients() if told.is_about(each.channel)]
         former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
         if former:
@@ -168,7 +168,9 @@ class BacklogLoader:
         else:
             self._outbound.enqueue(session, notice_entry(notice, place, why))
 
-    def on_inbox_message(self, session: Session, place: LogId, waiting: Waiting, entry: Entry | None = None) -> None:
+    def on_inbox_message(
+        self, session: Session, place: LogId, waiting: PendingMessage, entry: Entry | None = None
+    ) -> None:
         """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
         session's queue, and it need not be read where nothing waits before it."""
         durable = session.durable

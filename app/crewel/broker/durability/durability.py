@@ -31,18 +31,18 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.topics.topics import Topics
 from crewel.broker.turns import in_turns
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.node import MOST_CHANGES, Node
+from crewel.delivery.log_consumer import MOST_CHANGES, LogConsumer
 from crewel.delivery.records import (
     BATCH_BLOCK,
     Commit,
-    Ended,
+    Disposition,
     EndReason,
     LogId,
+    PendingMessage,
     SessionName,
     SessionRecord,
-    Waiting,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
 from crewel.storage import leases
@@ -78,7 +78,7 @@ class Durability:
     _events: Events
     _ids: Ids
     _clock: Clock
-    restore_session: Callable[[Durable, SessionRecord], None] = field(init=False)
+    restore_session: Callable[[DurableSession, SessionRecord], None] = field(init=False)
     """Called with each session that the store has."""
     set_aside: Callable[[Session], None] = field(init=False)
     """Called to let go of a session that will be read from the store again."""
@@ -153,7 +153,7 @@ class Durability:
         topics = await self._topics.stored()
         queues = await stored_queues(self._access.store)
         before = self._set_aside()
-        self._access.node = Node(Node.starting_cursor(records, last), last)
+        self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
         self._under_way = None
         for record in records:
             if len(same) > _MOST_SHARED:
@@ -167,8 +167,8 @@ class Durability:
         self._shared_queues.restore(queues)
         log.info("the store has %d sessions; the log is read up to %d", len(records), last)
 
-    def _restore(self, record: SessionRecord, sent: dict[Waiting, Waiting]) -> None:
-        durable = Durable.adopted(record, sent)
+    def _restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> None:
+        durable = DurableSession.adopted(record, sent)
         self._access.node.add(durable)
         if record.ending is None:
             self.restore_session(durable, record)
@@ -216,7 +216,7 @@ class Durability:
                 log.warning("the store has other subscriptions of a session than its client knows of: the session ends")
                 self.end_session(durable.holder, Event.SILENCE)
 
-    def _forget(self, durable: Durable) -> None:
+    def _forget(self, durable: DurableSession) -> None:
         self._access.node.drop(durable)
         session, durable.holder = durable.holder, None
         if session is not None:
@@ -238,9 +238,9 @@ class Durability:
         answer: LoggedIn = await self._access.writing.ask(step)
         return answer
 
-    def attach(self, session: Session, answer: LoggedIn) -> Durable:
+    def attach(self, session: Session, answer: LoggedIn) -> DurableSession:
         """Give the session that the store has just made its durable half."""
-        durable = Durable(answer.name)
+        durable = DurableSession(answer.name)
         durable.reserved(answer.batch + BATCH_BLOCK)
         self._access.node.add(durable)
         self.hand_to(session, durable)
@@ -252,7 +252,7 @@ class Durability:
         session.durable.reserved(answer.batch + BATCH_BLOCK)
         self.hand_to(session, session.durable)
 
-    def hand_to(self, session: Session, durable: Durable) -> None:
+    def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.holder = session
         session.join_store(durable)
@@ -260,7 +260,7 @@ class Durability:
 
     # Messages
 
-    def settle(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         """The receiver has acknowledged these."""
         durable.settle_all(ids)
         if not durable.is_dirty:
@@ -268,7 +268,7 @@ class Durability:
         if self._shared_queues.blocked and durable.holder is not None:
             self._shared_queues.on_room(durable.holder)
 
-    def acknowledged(self, session: Session, durable: Durable, entries: list[Entry]) -> None:
+    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
         events = self._events
         for entry in entries:
@@ -286,7 +286,7 @@ class Durability:
 
     # Who is away
 
-    def on_connect(self, session: Session, durable: Durable) -> asyncio.Future[None] | None:
+    def on_connect(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
         """A connect has come. What waits for it and is not in memory is on its way; the future says when it is there."""
         if session.is_absent:
             for log_id in session.come_back():
@@ -390,7 +390,7 @@ class Durability:
         for durable in self._access.node.committed(commit):
             self.subscriptions.end_stored(durable)
 
-    def count(self, ended: Iterable[Ended]) -> None:
+    def count(self, ended: Iterable[Disposition]) -> None:
         """Count how messages ended."""
         for each in ended:
             self._runtime.metrics.ended[each.reason] += len(each.ids)

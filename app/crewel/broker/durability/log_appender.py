@@ -29,10 +29,10 @@ from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topics import Topics
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.recent import Audience, Recent
-from crewel.delivery.records import EndReason, LogId, Submission, Waiting
+from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
+from crewel.delivery.records import EndReason, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
@@ -50,9 +50,9 @@ _MOST_CHANNELS: Final = 10_000
 class Subscribers(NamedTuple):
     """The subscribers of a channel."""
 
-    audience: Audience
+    audience: SubscriberSet
     """The sessions that the store has, for the engine."""
-    reliable: list[tuple[Session, Durable]]
+    reliable: list[tuple[Session, DurableSession]]
     """The same."""
     others: list[Session]
 
@@ -67,11 +67,11 @@ class SubscriberCache:
     _outbound: Outbound
     _options: SubscriptionOptions
     _access: StoreAccess
-    _deliver: Callable[[Durable, Entry, str], None]
+    _deliver: Callable[[DurableSession, Entry, str], None]
     _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._version: tuple[Recent | None, int, int] = (None, 0, 0)
+        self._version: tuple[FanOutBuffer | None, int, int] = (None, 0, 0)
 
     def of(self, channel: Channel) -> Subscribers | None:
         """The subscribers that get every message of the channel; None if one of them has to be asked about each."""
@@ -100,7 +100,7 @@ class SubscriberCache:
         audience = self._access.node.audience(channel.patterns, [durable for _, durable in reliable])
         return None if audience is None else Subscribers(audience, reliable, others)
 
-    def take(self, subscribers: Subscribers, entry: Entry, waiting: Waiting) -> bool:
+    def take(self, subscribers: Subscribers, entry: Entry, waiting: PendingMessage) -> bool:
         """Take the next message of the log, and queue it for those whom the store has; False if it was taken before."""
         node = self._access.node
         entry.taken = node.take_for(subscribers.audience, entry.position, waiting)
@@ -131,7 +131,7 @@ class SubscriberCache:
                 self._deliver(durable, entry, "")
         return True
 
-    def _queue(self, reliable: list[tuple[Session, Durable]], start: int, entry: Entry) -> Iterator[None]:
+    def _queue(self, reliable: list[tuple[Session, DurableSession]], start: int, entry: Entry) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` on, a few at a time. By now one may have ended, may be
         another client's, or the message may have ended for it."""
         outbound, recent = self._outbound, self._access.node.recent
@@ -148,7 +148,7 @@ class SubscriberCache:
             yield
 
     @staticmethod
-    def _is_usual(session: Session, durable: Durable, ahead: int) -> bool:
+    def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
         """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
         booked, this one included."""
         if session.is_absent or session.is_paused or session.rejects_all or durable.parked:
@@ -160,7 +160,7 @@ class SubscriberCache:
         )
 
 
-def is_open(durable: Durable, entry: Entry) -> bool:
+def is_open(durable: DurableSession, entry: Entry) -> bool:
     """Whether the message, which was taken for the session and has not been queued yet, is still open for it. A message
     that the session has not reached yet is open."""
     if durable.is_fenced:
@@ -222,7 +222,7 @@ class LogAppender:
             self._access.suspect(answer)
             return None
         if answer.prev > self._access.node.cursor:
-            return self._catch_up(group, answer)
+            return self._apply_pending(group, answer)
         if answer.prev < self._access.node.cursor:
             self._access.suspect(Behind("the log is shorter than it was"))
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
@@ -258,7 +258,7 @@ class LogAppender:
             await asyncio.sleep(0)  # others have their turn
             rest = self._answer(rest, is_next=is_next)
 
-    async def _catch_up(self, group: list[PendingPublish], answer: Appended) -> None:
+    async def _apply_pending(self, group: list[PendingPublish], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
         when the store is looked at again."""
         try:
@@ -318,7 +318,7 @@ class LogAppender:
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes
     ) -> None:
         """Hand the next message of the log to every subscriber of its channel, less its publisher if that is excluded."""
-        waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
         known = None if excluded or entry.expires else self._cache.of(channel)
         if known is not None and self._cache.take(known, entry, waiting):
             self._heard = max(self._heard, entry.position)
@@ -344,7 +344,7 @@ class LogAppender:
             fan_outs.add(entry.channel, self._hand_over_rest(taken[start:], channel, entry, excluded, sender, qos))
 
     def _hand_over(
-        self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
+        self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> None:
         filtered = self._options.filtered
         if filtered and durable.holder in filtered:
@@ -353,7 +353,7 @@ class LogAppender:
             self._deliver(durable, entry, excluded)
 
     def _hand_over_rest(
-        self, durables: list[Durable], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
+        self, durables: list[DurableSession], channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
     ) -> Iterator[None]:
         """The same for many, a few at a time. By now one may have ended, or the message may have ended for it."""
         step = self._outbound.fan_outs.step
@@ -363,7 +363,9 @@ class LogAppender:
                     self._hand_over(durable, channel, entry, excluded, sender, qos)
             yield
 
-    def _choose(self, durable: Durable, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes) -> None:
+    def _choose(
+        self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
+    ) -> None:
         session: Session = durable.holder
         match = self._options.match(session, channel, entry, sender, qos)
         if match is MatchResult.YES:
@@ -374,7 +376,7 @@ class LogAppender:
             durable.settle(entry.position)
             self._outbound.enqueue(session, entry.oneway())
 
-    def _deliver(self, durable: Durable, entry: Entry, excluded: str) -> None:
+    def _deliver(self, durable: DurableSession, entry: Entry, excluded: str) -> None:
         session: Session | None = durable.holder
         if durable.name == excluded:
             durable.settle(entry.position, EndReason.FILTERED)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
 from crewel.storage import dead_letters, streams
@@ -128,7 +128,7 @@ class LogTrimmer:
                 await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
         self._trimmed_at = LogId(-1)
 
-    async def _move(self, durable: Durable, ids: list[LogId]) -> None:
+    async def _move(self, durable: DurableSession, ids: list[LogId]) -> None:
         access = self._access
         step = stored_sessions.spill(access.keys, access.token, durable.name, ids)
         access.node.boxed(durable, await access.writing.ask(step))

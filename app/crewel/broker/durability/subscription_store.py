@@ -19,9 +19,9 @@ from crewel.broker.point_to_point.requeue import Requeue
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
-from crewel.delivery.durable import Durable
-from crewel.delivery.pending import Pending
-from crewel.delivery.records import EndReason, Letter, LogId, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.pending_subscriptions import Pending
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import sessions as stored_sessions
 from crewel.storage.keys import Keys
@@ -43,13 +43,13 @@ class SubscriptionStore:
     _dead_letters: DeadLetterNotifier
     _access: StoreAccess
     _backlog: BacklogLoader
-    _in_doubt: Counter[Durable] = field(default_factory=Counter, init=False)
+    _in_doubt: Counter[DurableSession] = field(default_factory=Counter, init=False)
     """It is unknown yet what the store did about subscriptions of these."""
 
     def subscribe(
         self,
         session: Session,
-        durable: Durable,
+        durable: DurableSession,
         wanted: Mapping[str, Choices],
         begin: Callable[[Mapping[str, LogId]], None] | None = None,
     ) -> asyncio.Future[Any]:
@@ -82,7 +82,7 @@ class SubscriptionStore:
 
         return self._access.writing.ask(step, then=answered)
 
-    def unsubscribe(self, session: Session, durable: Durable, patterns: list[str]) -> asyncio.Future[Any]:
+    def unsubscribe(self, session: Session, durable: DurableSession, patterns: list[str]) -> asyncio.Future[Any]:
         """End these subscriptions. The future raises StoreError, and then they stay; after StoreUncertain they end as soon
         as the store can say where."""
         if (refused := self._refused(durable)) is not None:
@@ -103,7 +103,7 @@ class SubscriptionStore:
         return self._access.writing.ask(self._unsubscribe_step(durable, patterns), then=answered)
 
     def erase(
-        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool, why: str = ""
+        self, session: Session, durable: DurableSession, channel: str, *, ends: bool, tells: bool, why: str = ""
     ) -> asyncio.Future[Any]:
         """The topic of this channel was erased; or, with `why`, the subscription to this pattern fails. `ends`: the session's
         subscription to it ends, but not for a group for which something waits. `tells`: the session gets the notice, behind
@@ -139,7 +139,7 @@ class SubscriptionStore:
         return done
 
     def _erased(
-        self, session: Session, durable: Durable, pending: Pending, channel: str, answer: Erased, why: str
+        self, session: Session, durable: DurableSession, pending: Pending, channel: str, answer: Erased, why: str
     ) -> None:
         node = self._access.node
         self._owe(durable, node.answered(pending, {} if answer.interval is None else {channel: answer.interval}))
@@ -152,7 +152,7 @@ class SubscriptionStore:
         if durable.holder is session:
             self._backlog.on_notice(session, durable, channel, answer.notice, why)
 
-    def _take_back(self, durable: Durable, patterns: list[str], pending: Pending) -> None:
+    def _take_back(self, durable: DurableSession, patterns: list[str], pending: Pending) -> None:
         """Nobody knows whether the store has these subscriptions: end them. The cursor waits until the store says from where
         to where they held; and what the client asks for meanwhile is refused, for it would be ended as well."""
         self._in_doubt[durable] += 1
@@ -168,7 +168,7 @@ class SubscriptionStore:
 
         self._access.writing.submit(self._unsubscribe_step(durable, patterns), answered, retries=True)
 
-    def _refused(self, durable: Durable) -> asyncio.Future[Any] | None:
+    def _refused(self, durable: DurableSession) -> asyncio.Future[Any] | None:
         """The refusal of a step for a session of which the store has not said yet what it did before."""
         if durable not in self._in_doubt and not self._access.is_reloading:
             return None
@@ -179,16 +179,16 @@ class SubscriptionStore:
     def _me(self) -> tuple[Keys, str]:
         return self._access.keys, self._access.token
 
-    def _unsubscribe_step(self, durable: Durable, patterns: list[str]) -> Any:
+    def _unsubscribe_step(self, durable: DurableSession, patterns: list[str]) -> Any:
         return stored_sessions.unsubscribe(*self._me(), durable.name, patterns, self._access.facts_max)
 
-    def _owe(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             durable.park(log_id)
         if durable.parked and durable.holder is not None:
             self._backlog.load_if_waiting(durable.holder)
 
-    def end(self, durable: Durable) -> None:
+    def end(self, durable: DurableSession) -> None:
         """The session is over. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
         durable.holder = None
@@ -206,7 +206,7 @@ class SubscriptionStore:
         step = stored_sessions.close(*self._me(), durable.name, self._access.facts_max, durable.death)
         self._access.writing.submit(step, closed, retries=True)
 
-    def end_stored(self, durable: Durable) -> None:
+    def end_stored(self, durable: DurableSession) -> None:
         """The second step of an end: everything of the session leaves the store."""
         death = durable.death or (DEAD_SESSION, "the session has ended")
         makes_letters = durable.is_named or self._runtime.settings.delivery.letters_for_anonymous
@@ -218,7 +218,7 @@ class SubscriptionStore:
         for log_id in [*durable.open, *durable.inbox]:
             if makes_letters:
                 waiting = durable.open.get(log_id) or durable.inbox[log_id]
-                durable.bury(Letter(durable.name, log_id, *death, waiting.attempts))
+                durable.bury(PendingDeadLetter(durable.name, log_id, *death, waiting.attempts))
             elif log_id not in returning:
                 durable.settle(log_id, EndReason.LAPSED)
         ended, letters = durable.take_ended()
@@ -242,7 +242,11 @@ class SubscriptionStore:
         self._access.writing.submit(step, has_left, retries=True)
 
     def _tell_left(
-        self, durable: Durable, letters: list[Letter], returning: Mapping[LogId, Waiting], left: SessionEnd
+        self,
+        durable: DurableSession,
+        letters: list[PendingDeadLetter],
+        returning: Mapping[LogId, PendingMessage],
+        left: SessionEnd,
     ) -> None:
         """Count how those messages of a session have ended about which the store has decided, and show the letters."""
         gone = {*left.returned, *left.lapsed}
@@ -253,5 +257,5 @@ class SubscriptionStore:
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)
-        self._dead_letters.made([*made, *[Letter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
+        self._dead_letters.made([*made, *[PendingDeadLetter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
         self._dead_letters.stored(left.letters)

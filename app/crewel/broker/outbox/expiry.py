@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
 
@@ -85,6 +85,6 @@ class Expiry:
                 not (entry.position or entry.is_oneway) for entry in gone
             )
 
-    def _end_stored(self, durable: Durable, places: Iterable[LogId]) -> None:
+    def _end_stored(self, durable: DurableSession, places: Iterable[LogId]) -> None:
         durable.expire(places)
         self._access.node.touch(durable)

@@ -21,7 +21,7 @@ from crewel.broker.outbox.overflow import Backlog
 from crewel.broker.outbox.timers import SessionTimes
 from crewel.broker.session import Session, State
 from crewel.delivery.dispatcher import Dispatcher
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import insert, least
 from crewel.event_loop import TURN_S
@@ -133,7 +133,7 @@ class Outbound(Connects):
         self._ready: list[Session] = []
         self._end = end
         self._overflowed: set[Session] = set()
-        self.has_room: Callable[[Session, Durable, Entry], bool] | None = None
+        self.has_room: Callable[[Session, DurableSession, Entry], bool] | None = None
         """Asked about a full queue of a session that the store has; it applies the queue's own policy."""
         self.encode_updates: Callable[[Session, Dispatcher, list[Entry]], list[bytes]]
         """Asked for the messages of a session that receives their origin."""

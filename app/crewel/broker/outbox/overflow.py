@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import least, place_of, priority_of
 from crewel.delivery.records import EndReason
@@ -103,7 +103,7 @@ class Overflow:
     def __post_init__(self) -> None:
         self._counted: WeakKeyDictionary[Session, tuple[_Seen, int]] = WeakKeyDictionary()
 
-    def has_room(self, session: Session, durable: Durable, entry: Entry) -> bool:
+    def has_room(self, session: Session, durable: DurableSession, entry: Entry) -> bool:
         """Whether the entry may be queued. If not, the policy has been applied and nothing is left to do."""
         bounds, sink = session.bounds, session.dispatcher.sink
         if sink is None:
@@ -122,7 +122,7 @@ class Overflow:
         self._unsettled.dead_letter_new(session, entry, *sink)
         return False
 
-    def _exceeded(self, session: Session, durable: Durable, entry: Entry, bounds: Bounds) -> str | None:
+    def _exceeded(self, session: Session, durable: DurableSession, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
         self._expiry.look(session)
         stored = len(durable) - (1 if entry.position else 0)
@@ -145,7 +145,9 @@ class Overflow:
             known = self._counted[session] = seen, len(session.transients())
         return known[1]
 
-    def _apply(self, session: Session, durable: Durable, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
+    def _apply(
+        self, session: Session, durable: DurableSession, entry: Entry, policy: OverflowPolicy, code: str
+    ) -> bool:
         """Do as the policy says; True if the entry may be queued by that."""
         recovered = session.recovered
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in session.queue:
@@ -163,14 +165,14 @@ class Overflow:
         self._access.node.touch(durable)
         return False
 
-    def _makes_letters(self, durable: Durable) -> bool:
+    def _makes_letters(self, durable: DurableSession) -> bool:
         """Whether what the session has no room for becomes dead letters. No client comes back to a session without a name."""
         if durable.is_named or self._runtime.settings.delivery.letters_for_anonymous:
             return True
         self._runtime.metrics.dropped["noLetter"] += 1
         return False
 
-    def _drop_oldest(self, session: Session, durable: Durable, priority: int) -> bool:
+    def _drop_oldest(self, session: Session, durable: DurableSession, priority: int) -> bool:
         """Drop the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is parked goes behind what is queued, but for what is being sent again at the queue's front."""
         unsettled = self._unsettled

@@ -18,7 +18,7 @@ from crewel.qos.connect import Bounds, Burst
 
 if TYPE_CHECKING:
     from crewel.delivery.dispatcher import Dispatcher
-    from crewel.delivery.durable import Durable
+    from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
 
 _ANY_BURST = Burst()
@@ -72,7 +72,7 @@ class Outbox:
     """What it was sent and has not acknowledged; NO_BATCHES unless it acknowledges."""
     retained: int
     """How many sent messages are kept until they are acknowledged; they count against the queue's bound."""
-    durable: Durable | None
+    durable: DurableSession | None
     """What the log owes it; None unless the store has the session."""
     dispatcher: Dispatcher
     """What decides about its failures; NO_DISPATCHER while nothing needs one."""

@@ -17,11 +17,11 @@ from crewel.broker.outbox.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.order import place_of
 from crewel.delivery.outcomes import INTERNAL_ERROR
-from crewel.delivery.records import EndReason, Letter, LogId, Transient
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Transient
 from crewel.delivery.statuses import MAX_REASON
 from crewel.qos.update import Origin
 
@@ -120,7 +120,7 @@ class Unsettled:
             message = None if entry.position else self.kept(entry)
             waiting = durable.open.get(entry.position) or durable.inbox.get(entry.position)
             attempts += 0 if waiting is None else waiting.attempts
-            durable.bury(Letter(durable.name, entry.position, code, reason, attempts, message))
+            durable.bury(PendingDeadLetter(durable.name, entry.position, code, reason, attempts, message))
         if durable is not None:
             self._access.node.touch(durable)
 
@@ -147,7 +147,7 @@ class Unsettled:
             return False
         attempts = self.attempts(session, place)
         self.forget_stored(session, place)
-        durable.bury(Letter(durable.name, place, code, reason, attempts))
+        durable.bury(PendingDeadLetter(durable.name, place, code, reason, attempts))
         self._access.node.touch(durable)
         return True
 
@@ -310,7 +310,7 @@ def _in_order(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for *_, entry in sorted(places)]
 
 
-def _never_sent(session: Session, durable: Durable, channel: str, newest: LogId) -> list[LogId]:
+def _never_sent(session: Session, durable: DurableSession, channel: str, newest: LogId) -> list[LogId]:
     """The places of the channel's stored messages that are open and not at the client."""
     queued = {entry.position for entry in session.queue}  # what goes out again is there too
     sent = {entry.position for entry in session.in_memory()} - queued

@@ -29,9 +29,9 @@ from crewel.broker.point_to_point.queue_names import one_queue, subject_of, subj
 from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId, Waiting
+from crewel.delivery.records import LogId, PendingMessage
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.names import ANONYMOUS
 from crewel.qos.publish import Destination, Distribute, PublishQos
@@ -72,7 +72,7 @@ class _Outgoing:
     qos: PublishQos
     routes: list[Route]
     deliveries: list[Delivery] = field(default_factory=list)
-    durables: dict[Any, Durable] = field(default_factory=dict)
+    durables: dict[Any, DurableSession] = field(default_factory=dict)
     """The receivers among them by name: another one that is called so later has nothing of it."""
     key: str = ""
     """Scope and key of an idempotent publish; empty if it has none."""
@@ -267,13 +267,13 @@ class Destinations:
         if hearing:
             self._outbound.fan_out(entry, hearing, None)
 
-    def _arrive(self, delivery: Delivery, durable: Durable | None, entry: Entry) -> None:
+    def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
         session: Session | None = None if durable is None else durable.holder
         if session is None:  # it is ending, and its end finds the message
             if delivery.source and durable is not None:
                 self._shared_queues.requeue.expect(durable, delivery.source)
         else:
-            waiting = Waiting(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
+            waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._backlog.on_inbox_message(session, entry.position, waiting, entry)
 
     @staticmethod

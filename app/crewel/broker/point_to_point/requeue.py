@@ -16,10 +16,10 @@ from crewel.broker.point_to_point.consumer_groups import ConsumerGroups
 from crewel.broker.point_to_point.queue_names import group_of, is_exclusive, one_queue
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS
@@ -41,7 +41,7 @@ class Requeue:
     _groups: ConsumerGroups
     _access: StoreAccess
     _shared_queues: SharedQueues
-    _expected: dict[Durable, set[str]] = field(default_factory=dict, init=False)
+    _expected: dict[DurableSession, set[str]] = field(default_factory=dict, init=False)
     """Queues to look at when these sessions have ended."""
 
     # While the session lives
@@ -95,7 +95,7 @@ class Requeue:
             for each in shared.members(name)
         )
 
-    def _requeue(self, session: Session, durable: Durable, places: list[LogId], *, failed: bool) -> None:
+    def _requeue(self, session: Session, durable: DurableSession, places: list[LogId], *, failed: bool) -> None:
         access, unsettled = self._access, self._unsettled
         sources = {durable.inbox[place].source: None for place in places}
         attempts = {}
@@ -125,7 +125,7 @@ class Requeue:
 
     # When it ends
 
-    def of(self, durable: Durable) -> dict[LogId, Waiting]:
+    def of(self, durable: DurableSession) -> dict[LogId, PendingMessage]:
         """What of an ending session goes back. A group whose last member this is gets nothing back: no session would take it
         from there."""
         return {
@@ -134,14 +134,16 @@ class Requeue:
             if waiting.source and (group_of(waiting.source) is None or self._shared_queues.members(waiting.source))
         }
 
-    def expect(self, durable: Durable, name: str) -> None:
+    def expect(self, durable: DurableSession, name: str) -> None:
         """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
         leaving, node = self._access.leaving, self._access.node
         if durable.name in leaving or node.sessions.get(durable.name) is durable:
             self._expected.setdefault(durable, set()).add(name)
         self._shared_queues.refresh(name)
 
-    def ended(self, durable: Durable, returning: Mapping[LogId, Waiting], returned: Iterable[LogId]) -> None:
+    def ended(
+        self, durable: DurableSession, returning: Mapping[LogId, PendingMessage], returned: Iterable[LogId]
+    ) -> None:
         """A session has ended, and the store has put these messages of it back into their queues, unless others still have
         them. Of those that are not among `returning`, this server had not known."""
         shared, expected = self._shared_queues, self._expected.pop(durable, set())

@@ -27,9 +27,9 @@ from crewel.broker.point_to_point.requeue import Failures, Requeue
 from crewel.broker.registry import Registry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, Letter, LogId, SessionName, Waiting
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.storage import shared_queues
@@ -287,7 +287,9 @@ class SharedQueues:
 
         access.writing.submit(step, answered)
 
-    def _leased(self, queue: SharedQueue, asked: Mapping[SessionName, Durable], answer: Lease | StoreError) -> None:
+    def _leased(
+        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease | StoreError
+    ) -> None:
         queue.is_asked = False
         if isinstance(answer, StoreError):
             if isinstance(answer, StoreUnavailable):
@@ -305,7 +307,7 @@ class SharedQueues:
             self.blocked.add(queue.name)
         queue.lease_again = queue.is_asked and queue.lease_again
 
-    def _arrive(self, name: str, leased: Leased, durable: Durable | None) -> None:
+    def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
         session: Session | None = None if durable is None else durable.holder
         if session is None:
             if durable is not None:
@@ -313,7 +315,7 @@ class SharedQueues:
             return  # another session of its name has nothing of it
         session.take_turn(next(self._turns))
         place = leased.id
-        waiting = Waiting(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
+        waiting = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
         self._backlog.on_inbox_message(session, place, waiting)
         if not leased.failed:
             return
@@ -387,7 +389,7 @@ class SharedQueues:
                 return
             self._discarded(name, EndReason.DEAD, discarded.count)
             letters = self._dead_letters
-            letters.made([Letter(SessionName(name), LogId(0), code, reason)] * discarded.count)
+            letters.made([PendingDeadLetter(SessionName(name), LogId(0), code, reason)] * discarded.count)
             letters.stored(discarded.letters)
             if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
                 self.dead_letter(name, None, code, reason)

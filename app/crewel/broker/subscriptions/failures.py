@@ -17,9 +17,9 @@ from crewel.broker.outbox.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
-from crewel.delivery.records import LogId, Waiting
+from crewel.delivery.records import LogId, PendingMessage
 from crewel.qos.filters import BUDGET_RATE, MAX_STEPS, Filter
 from crewel.qos.publish import NORMAL
 from crewel.qos.update import FAILED
@@ -35,7 +35,7 @@ class StoredSubscriptions(Protocol):
     """The subscriptions of sessions that the store has."""
 
     def erase(
-        self, session: Session, durable: Durable, channel: str, *, ends: bool, tells: bool, why: str
+        self, session: Session, durable: DurableSession, channel: str, *, ends: bool, tells: bool, why: str
     ) -> asyncio.Future[Any]:
         """End the subscription, and send the notice of that."""
 
@@ -100,7 +100,7 @@ class SubscriptionFailures:
 
     def _notify(self, session: Session, pattern: str, why: str) -> None:
         """The notice of a session that the store does not have."""
-        notice = Waiting(channel=pattern)
+        notice = PendingMessage(channel=pattern)
         priorities = [each.priority for each in session.in_memory() if notice.is_about(each.channel)]
         notice = notice._replace(priority=min([NORMAL, *priorities]))
         self._outbound.enqueue(session, notice_entry(notice, LogId(0), why, self._ids.stamp()))

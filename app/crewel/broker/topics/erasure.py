@@ -27,9 +27,9 @@ from crewel.broker.point_to_point.shared_queues import SharedQueues
 from crewel.broker.session import Session
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.turns import Turns
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import notice_entry
-from crewel.delivery.records import EndReason, LogId, Waiting
+from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.qos.fields import Check, flag, read_fields
 from crewel.qos.publish import NORMAL
@@ -116,7 +116,7 @@ class TopicEraser:
             self._leave(session, name)
         if tells:
             waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
-            notice = Waiting(channel=name, priority=min([NORMAL, *waiting]))
+            notice = PendingMessage(channel=name, priority=min([NORMAL, *waiting]))
             self._outbound.enqueue(session, notice_entry(notice, LogId(0), stamp=self._ids.stamp()))
         return []
 
@@ -148,7 +148,7 @@ class TopicEraser:
             session.note_retained()
         return len(waiting)
 
-    def _end_stored(self, durable: Durable, session: Session | None, places: set[LogId]) -> None:
+    def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
         if session is not None and session.durable is durable:
             self._unsettled.end_many(session, places, (), EndReason.ERASED)
             session.note_retained()
@@ -176,7 +176,7 @@ async def _answered(name: str, under_way: list[asyncio.Future[None]]) -> None:
             log.warning("a subscription to the erased topic %s could not be ended: %s", name, failure)
 
 
-def _places(durable: Durable, name: str, upto: LogId) -> set[LogId]:
+def _places(durable: DurableSession, name: str, upto: LogId) -> set[LogId]:
     """The places of messages of this topic that are open for a session, as many as end in one step."""
     found: set[LogId] = set()
     for waiting in (durable.open, durable.inbox):

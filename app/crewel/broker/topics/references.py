@@ -23,9 +23,9 @@ from crewel.broker.topics.topic import Topic, TopicView
 from crewel.broker.turns import Turns, in_turns, sorted_in_turns
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import LogId, Waiting
+from crewel.delivery.records import LogId, PendingMessage
 from crewel.errors import StoreError
 from crewel.storage import histories
 from crewel.storage.histories import History
@@ -78,7 +78,7 @@ class QueuedTopics:
             counts.update(waiting.channel for waiting in _open(durable))
             yield
 
-    def _durables(self) -> list[Durable]:
+    def _durables(self) -> list[DurableSession]:
         return list(self._access.node.sessions.values())
 
     async def is_queued(self, name: str) -> bool:
@@ -131,7 +131,7 @@ class QueuedTopics:
         return session.queue
 
 
-def _open(durable: Durable) -> Iterable[Waiting]:
+def _open(durable: DurableSession) -> Iterable[PendingMessage]:
     yield from durable.open.values()
     yield from durable.inbox.values()
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.delivery.records import Letter, LogId, Waiting
+from crewel.delivery.records import LogId, PendingDeadLetter, PendingMessage
 
-MOST_LETTERS: Final = 400
+MAX_DEAD_LETTER_COST: Final = 400
 """What the dead letters of one commit cost at most: they take the store some 15 to 20 ms."""
 _BYTES_A_LETTER: Final = 2048
 """Bytes of a body that the store copies in the time that a letter takes it otherwise, about."""
 
 
-class LetterBacklog:
+class DeadLetterBacklog:
     """What the pending letters of all sessions cost: who publishes more of the kind can wait until they are stored."""
 
     __slots__ = ("by_channel", "size")
@@ -44,17 +44,17 @@ class LetterBacklog:
             del self.by_channel[channel]
 
 
-class PendingLetters:
+class PendingDeadLetters:
     """The letters of one session in the order in which they were made: first those that are withheld, then those that the next
     commit stores."""
 
     __slots__ = ("_backlog", "_letters", "_messages", "_withheld", "cost", "low", "spent")
 
-    def __init__(self, backlog: LetterBacklog | None = None) -> None:
+    def __init__(self, backlog: DeadLetterBacklog | None = None) -> None:
         """`backlog` counts them, as long as they are here."""
-        self._backlog = LetterBacklog() if backlog is None else backlog
-        self._letters: list[Letter] = []
-        self._messages: list[Waiting] = []  # what was known of the messages of these letters, in their order
+        self._backlog = DeadLetterBacklog() if backlog is None else backlog
+        self._letters: list[PendingDeadLetter] = []
+        self._messages: list[PendingMessage] = []  # what was known of the messages of these letters, in their order
         self._withheld = 0  # how many of the first are withheld
         self.cost = 0
         """What it costs the store to write those that are stored next: one for each, and more for a long body."""
@@ -81,17 +81,17 @@ class PendingLetters:
         return self._letters[0].id
 
     @property
-    def kept(self) -> dict[LogId, Waiting]:
+    def kept(self) -> dict[LogId, PendingMessage]:
         """The messages of letters that are withheld: they count as open."""
         withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
         return {letter.id: waiting for letter, waiting in withheld if letter.message is None}
 
-    def add(self, letter: Letter, waiting: Waiting) -> None:
+    def add(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
         """This letter is to be stored. `waiting` is what was known of its message."""
         self._append(letter, waiting)
         self._backlog.add(waiting.channel, _cost(waiting))
 
-    def _append(self, letter: Letter, waiting: Waiting) -> None:
+    def _append(self, letter: PendingDeadLetter, waiting: PendingMessage) -> None:
         if letter.message is None and not 0 < self.low <= letter.id:
             self.low = letter.id
         self.cost += _cost(waiting)
@@ -105,11 +105,11 @@ class PendingLetters:
     def detach(self) -> None:
         """The session is another server's, or ends: its letters are no part of the backlog any more."""
         self._uncount(self._messages)
-        self._backlog = LetterBacklog()
+        self._backlog = DeadLetterBacklog()
         for waiting in self._messages:
             self._backlog.add(waiting.channel, _cost(waiting))
 
-    def take(self, through: LogId | None, most: int = 0) -> list[Letter]:
+    def take(self, through: LogId | None, most: int = 0) -> list[PendingDeadLetter]:
         """Return those that are stored next, of messages up to `through`, and the oldest that are withheld, at a cost of `most`
         or a little more. None: all there are."""
         if through is None:
@@ -140,10 +140,10 @@ class PendingLetters:
                 self._append(letter, waiting)
         return taken
 
-    def _uncount(self, messages: list[Waiting]) -> None:
+    def _uncount(self, messages: list[PendingMessage]) -> None:
         for waiting in messages:
             self._backlog.remove(waiting.channel, _cost(waiting))
 
 
-def _cost(waiting: Waiting) -> int:
+def _cost(waiting: PendingMessage) -> int:
     return 1 + waiting.size // _BYTES_A_LETTER

@@ -1,4 +1,4 @@
-"""One node's place in the log: it takes entries strictly in order, and says in commits what has become of them.
+"""The log consumer of a node: it takes entries strictly in order, and says in commits what has become of them.
 
 What it refuses to know: how entries are read, where bodies are, who is connected. `take` is told which sessions hear an
 entry by their subscriptions; it adds those that an index does not show: subscribes that are not answered yet, intervals that
@@ -12,11 +12,21 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.pending import PendingSubscriptions
-from crewel.delivery.pending_letters import MOST_LETTERS
-from crewel.delivery.recent import MOST_OWED, UNHEARD, Audience, Taken
-from crewel.delivery.records import Change, Commit, Ended, Letter, LogId, SessionName, SessionRecord, Settled, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.fan_out_buffer import MAX_PENDING_DELIVERIES, NO_RECIPIENTS, FanOutRecord, SubscriberSet
+from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
+from crewel.delivery.pending_subscriptions import PendingSubscriptions
+from crewel.delivery.records import (
+    Change,
+    Commit,
+    Disposition,
+    LogId,
+    PendingDeadLetter,
+    PendingMessage,
+    SessionName,
+    SessionRecord,
+    Settled,
+)
 
 MOST_CHANGES: Final = 500
 """Sessions of which one commit tells something, if it can be divided: some milliseconds of the event loop."""
@@ -25,49 +35,53 @@ _MOST_OPENED: Final = 2000
 _MOST_BOOKED: Final = 10_000
 """Messages that one step books: about as long."""
 
-_Found = tuple[list[Change], list[Ended], list[Letter]]
+_Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
 """What is to be told of some sessions."""
 
 
-class Node(PendingSubscriptions):
+class LogConsumer(PendingSubscriptions):
     """The sessions of one node, and how far it has read."""
 
     def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
         """`last`: the newest entry that was there before the node. Who had its sessions then may have sent it."""
         super().__init__(cursor)
         self._inherited = cursor if last is None else last
-        self.sessions: dict[SessionName, Durable] = {}
+        self.sessions: dict[SessionName, DurableSession] = {}
         self._committed = self._low = cursor
         self._number = 0
         self.most_changes, self.most_opened = MOST_CHANGES, _MOST_OPENED
-        self.most_letters, self.most_owed, self.most_booked = MOST_LETTERS, MOST_OWED, _MOST_BOOKED
+        self.most_letters, self.most_owed, self.most_booked = MAX_DEAD_LETTER_COST, MAX_PENDING_DELIVERIES, _MOST_BOOKED
         self.has_more = False
         """Whether another commit should follow the last one at once."""
         # A commit that is divided: where the cursor will be, the sessions to be looked at before, and with the last part.
         self._target: LogId | None = None
-        self._todo: deque[Durable] = deque()
-        self._last: list[Durable] = []
+        self._todo: deque[DurableSession] = deque()
+        self._last: list[DurableSession] = []
         self._settled: tuple[Settled, ...] = ()  # goes into the commit that moves the cursor
         self._withholds = False  # whether the letters that it finds are stored later
-        self._withholding: dict[Durable, None] = {}  # sessions with letters that are stored later
+        self._withholding: dict[DurableSession, None] = {}  # sessions with letters that are stored later
         self._letters_are_next = False
         self.has_withheld_only = False
         """Whether the last commit has only letters that were withheld: what has ended since is told by a later one."""
         self._left_behind: list[
             Settled
         ] = []  # what goes into the next commit that moves the cursor, of who booked nothing
-        self._dirty: dict[Durable, None] = {}
+        self._dirty: dict[DurableSession, None] = {}
         self._owing: dict[
-            Durable, LogId
+            DurableSession, LogId
         ] = {}  # sessions with something open, and their `low`, by the last look at them
-        self._behind: dict[Durable, None] = {}  # adopted sessions whose own cursor the store still has
-        self._leaving: dict[Durable, LogId] = {}  # sessions whose end is on its way to the store, and what it needs
-        self._ahead: dict[Durable, None] = {}  # sessions for which something has ended beyond the cursor that is stored
-        self._expiring: dict[Durable, None] = {}  # sessions with something open that will go out of all queues
+        self._behind: dict[DurableSession, None] = {}  # adopted sessions whose own cursor the store still has
+        self._leaving: dict[
+            DurableSession, LogId
+        ] = {}  # sessions whose end is on its way to the store, and what it needs
+        self._ahead: dict[
+            DurableSession, None
+        ] = {}  # sessions for which something has ended beyond the cursor that is stored
+        self._expiring: dict[DurableSession, None] = {}  # sessions with something open that will go out of all queues
 
     # Sessions
 
-    def add(self, durable: Durable) -> None:
+    def add(self, durable: DurableSession) -> None:
         """The node owns this session. One that was adopted must come before anything beyond its `floor` is taken."""
         self.sessions[durable.name] = durable
         durable.attach(self.recent)
@@ -80,7 +94,7 @@ class Node(PendingSubscriptions):
             self._beside[durable] = None
         self.touch(durable)
 
-    def drop(self, durable: Durable) -> None:
+    def drop(self, durable: DurableSession) -> None:
         """The node has this session no more: it has ended in the store, or another node has taken it. Answers that are on
         their way to it hold nothing up."""
         durable.is_fenced = True
@@ -93,7 +107,7 @@ class Node(PendingSubscriptions):
         for group in groups:
             group.pop(durable, None)
 
-    def leave(self, durable: Durable) -> None:
+    def leave(self, durable: DurableSession) -> None:
         """The store is about to be asked to end this session: nothing of it is committed any more. What is open for it keeps
         the log until `drop` tells that the store has answered, for the letters are copied from there."""
         lows = [low for low in (durable.low, self._owing.get(durable)) if low is not None]
@@ -101,7 +115,7 @@ class Node(PendingSubscriptions):
         if lows:
             self._leaving[durable] = LogId(min(lows) - 1)
 
-    def touch(self, durable: Durable) -> None:
+    def touch(self, durable: DurableSession) -> None:
         """Something about this session has changed: the next commit looks at it."""
         if not (durable.is_dirty or durable.is_fenced):
             durable.is_dirty = True
@@ -117,7 +131,7 @@ class Node(PendingSubscriptions):
 
     # Subscriptions
 
-    def ending(self, durable: Durable, until: LogId) -> None:
+    def ending(self, durable: DurableSession, until: LogId) -> None:
         """The store has begun the end of this session: it is owed nothing beyond this entry."""
         durable.ending = until
         self.recent.version += 1
@@ -126,14 +140,14 @@ class Node(PendingSubscriptions):
 
     # Entries
 
-    def boxed(self, durable: Durable, ids: Iterable[LogId]) -> None:
+    def boxed(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         """The store has copied these open messages into the session's inbox: the log may lose them."""
         durable.boxed(ids)
         self.touch(durable)
 
     def take(
-        self, log_id: LogId, patterns: Collection[str], waiting: Waiting, hearing: Iterable[Durable]
-    ) -> list[Durable]:
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, hearing: Iterable[DurableSession]
+    ) -> list[DurableSession]:
         """Take the next entry: it is open now for each session returned. `hearing` are the sessions that the index of
         subscriptions finds. An entry at or before the cursor was taken before, and nobody gets it."""
         if log_id <= self.cursor:
@@ -159,13 +173,13 @@ class Node(PendingSubscriptions):
         """Whether the index of subscriptions shows everybody who is owed something."""
         return not (self._beside or self._pending)
 
-    def audience(self, patterns: Collection[str], hearing: Iterable[Durable]) -> Audience | None:
+    def audience(self, patterns: Collection[str], hearing: Iterable[DurableSession]) -> SubscriberSet | None:
         """Those who hear these patterns by the index of subscriptions, if all of them are owed whatever is taken from now on,
         while it `holds_still` and `recent.version` is the same. None if that cannot be said."""
-        audience = Audience(hearing)
+        audience = SubscriberSet(hearing)
         return audience if all(each.is_owed_all(patterns, self.cursor) for each in audience.sessions) else None
 
-    def take_for(self, audience: Audience, log_id: LogId, waiting: Waiting) -> Taken | None:
+    def take_for(self, audience: SubscriberSet, log_id: LogId, waiting: PendingMessage) -> FanOutRecord | None:
         """Take the next entry, which never expires, at the cost of one for all: it is open now for this audience. None if it
         was taken before. Only while the node `holds_still`: so no commit stops before what was taken for all."""
         if log_id <= self.cursor:
@@ -173,12 +187,12 @@ class Node(PendingSubscriptions):
         if log_id <= self._inherited:
             waiting = waiting._replace(attempts=1)
         if self.recent.owed >= self.most_owed:
-            self._catch_up(self.recent.everybody())
+            self._apply_pending(self.recent.everybody())
             self.recent.clear()
         self.cursor = log_id
-        return self.recent.take(log_id, waiting, audience) if audience.sessions else UNHEARD
+        return self.recent.take(log_id, waiting, audience) if audience.sessions else NO_RECIPIENTS
 
-    def acknowledged(self, durable: Durable, log_id: LogId, taken: Taken | None) -> None:
+    def acknowledged(self, durable: DurableSession, log_id: LogId, taken: FanOutRecord | None) -> None:
         """The client of a session has acknowledged a message, which was (or was not) taken for an audience. The next commit
         looks at whoever has booked something since the last one, and otherwise only if it is told to."""
         if taken is not None and durable.upto < taken.number:
@@ -188,11 +202,11 @@ class Node(PendingSubscriptions):
             if durable.owes:
                 self.touch(durable)
 
-    def _catch_up(self, durables: Iterable[Durable]) -> None:
+    def _apply_pending(self, durables: Iterable[DurableSession]) -> None:
         upto = self.recent.upto
         for durable in durables:
             if durable.upto != upto or durable.acknowledged or not durable.is_dirty:
-                durable.catch_up()
+                durable.apply_pending()
                 self.touch(durable)
 
     def booking(self) -> Iterator[None]:
@@ -200,12 +214,12 @@ class Node(PendingSubscriptions):
         at once. Anything may happen between the steps, but for a commit."""
         recent, upto = self.recent, self.recent.upto
         portion = max(1, self.most_booked // (1 + len(recent.taken)))
-        booked: dict[Durable, None] = {}
+        booked: dict[DurableSession, None] = {}
         for lacking in (*(taken.open for taken in recent.taken), recent.booked):
             durables = list(lacking)
             for start in range(0, len(durables), portion):
                 chosen = [each for each in durables[start : start + portion] if not each.is_fenced]
-                self._catch_up(chosen)
+                self._apply_pending(chosen)
                 booked.update(dict.fromkeys(chosen))
                 if recent.upto == upto:  # else they have booked something that is still noted
                     for each in chosen:
@@ -220,7 +234,7 @@ class Node(PendingSubscriptions):
         others = self.recent.lacking()
         if self.recent.taken:
             others |= self._dirty
-        self._catch_up(others)
+        self._apply_pending(others)
         settled += self.recent.leave_behind(self.recent.upto, others.keys())
         self.recent.clear()
         return tuple(settled)
@@ -229,7 +243,9 @@ class Node(PendingSubscriptions):
         """This id was given, and nothing lies there in the log."""
         self.cursor = max(self.cursor, log_id)
 
-    def _take_beside(self, log_id: LogId, patterns: Collection[str], waiting: Waiting, taken: list[Durable]) -> None:
+    def _take_beside(
+        self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, taken: list[DurableSession]
+    ) -> None:
         for durable in self._beside:
             if durable.wants(patterns, log_id):
                 durable.take(log_id, waiting)
@@ -240,7 +256,7 @@ class Node(PendingSubscriptions):
                 if pending.meets(patterns):
                     pending.seen.append((log_id, patterns, waiting))
 
-    def expiring(self, now: int) -> list[Durable]:
+    def expiring(self, now: int) -> list[DurableSession]:
         """The sessions that may have something open which has to go out of all queues by now, microseconds since 1970."""
         over = [durable for durable in self._expiring if durable.expiry <= now]
         for durable in over:
@@ -305,18 +321,18 @@ class Node(PendingSubscriptions):
         self._withholds = bool(self._withholding) or len(found) > self.most_changes or sum(costs) > self.most_letters
         return True
 
-    def _in_step(self, cursor: LogId) -> Iterable[Durable]:
+    def _in_step(self, cursor: LogId) -> Iterable[DurableSession]:
         """Sessions of which more is to be told than they know, when the cursor is there."""
         yield from (durable for durable in self._behind if cursor >= durable.floor)
         yield from (durable for durable in self._beside if _has_passed(durable, self._committed))
 
-    def _is_small(self, durables: Collection[Durable]) -> bool:
+    def _is_small(self, durables: Collection[DurableSession]) -> bool:
         """Whether one commit has room for what is to be told of these sessions."""
         return len(durables) <= self.most_changes and sum(each.news for each in durables) <= self.most_opened
 
     def _part(self) -> Commit | None:
         """The next part, which moves no cursor: so it may be the last one that the store ever gets."""
-        chosen: list[Durable] = []
+        chosen: list[DurableSession] = []
         news = 0
         while self._todo and len(chosen) < self.most_changes and news < self.most_opened:
             durable = self._todo.popleft()
@@ -368,8 +384,8 @@ class Node(PendingSubscriptions):
         cursor: LogId,
         low: LogId,
         changes: list[Change],
-        ended: list[Ended],
-        letters: list[Letter],
+        ended: list[Disposition],
+        letters: list[PendingDeadLetter],
         settled: tuple[Settled, ...] = (),
         *,
         is_news: bool = False,
@@ -379,7 +395,7 @@ class Node(PendingSubscriptions):
         self._number += 1
         return Commit(self._number, cursor, low, tuple(changes), tuple(ended), tuple(letters), settled)
 
-    def _changes(self, cursor: LogId, durables: Iterable[Durable], released: int = 0) -> _Found:
+    def _changes(self, cursor: LogId, durables: Iterable[DurableSession], released: int = 0) -> _Found:
         """What the store has to learn of these sessions. `released`: what withheld letters may cost that are told too."""
         changes, ended, letters = [], [], []
         for durable in durables:
@@ -398,7 +414,7 @@ class Node(PendingSubscriptions):
             self._regroup(durable)
         return changes, ended, letters
 
-    def _regroup(self, durable: Durable) -> None:
+    def _regroup(self, durable: DurableSession) -> None:
         durable.owes = bool(durable.booked or durable.booked_inbox)
         low = durable.low
         if low is not None:
@@ -427,7 +443,7 @@ class Node(PendingSubscriptions):
             yield durable.floor
         yield from self._leaving.values()
 
-    def committed(self, commit: Commit) -> list[Durable]:
+    def committed(self, commit: Commit) -> list[DurableSession]:
         """The store has applied the commit. Returns the sessions that are ending and have been passed: `end` may take
         them out of the store."""
         self._committed = commit.cursor
@@ -435,5 +451,5 @@ class Node(PendingSubscriptions):
         return [each for each in passed if not each.withholds]  # the others end with the last of their letters
 
 
-def _has_passed(durable: Durable, committed: LogId) -> bool:
+def _has_passed(durable: DurableSession, committed: LogId) -> bool:
     return any(until <= committed for _, _, until in durable.closing)

@@ -2,27 +2,27 @@
 
 import pytest
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
-from crewel.delivery.recent import Audience
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.fan_out_buffer import SubscriberSet
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import (
     Commit,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Settled,
-    Waiting,
 )
 from tests.delivery.store_model import ends_of
-from tests.delivery.test_node import A, B, adopted, session
+from tests.delivery.test_log_consumer import A, B, adopted, session
 
 
-def served(*durables: Durable, cursor: int = 10) -> Node:
+def served(*durables: DurableSession, cursor: int = 10) -> LogConsumer:
     """A node at 10 that has told the store of these."""
-    node = Node(LogId(cursor))
+    node = LogConsumer(LogId(cursor))
     for durable in durables:
         node.add(durable)
     first = node.commit()
@@ -31,24 +31,24 @@ def served(*durables: Durable, cursor: int = 10) -> Node:
     return node
 
 
-def audience(node: Node, *durables: Durable) -> Audience:
+def audience(node: LogConsumer, *durables: DurableSession) -> SubscriberSet:
     found = node.audience(A, durables)
     assert found is not None
     return found
 
 
-def take(node: Node, audience: Audience, *ids: int) -> None:
+def take(node: LogConsumer, audience: SubscriberSet, *ids: int) -> None:
     for each in ids:
-        assert node.take_for(audience, LogId(each), Waiting(0, 5)) is not None
+        assert node.take_for(audience, LogId(each), PendingMessage(0, 5)) is not None
 
 
-def acknowledge(node: Node, durable: Durable, *ids: int) -> None:
+def acknowledge(node: LogConsumer, durable: DurableSession, *ids: int) -> None:
     noted = {taken.id: taken for taken in node.recent.taken}
     for each in map(LogId, ids):
         node.acknowledged(durable, each, noted.get(each))
 
 
-def ended(node: Node) -> list[Ended]:
+def ended(node: LogConsumer) -> list[Disposition]:
     commit = node.commit()
     assert commit is not None
     assert commit.changes == ()
@@ -78,12 +78,12 @@ class TestTaking:
         for each in (11, 12, 13):
             take(node, all_of_them, each)
             assert joe.settle(LogId(each))
-        assert ended(node) == [Ended(joe.name, EndReason.SETTLED, (LogId(11), LogId(12), LogId(13)))]
+        assert ended(node) == [Disposition(joe.name, EndReason.SETTLED, (LogId(11), LogId(12), LogId(13)))]
 
     def test_what_was_taken_before_is_not_taken(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        assert node.take_for(audience(node, joe), LogId(10), Waiting()) is None
+        assert node.take_for(audience(node, joe), LogId(10), PendingMessage()) is None
         assert not joe.open
 
     def test_nobody_has_to_hear_it(self) -> None:
@@ -96,7 +96,7 @@ class TestTaking:
 
     def test_what_lay_there_before_the_node_may_have_been_sent(self) -> None:
         joe = session(a=3)
-        node = Node(LogId(10), LogId(11))
+        node = LogConsumer(LogId(10), LogId(11))
         node.add(joe)
         take(node, audience(node, joe), 11, 12)
         assert [each.attempts for each in joe.open.values()] == [1, 0]
@@ -114,7 +114,7 @@ class TestTaking:
         node = served(joe)
         all_of_them = audience(node, joe)
         take(node, all_of_them, 11)
-        joe.arrived(LogId(13), Waiting(0, 7))
+        joe.arrived(LogId(13), PendingMessage(0, 7))
         take(node, all_of_them, 12)
         assert (list(joe.open), list(joe.inbox), joe.size) == ([11, 12], [13], 17)
         assert not joe.wants(A, LogId(13))
@@ -176,7 +176,7 @@ class TestFitting:
 
     def test_a_session_without_a_node_knows_what_it_has(self) -> None:
         joe = session()
-        joe.take(LogId(4), Waiting(0, 5))
+        joe.take(LogId(4), PendingMessage(0, 5))
         assert joe.fits(5)
         assert not joe.fits(4)
 
@@ -188,7 +188,7 @@ class TestAcknowledging:
         take(node, audience(node, joe, ann), 11, 12)
         for each in (joe, ann):
             acknowledge(node, each, 11, 12)
-        assert ended(node) == [Ended(each.name, EndReason.SETTLED, (LogId(11), LogId(12))) for each in (joe, ann)]
+        assert ended(node) == [Disposition(each.name, EndReason.SETTLED, (LogId(11), LogId(12))) for each in (joe, ann)]
         assert (len(joe), joe.size, joe.low) == (0, 0, None)
 
     @pytest.mark.parametrize("ids", [(12,), (11,), (12, 11), (11, 12, 13)])
@@ -229,7 +229,7 @@ class TestAcknowledging:
     def test_it_may_lie_beside_the_log(self) -> None:
         joe = session(a=3)
         node = served(joe)
-        joe.arrived(LogId(9), Waiting(0, 7))
+        joe.arrived(LogId(9), PendingMessage(0, 7))
         acknowledge(node, joe, 9)
         assert not joe.inbox
 
@@ -244,7 +244,7 @@ class TestAcknowledging:
         assert commit.low == 10
 
 
-def settled(node: Node) -> tuple[Commit, dict[str, tuple[LogId, ...]]]:
+def settled(node: LogConsumer) -> tuple[Commit, dict[str, tuple[LogId, ...]]]:
     """The commit, and what it tells of many at once."""
     commit = node.commit()
     assert commit is not None
@@ -349,7 +349,7 @@ class TestSettlingAlike:
         node = served(joe)
         take(node, audience(node, joe), 11)
         acknowledge(node, joe, 11)
-        joe.bury(Letter(joe.name, LogId(11), "user.update.error", "no"))
+        joe.bury(PendingDeadLetter(joe.name, LogId(11), "user.update.error", "no"))
         node.touch(joe)
         commit, alike = settled(node)
         assert (alike, len(commit.letters)) == ({}, 1)
@@ -362,7 +362,7 @@ class TestLeaving:
         take(node, audience(node, joe, ann), 11)
         acknowledge(node, ann, 11)
         node.drop(joe)
-        assert ended(node) == [Ended(ann.name, EndReason.SETTLED, (LogId(11),))]
+        assert ended(node) == [Disposition(ann.name, EndReason.SETTLED, (LogId(11),))]
         assert list(joe.open) == [11]
         node.drop(joe)
 
@@ -396,7 +396,7 @@ class TestAudiences:
 
     def test_a_name_that_comes_back_is_another_session(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, subscriptions={"/a": LogId(3)})
-        node = served(Durable.adopted(record))
+        node = served(DurableSession.adopted(record))
         (joe,) = node.sessions.values()
         take(node, audience(node, joe), 11)
         node.drop(joe)
@@ -425,7 +425,7 @@ class TestAudiences:
         assert has_changed()
         node.unanswered(pending)
         assert has_changed()
-        ann.arrived(LogId(15), Waiting())
+        ann.arrived(LogId(15), PendingMessage())
         assert has_changed()
         node.ending(ann, LogId(11))
         assert has_changed()
@@ -439,7 +439,7 @@ class TestAudiences:
         node = served(joe)
         all_of_them = audience(node, joe)
         pending = node.subscribing(joe, ["/*"])
-        node.take(LogId(11), A, Waiting(0, 5), [])
+        node.take(LogId(11), A, PendingMessage(0, 5), [])
         take(node, all_of_them, 12)
         assert node.answered(pending, {"/*": (LogId(10), None)}) == [11]
         assert list(joe.open) == [11, 12]

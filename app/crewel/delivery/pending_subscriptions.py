@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from operator import itemgetter
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.recent import Recent
-from crewel.delivery.records import LogId, Waiting
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.fan_out_buffer import FanOutBuffer
+from crewel.delivery.records import LogId, PendingMessage
 
 Interval = tuple[LogId, LogId | None]
 """From after this entry, until this one or (None) until further notice."""
 
-Seen = tuple[LogId, Collection[str], Waiting]
+Seen = tuple[LogId, Collection[str], PendingMessage]
 """An entry: its id, the patterns of its channel, what is known of it."""
 
 
@@ -24,7 +24,7 @@ class Pending:
 
     __slots__ = ("cursor", "durable", "ends", "patterns", "seen", "since")
 
-    def __init__(self, durable: Durable, patterns: Collection[str], cursor: LogId) -> None:
+    def __init__(self, durable: DurableSession, patterns: Collection[str], cursor: LogId) -> None:
         self.durable = durable
         self.patterns = patterns
         self.cursor = cursor
@@ -46,30 +46,32 @@ class PendingSubscriptions(ABC):
     def __init__(self, cursor: LogId) -> None:
         self.cursor = cursor
         """The last entry that was taken."""
-        self.recent = Recent()
+        self.recent = FanOutBuffer()
         """What was taken for many at once since the last commit."""
-        self._pending: dict[Durable, list[Pending]] = {}  # in the order in which the store was asked
-        self._beside: dict[Durable, None] = {}  # sessions with intervals that the index of subscriptions does not show
+        self._pending: dict[DurableSession, list[Pending]] = {}  # in the order in which the store was asked
+        self._beside: dict[
+            DurableSession, None
+        ] = {}  # sessions with intervals that the index of subscriptions does not show
 
     @abstractmethod
-    def touch(self, durable: Durable) -> None:
+    def touch(self, durable: DurableSession) -> None:
         """Something about this session has changed: the next commit looks at it."""
 
-    def subscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+    def subscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
         """The store is about to be asked for these subscriptions."""
         pending = Pending(durable, patterns, self.cursor)
         self.recent.version += 1
         self._pending.setdefault(durable, []).append(pending)
         return pending
 
-    def unsubscribing(self, durable: Durable, patterns: Collection[str]) -> Pending:
+    def unsubscribing(self, durable: DurableSession, patterns: Collection[str]) -> Pending:
         """The store is about to be asked to end these subscriptions, also such that it was asked for just now."""
         pending = self.subscribing(durable, patterns)
         pending.ends = True
         pending.since = {each: durable.since.pop(each) for each in patterns if each in durable.since}
         return pending
 
-    def patterns(self, durable: Durable) -> list[str]:
+    def patterns(self, durable: DurableSession) -> list[str]:
         """What the session is subscribed to, or may be when all answers are there."""
         asked = [each for pending in self._pending.get(durable, ()) for each in pending.patterns]
         return list(dict.fromkeys([*durable.since, *asked]))
@@ -83,7 +85,7 @@ class PendingSubscriptions(ABC):
         if durable.is_fenced:
             return []
         self.recent.version += 1
-        durable.catch_up()
+        durable.apply_pending()
         for pattern, (since, until) in intervals.items():
             if until is not None:
                 durable.unsubscribed(pattern, since, until)
@@ -119,7 +121,7 @@ class PendingSubscriptions(ABC):
                 return True
         return False
 
-    def _forget_seen(self, durable: Durable, owed: Collection[LogId]) -> None:
+    def _forget_seen(self, durable: DurableSession, owed: Collection[LogId]) -> None:
         """What the session has got by one subscription it must not get again by another that is still pending: it may
         have settled it by then."""
         for pending in self._pending.get(durable, ()):

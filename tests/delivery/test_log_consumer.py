@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable
 
-from crewel.delivery.durable import Durable
-from crewel.delivery.node import Node
-from crewel.delivery.pending import Pending
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.log_consumer import LogConsumer
+from crewel.delivery.pending_subscriptions import Pending
 from crewel.delivery.records import (
     Change,
     Commit,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Transient,
-    Waiting,
 )
 
 A = ("/a", "/*")
@@ -26,8 +26,8 @@ B = ("/b", "/*")
 class Served:
     """A node at 10 with some sessions, and a store that answers at once."""
 
-    def __init__(self, *durables: Durable, cursor: int = 10) -> None:
-        self.node = Node(LogId(cursor))
+    def __init__(self, *durables: DurableSession, cursor: int = 10) -> None:
+        self.node = LogConsumer(LogId(cursor))
         self.durables = durables
         for durable in durables:
             self.node.add(durable)
@@ -36,7 +36,7 @@ class Served:
     def take(self, log_id: int, patterns: tuple[str, ...] = A) -> list[str]:
         """The names of who gets the next entry."""
         hearing = [each for each in self.durables if not each.since.keys().isdisjoint(patterns)]
-        return [each.name for each in self.node.take(LogId(log_id), patterns, Waiting(0, 5), hearing)]
+        return [each.name for each in self.node.take(LogId(log_id), patterns, PendingMessage(0, 5), hearing)]
 
     def commit(self) -> Commit | None:
         commit = self.node.commit()
@@ -54,23 +54,23 @@ class Served:
         (change,) = self.committed().changes
         return change
 
-    def settle(self, durable: Durable, log_id: int) -> None:
+    def settle(self, durable: DurableSession, log_id: int) -> None:
         assert durable.settle(LogId(log_id))
         self.node.touch(durable)
 
 
-def session(name: str = "client/joe/1", **subscriptions: int) -> Durable:
-    durable = Durable(SessionName(name))
+def session(name: str = "client/joe/1", **subscriptions: int) -> DurableSession:
+    durable = DurableSession(SessionName(name))
     for pattern, since in subscriptions.items():
         durable.subscribed(f"/{pattern}", LogId(since))
     return durable
 
 
-def adopted(at: int, open_ids: Iterable[int] = (), **subscriptions: int) -> Durable:
+def adopted(at: int, open_ids: Iterable[int] = (), **subscriptions: int) -> DurableSession:
     record = SessionRecord(SessionName("client/joe/1"), {}, LogId(at))
     record.subscriptions = {f"/{pattern}": LogId(since) for pattern, since in subscriptions.items()}
-    record.open = {LogId(each): Waiting() for each in open_ids}
-    return Durable.adopted(record)
+    record.open = {LogId(each): PendingMessage() for each in open_ids}
+    return DurableSession.adopted(record)
 
 
 def held(pending: Pending, *, since: int, until: int | None = None) -> dict[str, tuple[LogId, LogId | None]]:
@@ -218,7 +218,7 @@ class TestCommitting:
         served = Served(durable)
         served.take(11)
         served.take(12, B)
-        change = Change(durable.name, {LogId(11): Waiting(0, 5)}, (), (), (), in_step=False)
+        change = Change(durable.name, {LogId(11): PendingMessage(0, 5)}, (), (), (), in_step=False)
         assert served.committed() == Commit(1, LogId(12), LogId(10), (change,), (), ())
 
     def test_commits_are_numbered_without_gaps(self) -> None:
@@ -246,7 +246,7 @@ class TestCommitting:
         served = Served(durable)
         served.take(11)
         served.settle(durable, 11)
-        assert served.committed().ended == (Ended(durable.name, EndReason.SETTLED, (LogId(11),)),)
+        assert served.committed().ended == (Disposition(durable.name, EndReason.SETTLED, (LogId(11),)),)
         assert served.commit() is None
 
     def test_no_commit_passes_a_subscribe_that_is_not_answered(self) -> None:
@@ -267,7 +267,7 @@ class TestCommitting:
         served.settle(durable, 11)
         assert served.commit() is None
         served.node.answered(pending, {})
-        assert served.committed().ended == (Ended(durable.name, EndReason.SETTLED, (LogId(11),)),)
+        assert served.committed().ended == (Disposition(durable.name, EndReason.SETTLED, (LogId(11),)),)
 
     def test_what_is_dropped_is_not_committed(self) -> None:
         durable = session(a=10)
@@ -291,8 +291,8 @@ class TestCommitting:
 class TestAdopting:
     def test_a_node_starts_where_the_first_of_its_sessions_stopped(self) -> None:
         records = [SessionRecord(SessionName(str(at)), {}, at) for at in (LogId(7), None, LogId(5))]
-        assert Node.starting_cursor(records, LogId(9)) == 5
-        assert Node.starting_cursor([], LogId(9)) == 9
+        assert LogConsumer.starting_cursor(records, LogId(9)) == 5
+        assert LogConsumer.starting_cursor([], LogId(9)) == 9
 
     def test_each_session_goes_on_after_its_own_cursor(self) -> None:
         served = Served(adopted(12, [11], a=3))
@@ -309,10 +309,10 @@ class TestAdopting:
 
     def test_what_lies_between_may_have_been_sent_already(self) -> None:
         durable = adopted(10, a=0)
-        node = Node(LogId(10), LogId(12))
+        node = LogConsumer(LogId(10), LogId(12))
         node.add(durable)
         for log_id in (11, 12, 13):
-            node.take(LogId(log_id), A, Waiting(0, 5), [durable])
+            node.take(LogId(log_id), A, PendingMessage(0, 5), [durable])
         assert [waiting.attempts for waiting in durable.open.values()] == [1, 1, 0]
 
     def test_what_it_had_open_keeps_the_log(self) -> None:
@@ -322,7 +322,7 @@ class TestAdopting:
 
     def test_closed_intervals_of_it_are_passed_and_forgotten(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10), closed=[("/a", LogId(3), LogId(11))])
-        served = Served(Durable.adopted(record))
+        served = Served(DurableSession.adopted(record))
         assert served.take(11) == ["client/joe/1"]
         served.commit()
         assert served.change().forgotten == (("/a", 3),)
@@ -364,8 +364,8 @@ class TestEnding:
 
     def test_one_that_was_ending_when_it_was_adopted_ends_here(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10), ending=LogId(9))
-        durable = Durable.adopted(record)
-        node = Node(LogId(10))
+        durable = DurableSession.adopted(record)
+        node = LogConsumer(LogId(10))
         node.add(durable)
         commit = node.commit()
         assert commit is not None
@@ -373,11 +373,11 @@ class TestEnding:
 
 
 class TestExpiry:
-    def served(self) -> tuple[Served, Durable]:
+    def served(self) -> tuple[Served, DurableSession]:
         """A session with one message open that goes out of all queues at 50."""
         durable = session(a=10)
         served = Served(durable)
-        served.node.take(LogId(11), A, Waiting(0, 5, "/a", 5, 50), [durable])
+        served.node.take(LogId(11), A, PendingMessage(0, 5, "/a", 5, 50), [durable])
         return served, durable
 
     def test_a_session_is_named_from_the_moment_on_at_which_something_has_to_go(self) -> None:
@@ -396,14 +396,14 @@ class TestExpiry:
         durable = session()
         served = Served(durable)
         pending = served.node.subscribing(durable, ["/a"])
-        served.node.take(LogId(11), A, Waiting(0, 5, "/a", 5, 50), [])
+        served.node.take(LogId(11), A, PendingMessage(0, 5, "/a", 5, 50), [])
         served.node.answered(pending, held(pending, since=10))
         assert served.node.expiring(60) == [durable]
 
     def test_one_that_was_taken_over_is_named(self) -> None:
         record = SessionRecord(SessionName("client/joe/1"), {}, LogId(10))
-        record.open = {LogId(4): Waiting(0, 5, "/a", 5, 50)}
-        durable = Durable.adopted(record)
+        record.open = {LogId(4): PendingMessage(0, 5, "/a", 5, 50)}
+        durable = DurableSession.adopted(record)
         assert Served(durable).node.expiring(60) == [durable]
 
     def test_one_that_is_gone_is_not(self) -> None:
@@ -476,7 +476,7 @@ class TestDividedCommits:
         served = self.served(6)
         audience = served.node.audience(A, served.durables)
         assert audience is not None
-        taken = served.node.take_for(audience, LogId(11), Waiting(0, 5))
+        taken = served.node.take_for(audience, LogId(11), PendingMessage(0, 5))
         other = session("client/eve/1", b=3)
         served.node.add(other)
         for durable in served.durables[:1]:
@@ -489,12 +489,12 @@ class TestDividedCommits:
         assert commits[-1].settled[0].sessions == ("client/joe/1",)
 
     def test_an_adopted_session_keeps_what_it_needs_in_the_log(self) -> None:
-        node = Node(LogId(10))
+        node = LogConsumer(LogId(10))
         node.most_changes = 1
         for number in range(1, 4):
             record = SessionRecord(SessionName(f"client/joe/{number}"), {}, LogId(10))
-            record.open = {LogId(number + 3): Waiting()}
-            node.add(Durable.adopted(record))
+            record.open = {LogId(number + 3): PendingMessage()}
+            node.add(DurableSession.adopted(record))
         commit = node.commit()
         assert commit is not None
         assert node.has_more
@@ -504,7 +504,7 @@ class TestDividedCommits:
         served = self.served(6)
         audience = served.node.audience(A, served.durables)
         assert audience is not None
-        served.node.take_for(audience, LogId(11), Waiting(0, 5))
+        served.node.take_for(audience, LogId(11), PendingMessage(0, 5))
         for _ in served.node.booking():
             pass
         commits = [served.committed()]
@@ -534,8 +534,8 @@ class TestWithheldLetters:
         served.node.most_letters = most
         return served
 
-    def bury(self, served: Served, durable: Durable, log_id: int) -> None:
-        durable.bury(Letter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
+    def bury(self, served: Served, durable: DurableSession, log_id: int) -> None:
+        durable.bury(PendingDeadLetter(durable.name, LogId(log_id), "resource.overflow.queue.entries", "full"))
         served.node.touch(durable)
 
     def buried(self, *log_ids: int, most: int = 2) -> Served:
@@ -619,14 +619,14 @@ class TestWithheldLetters:
         (joe, *_) = served.durables
         for number in range(5):
             message = Transient(f"1-{number}-a", "1000000", "/a", b"{}")
-            joe.bury(Letter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message))
+            joe.bury(PendingDeadLetter(joe.name, LogId(0), "resource.overflow.queue.entries", "full", 0, message))
         served.node.touch(joe)
         assert [len(each.letters) for each in self.all(served)] == [2, 2, 1]
 
     def test_long_bodies_make_smaller_portions(self) -> None:
         served = self.served(most=20)
         for log_id in (11, 12, 13):
-            served.node.take(LogId(log_id), A, Waiting(0, 40_000), served.durables)
+            served.node.take(LogId(log_id), A, PendingMessage(0, 40_000), served.durables)
             for durable in served.durables:
                 self.bury(served, durable, log_id)
         assert [len(each.letters) for each in self.all(served)] == [0] + [1] * 9

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable
 
-from crewel.delivery.pending_letters import LetterBacklog, PendingLetters
-from crewel.delivery.records import Letter, LogId, SessionName, Transient, Waiting
+from crewel.delivery.pending_dead_letters import DeadLetterBacklog, PendingDeadLetters
+from crewel.delivery.records import LogId, PendingDeadLetter, PendingMessage, SessionName, Transient
 
 FAR = LogId(1000)
 
 
-def letter(log_id: int, message: Transient | None = None) -> Letter:
-    return Letter(SessionName("client/joe/1"), LogId(log_id), "user.update.deadMessage", "no", 0, message)
+def letter(log_id: int, message: Transient | None = None) -> PendingDeadLetter:
+    return PendingDeadLetter(SessionName("client/joe/1"), LogId(log_id), "user.update.deadMessage", "no", 0, message)
 
 
-def pending(*ids: int, size: int = 5) -> PendingLetters:
-    made = PendingLetters()
+def pending(*ids: int, size: int = 5) -> PendingDeadLetters:
+    made = PendingDeadLetters()
     for log_id in ids:
-        made.add(letter(log_id), Waiting(0, size))
+        made.add(letter(log_id), PendingMessage(0, size))
     return made
 
 
-def ids(letters: Iterable[Letter]) -> list[int]:
+def ids(letters: Iterable[PendingDeadLetter]) -> list[int]:
     return [each.id for each in letters]
 
 
@@ -52,7 +52,7 @@ def test_withheld_ones_are_taken_only_up_to_what_they_may_cost() -> None:
 def test_newer_ones_are_taken_beside_those_that_are_withheld() -> None:
     made = pending(4, 5)
     made.withhold()
-    made.add(letter(6), Waiting())
+    made.add(letter(6), PendingMessage())
     assert len(made) == 1
     assert ids(made.take(FAR)) == [6]
     assert ids(made.take(FAR, 10)) == [4, 5]
@@ -69,7 +69,7 @@ def test_one_beyond_the_cursor_holds_up_those_behind_it_if_they_are_withheld() -
 def test_all_are_taken_when_the_session_ends() -> None:
     made = pending(4, 5)
     made.withhold()
-    made.add(letter(6), Waiting())
+    made.add(letter(6), PendingMessage())
     assert ids(made.take(None)) == [4, 5, 6]
     assert (made.withheld, len(made)) == (0, 0)
 
@@ -82,16 +82,16 @@ def test_a_long_body_costs_more() -> None:
     assert ids(made.take(FAR, 11)) == [5, 6]
 
 
-def counted(log_id: int, channel: str, backlog: LetterBacklog, size: int = 5) -> PendingLetters:
-    made = PendingLetters(backlog)
-    made.add(letter(log_id), Waiting(0, size, channel))
+def counted(log_id: int, channel: str, backlog: DeadLetterBacklog, size: int = 5) -> PendingDeadLetters:
+    made = PendingDeadLetters(backlog)
+    made.add(letter(log_id), PendingMessage(0, size, channel))
     return made
 
 
 def test_the_backlog_has_what_those_of_all_sessions_cost_by_channel() -> None:
-    backlog = LetterBacklog()
+    backlog = DeadLetterBacklog()
     first, second = counted(4, "/a", backlog), counted(5, "/b", backlog, 20_000)
-    second.add(letter(6), Waiting(0, 5, "/a"))
+    second.add(letter(6), PendingMessage(0, 5, "/a"))
     assert (backlog.size, backlog.by_channel) == (12, {"/a": 2, "/b": 10})
     first.take(FAR)
     second.withhold()
@@ -102,17 +102,17 @@ def test_the_backlog_has_what_those_of_all_sessions_cost_by_channel() -> None:
 
 
 def test_those_of_a_session_that_has_gone_are_no_part_of_the_backlog() -> None:
-    backlog = LetterBacklog()
+    backlog = DeadLetterBacklog()
     made = counted(4, "/a", backlog)
     made.detach()
     assert (backlog.size, backlog.by_channel) == (0, {})
-    made.add(letter(5), Waiting())
+    made.add(letter(5), PendingMessage())
     assert ids(made.take(None)) == [4, 5]
     assert backlog.size == 0
 
 
 def test_one_beyond_the_cursor_is_counted_until_it_is_taken() -> None:
-    backlog = LetterBacklog()
+    backlog = DeadLetterBacklog()
     made = counted(9, "/a", backlog)
     assert made.take(LogId(5)) == []
     assert backlog.size == 1
@@ -122,10 +122,10 @@ def test_one_beyond_the_cursor_is_counted_until_it_is_taken() -> None:
 
 def test_the_messages_of_withheld_ones_are_kept() -> None:
     made = pending(4)
-    made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), Waiting(0, 2))
+    made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), PendingMessage(0, 2))
     made.withhold()
-    made.add(letter(6), Waiting())
-    assert made.kept == {4: Waiting(0, 5)}
+    made.add(letter(6), PendingMessage())
+    assert made.kept == {4: PendingMessage(0, 5)}
 
 
 def test_the_log_is_needed_from_the_lowest_message_on() -> None:
@@ -134,10 +134,10 @@ def test_the_log_is_needed_from_the_lowest_message_on() -> None:
     made.withhold()
     made.take(FAR, 1)
     assert made.low == 6
-    made.add(letter(5), Waiting())
+    made.add(letter(5), PendingMessage())
     assert made.low == 5
     made.take(FAR)
     assert made.low == 6
-    made = PendingLetters()
-    made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), Waiting(0, 2))
+    made = PendingDeadLetters()
+    made.add(letter(0, Transient("1-0-a", "1000000", "/a", b"{}")), PendingMessage(0, 2))
     assert made.low == 0

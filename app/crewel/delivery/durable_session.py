@@ -1,4 +1,4 @@
-"""What one reliable session is owed: its subscriptions as intervals of the log, and the messages that are open.
+"""One durable session in the engine: its subscriptions as intervals of the log, and the messages that are open.
 
 Invariant (design, section 4): each matching entry at or below the session's cursor has ended or is open here. The cursor
 is the node's, or the session's own `floor` while the node, which took the session over, has not reached that yet.
@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any, Final
 
+from crewel.delivery.fan_out_buffer import PendingDeliveries
 from crewel.delivery.order import place_of, priority_of, rank_of
-from crewel.delivery.pending_letters import PendingLetters
-from crewel.delivery.recent import Owed
+from crewel.delivery.pending_dead_letters import PendingDeadLetters
 from crewel.delivery.records import (
     Change,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
-    Waiting,
 )
 from crewel.qos.publish import NORMAL
 
@@ -30,9 +30,8 @@ _LOOKED_AT: Final = 16
 """Messages that a commit looks at in the time in which it opens one."""
 
 
-class Durable(Owed):
-    """One session. `parked` is the part of what is open whose bodies are not in memory: their ranks (`delivery.order`),
-    sorted."""
+class DurableSession(PendingDeliveries):
+    """One session. `parked`: the ranks (`delivery.order`) of the open messages whose bodies are not in memory, sorted."""
 
     __slots__ = (
         "_stored",
@@ -61,7 +60,7 @@ class Durable(Owed):
         super().__init__()
         self.name = name
         self.holder: Any = None
-        """The session that is connected to it, for who keeps sessions."""
+        """The session of the broker that is connected to it."""
         self.since: dict[str, LogId] = {}
         """Pattern -> the id after which its subscription holds."""
         self.closing: list[tuple[str, LogId, LogId]] = []
@@ -80,21 +79,20 @@ class Durable(Owed):
         """Batch numbers up to this one are reserved, or will be with the next commit."""
         self.is_dirty = False
         self.owes = False
-        """Whether what it acknowledges may be older than the last commit, so that the next one must be told to look at it. It
-        looks anyhow at whoever has heard something since."""
+        """Whether the next commit must be told of what it acknowledges: the message may be older than the last commit."""
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
-        self._stored: dict[LogId, Waiting] = {}
+        self._stored: dict[LogId, PendingMessage] = {}
         self._stored_inbox: set[LogId] = set()
         self._stored_notices: dict[str, LogId] = {}
         self.failed: dict[str, str] = {}
         """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
         self._stored_batch = 0
-        self.letters: PendingLetters | None = None
+        self.letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""
 
     @classmethod
-    def adopted(cls, record: SessionRecord, sent: dict[Waiting, Waiting] | None = None) -> Durable:
+    def adopted(cls, record: SessionRecord, sent: dict[PendingMessage, PendingMessage] | None = None) -> DurableSession:
         """The session as its former owner left it. What it had open may have been sent. `sent` remembers what that makes of
         what is known of a message, for all sessions that are adopted with it."""
         durable = cls(record.name)
@@ -109,7 +107,7 @@ class Durable(Owed):
         durable.booked_inbox = {each: _sent(record.inbox[each], sent) for each in sorted(record.inbox)}
         messages = {**record.open, **record.inbox}
         durable._stored_notices = dict(record.notices)
-        durable.notices = {place: Waiting(1, channel=channel) for channel, place in record.notices.items()}
+        durable.notices = {place: PendingMessage(1, channel=channel) for channel, place in record.notices.items()}
         durable.failed = dict(record.failed)
         durable.parked = sorted(
             rank_of(each, waiting.priority) for each, waiting in (*messages.items(), *durable.notices.items())
@@ -177,7 +175,7 @@ class Durable(Owed):
 
     # Messages
 
-    def take(self, log_id: LogId, waiting: Waiting) -> None:
+    def take(self, log_id: LogId, waiting: PendingMessage) -> None:
         """The entry is open from now on. What is known of it may be shared by all who take it."""
         self.open[log_id] = waiting
         if log_id > self._newest:
@@ -192,7 +190,7 @@ class Durable(Owed):
         if not 0 < self.expiry <= expires:
             self.expiry = expires
 
-    def find(self, log_id: LogId) -> Waiting | None:
+    def find(self, log_id: LogId) -> PendingMessage | None:
         """What is known of an open message, or of a notice that waits; None if there is none."""
         return self.open.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
 
@@ -276,7 +274,7 @@ class Durable(Owed):
         self.note(log_id, reason)
         return True
 
-    def _pop(self, log_id: LogId) -> Waiting | None:
+    def _pop(self, log_id: LogId) -> PendingMessage | None:
         waiting = self.open.pop(log_id, None)
         if waiting is None:
             waiting = self.inbox.pop(log_id, None)
@@ -292,14 +290,14 @@ class Durable(Owed):
         else:
             ids.append(log_id)
 
-    def bury(self, letter: Letter) -> None:
+    def bury(self, letter: PendingDeadLetter) -> None:
         """The message becomes a dead letter: it was open, or just arriving, or never stored."""
         message = letter.message
-        waiting = Waiting() if message is None else Waiting(0, len(message.body), message.channel)
+        waiting = PendingMessage() if message is None else PendingMessage(0, len(message.body), message.channel)
         if message is None:
             waiting = self._pop(letter.id) or waiting
         if self.letters is None:
-            self.letters = PendingLetters(None if self._recent is None else self._recent.letters)
+            self.letters = PendingDeadLetters(None if self._recent is None else self._recent.letters)
         self.letters.add(letter, waiting)
 
     def detach(self) -> None:
@@ -324,7 +322,7 @@ class Durable(Owed):
         if self._recent is not None:
             self._recent.version += 1  # it may lie beyond what was taken
 
-    def arrived(self, log_id: LogId, waiting: Waiting) -> bool:
+    def arrived(self, log_id: LogId, waiting: PendingMessage) -> bool:
         """The store has put a message into the inbox; False if that is known."""
         if log_id in self._stored_inbox:
             return False
@@ -362,7 +360,7 @@ class Durable(Owed):
         former = self.forget_notice(channel)
         if why:
             self.failed[channel] = why
-        self.notices[log_id] = Waiting(channel=channel, priority=lowest)
+        self.notices[log_id] = PendingMessage(channel=channel, priority=lowest)
         self._stored_notices[channel] = log_id
         self.place_notices()
         return former
@@ -418,7 +416,7 @@ class Durable(Owed):
     def changed(self, cursor: LogId, committed: LogId) -> Change | None:
         """What the store has to be told, if anything, when the node's cursor will be `cursor`; `committed` is the one that
         the store has. The store is taken to have it from now on: a commit is repeated until it is applied."""
-        self.catch_up()
+        self.apply_pending()
         has_more = self.booked or self._stored or self._stored_inbox or self.closing or self.was_adopted
         if not (has_more or self._stored_notices or self.letters) and self.batch == self._stored_batch:
             return None  # what was taken since the last commit has been settled
@@ -444,15 +442,15 @@ class Durable(Owed):
         return Change(self.name, opened, settled, unboxed, passed, in_step, batch, noticed)
 
     def through(self, cursor: LogId) -> LogId:
-        """The last entry of which the store may be told that it has ended, when the node's cursor will be `cursor`: who
-        takes this session over finds those beyond it in the log again."""
+        """The last entry whose end the store may learn, when the node's cursor will be `cursor`: a server that takes the
+        session over reads those beyond it from the log again."""
         return max(cursor, self.floor)
 
-    def _open_changes(self, through: LogId) -> tuple[dict[LogId, Waiting], tuple[LogId, ...], tuple[LogId, ...]]:
+    def _open_changes(self, through: LogId) -> tuple[dict[LogId, PendingMessage], tuple[LogId, ...], tuple[LogId, ...]]:
         """What is newly open, what is open no more, and what the inbox can forget. Attempts alone are no news: a session
         that is taken over counts everything open as sent."""
         stored, open_now, inbox = self._stored, self.open, self.inbox
-        kept: dict[LogId, Waiting] = {}
+        kept: dict[LogId, PendingMessage] = {}
         opened = {each: waiting for each, waiting in open_now.items() if each not in stored}
         if self.letters is not None and (kept := self.letters.kept):
             # One that was spilled while it ended lies in the inbox, and must not be open twice.
@@ -465,22 +463,24 @@ class Durable(Owed):
         )
         return opened, settled, unboxed
 
-    def take_ended(self, through: LogId | None = None, most: int = 0) -> tuple[list[Ended], list[Letter]]:
-        """How messages ended since this was asked last, and the letters of those that died: of messages up to `through`, with
-        some that were withheld, at a cost of `most` (`PendingLetters.take`); or (None) of all. To be asked before `changed`."""
-        self.catch_up()
+    def take_ended(
+        self, through: LogId | None = None, most: int = 0
+    ) -> tuple[list[Disposition], list[PendingDeadLetter]]:
+        """How messages ended since this was asked last, and the dead letters: of messages up to `through`, with some that
+        were withheld, at a cost of `most` (`PendingDeadLetters.take`); or (None) of all. To be asked before `changed`."""
+        self.apply_pending()
         told, self._ended = self._ended, {}
         if through is not None and told and self._newest > through:
             self._ended = {reason: late for reason, ids in told.items() if (late := [i for i in ids if i > through])}
             told = {reason: early for reason, ids in told.items() if (early := [i for i in ids if i <= through])}
-        ended = [Ended(self.name, reason, tuple(ids)) for reason, ids in told.items()]
+        ended = [Disposition(self.name, reason, tuple(ids)) for reason, ids in told.items()]
         if self.letters is None:
             return ended, []
         letters = self.letters.take(through, most)
         if not self.letters:
             self.letters = None
         if died := tuple(letter.id for letter in letters if letter.message is None):
-            ended.append(Ended(self.name, EndReason.DEAD, died))
+            ended.append(Disposition(self.name, EndReason.DEAD, died))
         return ended, letters
 
     @property
@@ -489,12 +489,12 @@ class Durable(Owed):
         return bool(self._ended or (self.letters is not None and len(self.letters)))
 
 
-def _sent(waiting: Waiting, known: dict[Waiting, Waiting]) -> Waiting:
+def _sent(waiting: PendingMessage, known: dict[PendingMessage, PendingMessage]) -> PendingMessage:
     found = known.get(waiting)
     if found is None:
         found = known[waiting] = waiting._replace(attempts=waiting.attempts + 1)
     return found
 
 
-def _first_expiry(messages: Iterable[Waiting]) -> int:
+def _first_expiry(messages: Iterable[PendingMessage]) -> int:
     return min((waiting.expires for waiting in messages if waiting.expires), default=0)

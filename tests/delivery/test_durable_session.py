@@ -2,18 +2,18 @@
 
 import pytest
 
-from crewel.delivery.durable import Durable
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.order import place_of
 from crewel.delivery.records import (
     Change,
-    Ended,
+    Disposition,
     EndReason,
-    Letter,
     LogId,
+    PendingDeadLetter,
+    PendingMessage,
     SessionName,
     SessionRecord,
     Transient,
-    Waiting,
 )
 
 JOE = SessionName("client/joe/1")
@@ -21,36 +21,36 @@ FAR = LogId(1000)
 NOTHING: tuple[LogId, ...] = ()
 
 
-def session(*open_ids: int, **subscriptions: int) -> Durable:
+def session(*open_ids: int, **subscriptions: int) -> DurableSession:
     """A session with these messages open, and subscriptions to `/a`, `/b` after these entries."""
-    durable = Durable(JOE)
+    durable = DurableSession(JOE)
     for name, since in subscriptions.items():
         durable.subscribed(f"/{name}", LogId(since))
     for log_id in open_ids:
-        durable.take(LogId(log_id), Waiting(0, 10))
+        durable.take(LogId(log_id), PendingMessage(0, 10))
     return durable
 
 
-def adopted(**fields: object) -> Durable:
-    return Durable.adopted(SessionRecord(JOE, {}, **fields))  # type: ignore[arg-type]
+def adopted(**fields: object) -> DurableSession:
+    return DurableSession.adopted(SessionRecord(JOE, {}, **fields))  # type: ignore[arg-type]
 
 
-def letter(log_id: int, message: Transient | None = None) -> Letter:
-    return Letter(JOE, LogId(log_id), "user.no", "no", 0, message)
+def letter(log_id: int, message: Transient | None = None) -> PendingDeadLetter:
+    return PendingDeadLetter(JOE, LogId(log_id), "user.no", "no", 0, message)
 
 
-def change(durable: Durable, cursor: int = FAR, committed: int = 0) -> Change:
+def change(durable: DurableSession, cursor: int = FAR, committed: int = 0) -> Change:
     found = durable.changed(LogId(cursor), LogId(committed))
     assert found is not None
     return found
 
 
-def unparked(durable: Durable, count: int) -> list[LogId]:
+def unparked(durable: DurableSession, count: int) -> list[LogId]:
     """The first so many of what is parked, which is so no more."""
     return durable.unpark(durable.first_parked(count))
 
 
-def wanted(durable: Durable, *patterns: str, among: range = range(1, 10)) -> list[int]:
+def wanted(durable: DurableSession, *patterns: str, among: range = range(1, 10)) -> list[int]:
     return [each for each in among if durable.wants(patterns, LogId(each))]
 
 
@@ -59,7 +59,7 @@ class TestNames:
         ("name", "is_named"), [(JOE, True), ("client/joe/-7", True), ("client/anonymous/-7", False)]
     )
     def test_only_a_session_of_nobody_is_not_named(self, name: str, *, is_named: bool) -> None:
-        assert Durable(SessionName(name)).is_named is is_named
+        assert DurableSession(SessionName(name)).is_named is is_named
 
 
 class TestIntervals:
@@ -123,7 +123,10 @@ class TestIntervals:
 
     def test_what_it_settles_before_the_node_comes_to_it_is_not_wanted_again(self) -> None:
         durable = adopted(
-            at=LogId(2), subscriptions={"/a": LogId(1)}, open={LogId(4): Waiting()}, inbox={LogId(5): Waiting()}
+            at=LogId(2),
+            subscriptions={"/a": LogId(1)},
+            open={LogId(4): PendingMessage()},
+            inbox={LogId(5): PendingMessage()},
         )
         durable.settle(LogId(4))
         durable.settle(LogId(5))
@@ -145,14 +148,14 @@ class TestMessages:
         durable = session(4)
         assert durable.settle(LogId(4))
         assert not durable.settle(LogId(4))
-        assert durable.take_ended() == ([Ended(JOE, EndReason.SETTLED, (LogId(4),))], [])
+        assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
 
     def test_those_that_are_open_are_settled_together(self) -> None:
         durable = session(4, 5, 6)
         durable.boxed([LogId(5)])
         durable.settle_all([LogId(4), LogId(5), LogId(7)])
         assert ([*durable.open], [*durable.inbox], durable.size) == ([6], [], 10)
-        assert durable.take_ended() == ([Ended(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
+        assert durable.take_ended() == ([Disposition(JOE, EndReason.SETTLED, (LogId(4), LogId(5)))], [])
         durable.settle_all([LogId(4)])
         assert not durable.has_ended_ahead
 
@@ -200,12 +203,12 @@ class TestMessages:
         durable = session(4)
         durable.bury(letter(4))
         assert len(durable) == 0
-        assert durable.take_ended() == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+        assert durable.take_ended() == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
 
     def test_a_message_can_be_buried_on_arrival(self) -> None:
         durable = session()
         durable.bury(letter(4))
-        assert durable.take_ended() == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+        assert durable.take_ended() == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
 
     def test_of_a_message_that_was_never_stored_there_is_only_the_letter(self) -> None:
         durable = session()
@@ -243,12 +246,12 @@ class TestAdoption:
         durable = adopted(
             at=LogId(3),
             batch=2000,
-            open={LogId(9): Waiting(0, 5), LogId(6): Waiting(2, 5)},
-            inbox={LogId(7): Waiting(1, 3)},
+            open={LogId(9): PendingMessage(0, 5), LogId(6): PendingMessage(2, 5)},
+            inbox={LogId(7): PendingMessage(1, 3)},
         )
-        assert durable.open == {6: Waiting(3, 5), 9: Waiting(1, 5)}
+        assert durable.open == {6: PendingMessage(3, 5), 9: PendingMessage(1, 5)}
         assert [*durable.open] == [6, 9]
-        assert durable.inbox == {7: Waiting(2, 3)}
+        assert durable.inbox == {7: PendingMessage(2, 3)}
         assert durable.parked == [6, 7, 9]
         assert (durable.size, durable.batch, durable.floor, durable.low) == (13, 2000, 3, 6)
 
@@ -259,14 +262,14 @@ class TestAdoption:
         assert not durable.was_adopted
 
     def test_nothing_has_changed_by_itself(self) -> None:
-        durable = adopted(open={LogId(6): Waiting()}, inbox={LogId(7): Waiting()}, batch=1000)
+        durable = adopted(open={LogId(6): PendingMessage()}, inbox={LogId(7): PendingMessage()}, batch=1000)
         assert durable.changed(FAR, LogId(0)) is None
 
 
 class TestCommits:
     def test_the_store_hears_once_what_is_open_and_once_what_is_open_no_more(self) -> None:
         durable = session(4, 5)
-        assert change(durable).opened == {4: Waiting(0, 10), 5: Waiting(0, 10)}
+        assert change(durable).opened == {4: PendingMessage(0, 10), 5: PendingMessage(0, 10)}
         assert durable.changed(FAR, LogId(0)) is None
         durable.settle(LogId(4))
         assert change(durable) == Change(JOE, {}, (LogId(4),), NOTHING, (), in_step=False)
@@ -316,10 +319,10 @@ class TestCommits:
         for log_id in (4, 5, 6):
             durable.settle(LogId(log_id))
         assert change(durable, cursor=4).settled == (4,)
-        assert durable.take_ended(durable.through(LogId(4))) == ([Ended(JOE, EndReason.SETTLED, (LogId(4),))], [])
+        assert durable.take_ended(durable.through(LogId(4))) == ([Disposition(JOE, EndReason.SETTLED, (LogId(4),))], [])
         assert durable.has_ended_ahead
         assert change(durable, cursor=6) == Change(JOE, {}, (LogId(5),), (LogId(6),), (), in_step=False)
-        assert durable.take_ended(LogId(6)) == ([Ended(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
+        assert durable.take_ended(LogId(6)) == ([Disposition(JOE, EndReason.SETTLED, (LogId(5), LogId(6)))], [])
         assert not durable.has_ended_ahead
 
     def test_letters_wait_with_their_ends(self) -> None:
@@ -327,14 +330,14 @@ class TestCommits:
         for log_id in (4, 5):
             durable.bury(letter(log_id))
         durable.settle(LogId(6))
-        assert durable.take_ended(LogId(4)) == ([Ended(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
+        assert durable.take_ended(LogId(4)) == ([Disposition(JOE, EndReason.DEAD, (LogId(4),))], [letter(4)])
         assert durable.take_ended(LogId(4)) == ([], [])
         ended, letters = durable.take_ended()
         assert {each.reason: each.ids for each in ended} == {EndReason.DEAD: (5,), EndReason.SETTLED: (6,)}
         assert letters == [letter(5)]
 
     def test_up_to_its_own_cursor_an_adopted_session_tells_ends_at_once(self) -> None:
-        durable = adopted(at=LogId(6), open={LogId(5): Waiting(), LogId(7): Waiting()})
+        durable = adopted(at=LogId(6), open={LogId(5): PendingMessage(), LogId(7): PendingMessage()})
         durable.settle(LogId(5))
         durable.settle(LogId(7))
         assert change(durable, cursor=2).settled == (5,)
@@ -346,56 +349,56 @@ class TestArriving:
 
     def test_it_is_open_from_then_on(self) -> None:
         durable = session(4, 5)
-        assert durable.arrived(LogId(7), Waiting(0, 30))
-        assert durable.inbox == {7: Waiting(0, 30)}
+        assert durable.arrived(LogId(7), PendingMessage(0, 30))
+        assert durable.inbox == {7: PendingMessage(0, 30)}
         assert (len(durable), durable.size, durable.low) == (3, 50, 4)
         assert durable.settle(LogId(7))
         assert durable.size == 20
 
     def test_a_second_time_it_is_known(self) -> None:
         durable = session()
-        durable.arrived(LogId(7), Waiting(0, 30))
-        assert not durable.arrived(LogId(7), Waiting(0, 30))
+        durable.arrived(LogId(7), PendingMessage(0, 30))
+        assert not durable.arrived(LogId(7), PendingMessage(0, 30))
         assert (len(durable), durable.size) == (1, 30)
 
     def test_nor_does_it_come_back_before_the_store_knows_that_it_ended(self) -> None:
         durable = session()
-        durable.arrived(LogId(7), Waiting(0, 30))
+        durable.arrived(LogId(7), PendingMessage(0, 30))
         durable.settle(LogId(7))
-        assert not durable.arrived(LogId(7), Waiting(0, 30))
+        assert not durable.arrived(LogId(7), PendingMessage(0, 30))
         assert len(durable) == 0
 
     def test_they_lie_in_the_order_of_their_ids(self) -> None:
         durable = session()
         for log_id in (9, 7, 8):
-            durable.arrived(LogId(log_id), Waiting())
+            durable.arrived(LogId(log_id), PendingMessage())
         assert list(durable.inbox) == [7, 8, 9]
 
     def test_the_store_need_not_be_told_of_it_but_of_its_end(self) -> None:
         durable = session()
-        durable.arrived(LogId(7), Waiting())
+        durable.arrived(LogId(7), PendingMessage())
         assert durable.changed(FAR, LogId(0)) is None
         durable.settle(LogId(7))
         assert change(durable).unboxed == (7,)
 
     def test_the_log_does_not_bring_it_once_more(self) -> None:
         durable = session(a=1)
-        durable.arrived(LogId(7), Waiting())
+        durable.arrived(LogId(7), PendingMessage())
         assert wanted(durable, "/a") == [2, 3, 4, 5, 6, 8, 9]
 
 
 class TestAttempts:
     def test_what_was_sent_here_is_added_to_what_was_sent_before(self) -> None:
-        durable = adopted(open={LogId(4): Waiting(1, 10)}, inbox={LogId(5): Waiting(0, 10)})
+        durable = adopted(open={LogId(4): PendingMessage(1, 10)}, inbox={LogId(5): PendingMessage(0, 10)})
         for log_id in (4, 5, 6):
             durable.attempted(LogId(log_id), 2)
-        assert (durable.open, durable.inbox) == ({4: Waiting(4, 10)}, {5: Waiting(3, 10)})
+        assert (durable.open, durable.inbox) == ({4: PendingMessage(4, 10)}, {5: PendingMessage(3, 10)})
         assert durable.size == 20
 
 
 class TestDeath:
     def test_whose_receiver_failed_for_good_is_remembered_over_a_restart(self) -> None:
-        assert Durable(JOE).death is None
+        assert DurableSession(JOE).death is None
         durable = adopted(ending=LogId(5), death=("user.security.authentication", "no"))
         assert (durable.death, durable.ending) == (("user.security.authentication", "no"), 5)
 
@@ -407,11 +410,11 @@ class TestDeath:
         assert len(durable) == 1
 
 
-def of_priorities(*priorities: int) -> Durable:
+def of_priorities(*priorities: int) -> DurableSession:
     """A session with a message of each of these priorities open, at 1, 2, …, all of them parked."""
-    durable = Durable(JOE)
+    durable = DurableSession(JOE)
     for place, priority in enumerate(priorities, 1):
-        durable.take(LogId(place), Waiting(0, 10, "/a", priority))
+        durable.take(LogId(place), PendingMessage(0, 10, "/a", priority))
         durable.park(LogId(place))
     return durable
 
@@ -419,13 +422,13 @@ def of_priorities(*priorities: int) -> Durable:
 class TestGivingBack:
     def test_what_goes_back_is_gone_without_a_word_and_may_come_again(self) -> None:
         durable = session()
-        durable.arrived(LogId(4), Waiting(0, 10, "/a", 9, source="client/joe"))
+        durable.arrived(LogId(4), PendingMessage(0, 10, "/a", 9, source="client/joe"))
         durable.park(LogId(4))
         durable.requeue(LogId(4))
         assert (durable.inbox, durable.parked, durable.size) == ({}, [], 0)
         assert durable.changed(FAR, LogId(0)) is None
         assert durable.take_ended() == ([], [])
-        assert durable.arrived(LogId(4), Waiting(1, 10, "/a", 9, source="client/joe"))
+        assert durable.arrived(LogId(4), PendingMessage(1, 10, "/a", 9, source="client/joe"))
         durable.park(LogId(4))
         assert unparked(durable, 9) == [4]
 
@@ -444,8 +447,8 @@ class TestPriorities:
         assert unparked(durable, 9) == [4, 5, 3]
 
     def test_what_comes_back_is_parked_by_the_priority_that_the_store_knows(self) -> None:
-        record = {LogId(1): Waiting(0, 1, "/a", 1), LogId(2): Waiting(0, 1, "/a", 5)}
-        assert unparked(adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 9)}), 9) == [3, 2, 1]
+        record = {LogId(1): PendingMessage(0, 1, "/a", 1), LogId(2): PendingMessage(0, 1, "/a", 5)}
+        assert unparked(adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 9)}), 9) == [3, 2, 1]
 
     def test_something_goes_before_a_message_that_arrives_if_it_has_its_priority_or_a_higher_one(self) -> None:
         durable = of_priorities(5)
@@ -456,7 +459,7 @@ class TestPriorities:
         durable = of_priorities(9, 9, 5, 5)
         ids = durable.first_parked(4)
         assert ids == [1, 2, 3, 4]
-        durable.take(LogId(5), Waiting(0, 10, "/a", 7))
+        durable.take(LogId(5), PendingMessage(0, 10, "/a", 7))
         durable.park(LogId(5))
         durable.settle(LogId(2))
         assert durable.unpark(ids) == [1]
@@ -487,17 +490,17 @@ class TestExpiry:
 
     def test_what_has_to_go_out_is_told_from_its_moment_on(self) -> None:
         durable = session(1)
-        durable.take(LogId(2), Waiting(0, 10, "/a", 5, 30))
-        durable.take(LogId(3), Waiting(0, 10, "/a", 5, 20))
-        durable.arrived(LogId(4), Waiting(0, 10, "/a", 5, 10))
-        durable.arrived(LogId(5), Waiting(0, 10))
+        durable.take(LogId(2), PendingMessage(0, 10, "/a", 5, 30))
+        durable.take(LogId(3), PendingMessage(0, 10, "/a", 5, 20))
+        durable.arrived(LogId(4), PendingMessage(0, 10, "/a", 5, 10))
+        durable.arrived(LogId(5), PendingMessage(0, 10))
         assert durable.expiry == 10
         assert [durable.expired(now) for now in (9, 10, 20, 99)] == [[], [4], [3, 4], [2, 3, 4]]
 
     def test_it_is_known_when_to_look_again(self) -> None:
         durable = session()
-        durable.take(LogId(2), Waiting(0, 10, "/a", 5, 20))
-        durable.take(LogId(3), Waiting(0, 10, "/a", 5, 30))
+        durable.take(LogId(2), PendingMessage(0, 10, "/a", 5, 20))
+        durable.take(LogId(3), PendingMessage(0, 10, "/a", 5, 30))
         durable.settle(LogId(2))
         assert (durable.expired(25), durable.expiry) == ([], 30)
         durable.settle(LogId(3), EndReason.EXPIRED)
@@ -505,12 +508,12 @@ class TestExpiry:
 
     def test_what_has_gone_is_open_and_parked_no_more(self) -> None:
         durable = of_priorities(5, 9, 5)
-        durable.arrived(LogId(4), Waiting(0, 10))
+        durable.arrived(LogId(4), PendingMessage(0, 10))
         durable.park(LogId(4))
         durable.expire([LogId(2), LogId(4), LogId(7)])
         assert (durable.in_order(), durable.parked, durable.size) == ([1, 3], [1, 3], 20)
-        assert durable.take_ended() == ([Ended(JOE, EndReason.EXPIRED, (LogId(2), LogId(4)))], [])
+        assert durable.take_ended() == ([Disposition(JOE, EndReason.EXPIRED, (LogId(2), LogId(4)))], [])
 
     def test_it_is_known_of_a_session_that_comes_back(self) -> None:
-        record = {LogId(1): Waiting(0, 1, "/a", 5, 30), LogId(2): Waiting()}
-        assert adopted(open=record, inbox={LogId(3): Waiting(0, 1, "/a", 5, 20)}).expiry == 20
+        record = {LogId(1): PendingMessage(0, 1, "/a", 5, 30), LogId(2): PendingMessage()}
+        assert adopted(open=record, inbox={LogId(3): PendingMessage(0, 1, "/a", 5, 20)}).expiry == 20

@@ -1,9 +1,9 @@
-"""What a node has handed to many sessions at once, and has not booked in each of them yet.
+"""The fan-out buffer: messages that many sessions receive, recorded once, and applied to each session later.
 
 To open a message for a session and to settle it again costs as much as to send it, and most messages are settled before the
-next commit asks. So one that goes to many sessions that all want it is noted once, here, with those for whom it is open still;
-and a session books what was noted for it as soon as anybody looks at it (`Durable.catch_up`), or when a commit finds it among
-these. Nobody can tell the difference.
+next commit. So one message for many sessions that all want it has one fan-out record here, with the sessions for which it is
+still open. A session applies its records as soon as something reads its state (`DurableSession.apply_pending`), or when a
+commit needs it. No caller can see the difference.
 """
 
 from __future__ import annotations
@@ -13,83 +13,83 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
-from crewel.delivery.pending_letters import LetterBacklog
-from crewel.delivery.records import EndReason, LogId, SessionName, Settled, Waiting
+from crewel.delivery.pending_dead_letters import DeadLetterBacklog
+from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, Settled
 
 if TYPE_CHECKING:
-    from crewel.delivery.durable import Durable
+    from crewel.delivery.durable_session import DurableSession
 
-MOST_OWED: Final = 1_000_000
-"""Messages, once for each receiver, that are noted at most before all sessions book them: commits may be far between. They
-take some 50 MB, and a commit books them in turns long before."""
+MAX_PENDING_DELIVERIES: Final = 1_000_000
+"""Pending deliveries, one for each message and receiver, before all sessions apply them: commits may be far between. They
+take some 50 MB, and a commit applies them in steps long before."""
 
 
-class Audience:
-    """Sessions that all want a message. They must not change any more."""
+class SubscriberSet:
+    """Sessions that all want a message. The set must not change any more."""
 
-    def __init__(self, sessions: Iterable[Durable]) -> None:
-        self.sessions: Mapping[Durable, None] = dict.fromkeys(sessions)
-        self.recent: list[Taken] = []
-        """What was taken for them, as long as it is noted."""
+    def __init__(self, sessions: Iterable[DurableSession]) -> None:
+        self.sessions: Mapping[DurableSession, None] = dict.fromkeys(sessions)
+        self.recent: list[FanOutRecord] = []
+        """Their records in the buffer."""
 
     @cached_property
     def names(self) -> tuple[SessionName, ...]:
         """The names of all of them."""
         return tuple(each.name for each in self.sessions)
 
-    def names_but(self, others: Set[Durable]) -> tuple[SessionName, ...]:
+    def names_but(self, others: Set[DurableSession]) -> tuple[SessionName, ...]:
         """The names of all but these."""
         if self.sessions.keys().isdisjoint(others):
             return self.names
         return tuple(each.name for each in self.sessions if each not in others)
 
 
-class Taken:
-    """A message that was taken for an audience."""
+class FanOutRecord:
+    """One message that was taken for a set of subscribers."""
 
     __slots__ = ("audience", "id", "number", "open", "waiting")
 
-    def __init__(self, number: int, log_id: LogId, waiting: Waiting, audience: Audience) -> None:
+    def __init__(self, number: int, log_id: LogId, waiting: PendingMessage, audience: SubscriberSet) -> None:
         self.number = number
         """How many were ever taken, with this one."""
         self.id = log_id
         self.waiting = waiting
         self.audience = audience
         self.open = set(audience.sessions)
-        """Who has not acknowledged it. Of one that has booked it this says nothing."""
+        """The sessions that have not acknowledged it. It says nothing of a session that has applied it."""
 
 
-UNHEARD: Final = Taken(0, LogId(0), Waiting(), Audience(()))
-"""Stands for all messages that were taken for nobody."""
+NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet(()))
+"""Stands for all messages without a recipient."""
 
 
-class Recent:
-    """What the sessions of one node share."""
+class FanOutBuffer:
+    """The records that the sessions of one node share."""
 
     __slots__ = ("audiences", "booked", "letters", "owed", "size", "taken", "upto", "version")
 
     def __init__(self) -> None:
-        self.taken: list[Taken] = []
-        """What is noted, in the order of the log."""
+        self.taken: list[FanOutRecord] = []
+        """The records, in the order of the log."""
         self.upto = 0
         """How many were ever taken: the number of the last one."""
-        self.audiences: list[Audience] = []
-        """Those for whom something is noted."""
-        self.booked: dict[Durable, None] = {}
-        """Who has booked something of it."""
+        self.audiences: list[SubscriberSet] = []
+        """The sets that have a record."""
+        self.booked: dict[DurableSession, None] = {}
+        """The sessions that have applied one of the records."""
         self.owed = 0
-        """How many messages are noted, counted once for each session that gets them."""
+        """How many deliveries are recorded: one for each message and session."""
         self.size = 0
-        """Bytes of what is noted: no session has more that is not booked."""
-        self.letters = LetterBacklog()
+        """Bytes of the recorded messages: no session has more that it has not applied."""
+        self.letters = DeadLetterBacklog()
         """The dead letters of all sessions that the store does not have."""
         self.version = 0
-        """Changes whenever another message might have another audience."""
+        """Changes whenever another message might have other subscribers."""
 
-    def take(self, log_id: LogId, waiting: Waiting, audience: Audience) -> Taken:
+    def take(self, log_id: LogId, waiting: PendingMessage, audience: SubscriberSet) -> FanOutRecord:
         """The message is open for all of them."""
         self.upto += 1
-        taken = Taken(self.upto, log_id, waiting, audience)
+        taken = FanOutRecord(self.upto, log_id, waiting, audience)
         if not audience.recent:
             self.audiences.append(audience)
         audience.recent.append(taken)
@@ -98,22 +98,22 @@ class Recent:
         self.size += waiting.size
         return taken
 
-    def everybody(self) -> dict[Durable, None]:
-        """All for whom something is noted."""
+    def everybody(self) -> dict[DurableSession, None]:
+        """All sessions of the records."""
         return dict.fromkeys(chain.from_iterable(audience.sessions for audience in self.audiences))
 
-    def lacking(self) -> dict[Durable, None]:
-        """Those for whom something is open, and others who have booked it."""
+    def lacking(self) -> dict[DurableSession, None]:
+        """The sessions for which a record is open, and those that have applied one."""
         lacking = dict(self.booked)
         for audience in self.audiences:
-            some: set[Durable] = set().union(*(taken.open for taken in audience.recent))
+            some: set[DurableSession] = set().union(*(taken.open for taken in audience.recent))
             if some:
                 lacking.update((each, None) for each in audience.sessions if each in some)
         return lacking
 
-    def leave_behind(self, upto: int, others: Set[Durable]) -> list[Settled]:
-        """Forget what was taken up to this number, which `others` have booked, and those who have booked
-        anything. Returns what all but these have settled."""
+    def leave_behind(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
+        """Forget the records up to this number. `others` have applied them, like the sessions in `applied`.
+        Returns what all other sessions have settled."""
         settled = []
         for audience in self.audiences:
             ids = tuple(taken.id for taken in audience.recent if taken.number <= upto)
@@ -131,7 +131,7 @@ class Recent:
         return settled
 
     def clear(self) -> None:
-        """Everybody has booked everything, or left it behind."""
+        """Each session has applied all records, or need not."""
         for taken in self.taken:
             taken.open.clear()  # its message may wait in queues for long
         for audience in self.audiences:
@@ -142,8 +142,8 @@ class Recent:
         self.owed = self.size = 0
 
 
-class Owed:
-    """What is open for one session, booked when somebody looks."""
+class PendingDeliveries:
+    """What is open for one session. Records are applied when something reads it."""
 
     __slots__ = (
         "_ended",
@@ -159,47 +159,47 @@ class Owed:
 
     def __init__(self) -> None:
         self.acknowledged: list[LogId] = []
-        """What its client has acknowledged of what is booked, until that is booked too."""
+        """What its client has acknowledged of the applied messages, until that is applied too."""
         self.booked_size = 0
-        """Bytes of all that is open, as far as it is booked."""
-        self.booked: dict[LogId, Waiting] = {}
-        """What is open in the log, as far as it is booked."""
-        self.booked_inbox: dict[LogId, Waiting] = {}
-        """What is open beside the log, as far as it is booked."""
-        self.notices: dict[LogId, Waiting] = {}
+        """Bytes of all that is open, without records that are not applied."""
+        self.booked: dict[LogId, PendingMessage] = {}
+        """What is open in the log, without records that are not applied."""
+        self.booked_inbox: dict[LogId, PendingMessage] = {}
+        """What is open in the inbox, outside the log."""
+        self.notices: dict[LogId, PendingMessage] = {}
         """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
-        """Nothing beyond this has been open here, or is accounted for; as far as it is booked."""
+        """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
         self._ended: dict[EndReason, list[LogId]] = {}
-        self._recent: Recent | None = None
-        """What its node has taken lately, while it has one."""
+        self._recent: FanOutBuffer | None = None
+        """The records of its node, while it has one."""
         self.upto = 0
-        """How much of that is booked here, or was left behind: the number of the last one."""
+        """The number of the last record that is applied here, or was discarded."""
 
     @property
-    def open(self) -> dict[LogId, Waiting]:
+    def open(self) -> dict[LogId, PendingMessage]:
         """What waits for it in the log."""
-        self.catch_up()
+        self.apply_pending()
         return self.booked
 
     @property
-    def inbox(self) -> dict[LogId, Waiting]:
-        """What waits for it beside the log."""
-        self.catch_up()
+    def inbox(self) -> dict[LogId, PendingMessage]:
+        """What waits for it in the inbox, outside the log."""
+        self.apply_pending()
         return self.booked_inbox
 
     @property
     def size(self) -> int:
         """Bytes of all that is open."""
-        self.catch_up()
+        self.apply_pending()
         return self.booked_size
 
     def fits(self, most: int) -> bool:
-        """Whether all that is open has at most so many bytes. It is booked only if that is not certain anyhow."""
+        """Whether all that is open has at most so many bytes. Records are applied only if that is not certain without them."""
         ahead = 0 if self._recent is None else self._recent.size
         return self.booked_size + ahead <= most or self.size <= most
 
-    def attach(self, recent: Recent) -> None:
+    def attach(self, recent: FanOutBuffer) -> None:
         """A node has it from now on."""
         self._recent = recent
         self.upto = recent.upto
@@ -207,13 +207,13 @@ class Owed:
 
     def detach(self) -> None:
         """The node has it no more."""
-        self.catch_up()
+        self.apply_pending()
         if self._recent is not None:
             self._recent.version += 1
             self._recent = None
 
-    def catch_up(self) -> None:
-        """Book what was taken, and then what was acknowledged of what is booked."""
+    def apply_pending(self) -> None:
+        """Apply the records, and then the acknowledgements."""
         recent = self._recent
         if recent is not None and self.upto != recent.upto:
             self._book(recent)
@@ -221,8 +221,8 @@ class Owed:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def _book(self, recent: Recent) -> None:
-        first = max(0, len(recent.taken) - (recent.upto - self.upto))  # what lies before was left behind
+    def _book(self, recent: FanOutBuffer) -> None:
+        first = max(0, len(recent.taken) - (recent.upto - self.upto))  # those before were discarded
         self.upto = recent.upto
         settled = []
         for taken in recent.taken[first:]:
@@ -233,12 +233,12 @@ class Owed:
                 settled.append(taken.id)
             else:
                 continue
-            if taken.id > self._newest:  # else what came beside the log is newer
+            if taken.id > self._newest:  # else a message in the inbox is newer
                 self._newest = taken.id
         if settled:
             self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
         if first < len(recent.taken):
-            recent.booked[cast("Durable", self)] = None
+            recent.booked[cast("DurableSession", self)] = None
 
     def settle_all(self, ids: Iterable[LogId]) -> None:
         """These messages have been answered OK; those that are not open are left alone."""
